@@ -52,6 +52,20 @@ function(gdnctl_fuzzed target)
   endif()
 endfunction()
 
+# Optimises a library in which fuzzers spend their time: they try several times as many inputs.
+if(GDNCTL_FUZZERS AND GDNCTL_PCH)
+  add_library(gdnctl_pch_optimised OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
+  target_link_libraries(gdnctl_pch_optimised PRIVATE gdnctl_settings)
+  target_compile_options(gdnctl_pch_optimised PRIVATE -O1)
+  target_precompile_headers(gdnctl_pch_optimised PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+endif()
+function(gdnctl_optimised_for_fuzzers target)
+  target_compile_options(${target} PRIVATE -O1)
+  if(GDNCTL_PCH)
+    target_precompile_headers(${target} REUSE_FROM gdnctl_pch_optimised)
+  endif()
+endfunction()
+
 # Compiles the sources of a folder `number` at a time.
 function(gdnctl_together target number)
   if(NOT GDNCTL_TOGETHER OR NOT number)
@@ -141,7 +155,11 @@ function(gdnctl_module module)
   if(NOT module MATCHES "^(oracle|oracle_kernels|harness|libgdn|cli|commands)$")  # no fuzzer links these
     gdnctl_fuzzed(gdnctl_${name})
   endif()
-  gdnctl_use_pch(gdnctl_${name})
+  if(GDNCTL_FUZZERS AND module MATCHES "^(core|runlog|sweep)$")
+    gdnctl_optimised_for_fuzzers(gdnctl_${name})
+  else()
+    gdnctl_use_pch(gdnctl_${name})
+  endif()
   gdnctl_together(gdnctl_${name} "${M_TOGETHER}")
 endfunction()
 

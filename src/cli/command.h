@@ -1,8 +1,9 @@
-// A command consists of an options struct, describe(Args&, Options&) and run(const Options&, Context&), registered once
-// in the constexpr table of commands/table.cpp.
+// A command consists of an options struct, describe(Args&, Options&), run(const Options&, Context&) and its row, which
+// names them.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -60,16 +61,20 @@ struct Group {
     std::array<std::string_view, 3> see_also = {};  // commands and "docs/PAGE.md"; empty entries are skipped
 };
 
+// Each row is defined in its command's source; the table only refers to it.
+using TableRow = std::reference_wrapper<const Command>;
+
 // All commands in the order of the overview, and the pages of their groups.
 struct Table {
-    std::span<const Command> commands;
+    std::span<const TableRow> commands;
     std::span<const Group> groups = {};
     // Checks that the target named by --target exists and can be read; nullptr: targets are unknown.
     Status (*check_target)(const Config& config, const std::filesystem::path& root) = nullptr;
 
-    constexpr Table(std::span<const Command> rows, std::span<const Group> pages = {}) : commands(rows), groups(pages) {}
+    constexpr Table(std::span<const TableRow> rows, std::span<const Group> pages = {})
+        : commands(rows), groups(pages) {}
     template <std::size_t N>
-    constexpr Table(const Command (&rows)[N]) : commands(rows) {}
+    constexpr Table(const TableRow (&rows)[N]) : commands(rows) {}
 
     constexpr auto begin() const { return commands.begin(); }
     constexpr auto end() const { return commands.end(); }
@@ -104,7 +109,7 @@ std::unique_ptr<Invocation> create() {
 
 }  // namespace detail
 
-// One row of the table: make<describe, run>("lint-log", "Running log", "check the running log", Tier::git).
+// A row: make<describe, run>("lint-log", "Running log", "check the running log", Tier::git).
 template <auto Describe, auto Run>
 constexpr Command make(std::string_view name, std::string_view group, std::string_view summary, Tier tier) {
     return Command{name, group, summary, tier, &detail::create<Describe, Run>};

@@ -16,7 +16,7 @@ std::string_view first_word(std::string_view name) { return name.substr(0, name.
 
 const Command* find_command(const Table& table, std::string_view name) {
     const auto it = std::find_if(table.begin(), table.end(), [&](const Command& c) { return c.name == name; });
-    return it == table.end() ? nullptr : &*it;
+    return it == table.end() ? nullptr : &it->get();
 }
 
 bool is_group(const Table& table, std::string_view word) {

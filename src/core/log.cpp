@@ -102,7 +102,7 @@ void configure(const Settings& settings) {
 }
 
 bool enabled(Level level) {
-    const Level least = t_diverted != nullptr ? Level::info : g_level.load();
+    const Level least = t_diverted != nullptr ? t_diverted->least() : g_level.load();
     return level >= least && level != Level::off;
 }
 
@@ -112,38 +112,42 @@ void before_each_line(void (*hook)()) { g_before_line = hook; }
 
 namespace {
 
-void write_lines(Level level, std::string_view prefix, std::string_view text) {
+constexpr std::string_view k_prefix = "[gdnctl] ";
+
+// `time` comes after the prefix on stderr, and ends with a space where there is one.
+void write_lines(Level level, std::string_view time, std::string_view text) {
     const std::string safe = redact(text);
     std::string_view rest = safe;
     for (;;) {
         const std::size_t end = rest.find('\n');
-        const std::string line = std::string(prefix) + std::string(rest.substr(0, end));
-        if (t_diverted != nullptr) {
-            t_diverted->take(line);
-        } else {
-            logger().log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+        const std::string_view line = rest.substr(0, end);
+        if (t_diverted != nullptr) t_diverted->take(fmt::format("{}{}", k_prefix, line));
+        if (t_diverted == nullptr || t_diverted->shows(level)) {
+            const std::string whole = fmt::format("{}{}{}", k_prefix, time, line);
+            logger().log(to_spdlog(level), spdlog::string_view_t(whole.data(), whole.size()));
         }
         if (end == std::string_view::npos || end + 1 == rest.size()) return;
         rest.remove_prefix(end + 1);
     }
 }
 
-constexpr std::string_view k_prefix = "[gdnctl] ";
-
 }  // namespace
 
 void write(Level level, std::string_view text) {
     if (!enabled(level)) return;
-    if (g_timed.load() == 0 || t_diverted != nullptr) return write_lines(level, k_prefix, text);
+    if (g_timed.load() == 0) return write_lines(level, {}, text);
     const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
-    write_lines(level, fmt::format("{}{} ", k_prefix, local_clock(now)), text);
+    write_lines(level, local_clock(now) + " ", text);
 }
 
 void write_as_it_is(Level level, std::string_view text) {
-    if (enabled(level)) write_lines(level, k_prefix, text);
+    if (enabled(level)) write_lines(level, {}, text);
 }
 
-Diverted::Diverted(Take take) : m_take(std::move(take)), m_outer(t_diverted) { t_diverted = this; }
+Diverted::Diverted(Take take, Level least, Level shown)
+    : m_take(std::move(take)), m_least(least), m_shown(shown), m_outer(t_diverted) {
+    t_diverted = this;
+}
 Diverted::~Diverted() { t_diverted = m_outer; }
 
 Timed::Timed() { ++g_timed; }

@@ -13,7 +13,10 @@ public:
     ProgramKernel(const std::string& spelling, const Limits& limits, const Context& context)
         : m_run(spelling, limits, context) {}
 
+    // Each run is a process of its own, so little can carry over: the first case is run again, the others are not.
+    bool worth_repeating() const override { return m_runs < k_repeated_runs; }
     Faulted place(const Asked& asked) override {
+        ++m_runs;
         GDNCTL_TRY(m_run.prepare(asked.inputs.file(), asked.threads));
         return std::nullopt;
     }
@@ -23,35 +26,13 @@ public:
     std::string network() const override { return m_run.network(); }
 
 private:
+    static constexpr int k_repeated_runs = 3;
+
     ProgramRun m_run;
+    int m_runs = 0;
 };
 
 }  // namespace
-
-Result<oracle::KernelRun> run_once(Kernel& kernel, const Asked& asked) {
-    oracle::KernelRun run;
-    GDNCTL_TRY_ASSIGN(run.fault, kernel.place(asked));
-    if (run.fault) return run;
-    GDNCTL_TRY_ASSIGN(run.fault, kernel.call());
-    if (run.fault) return run;
-    GDNCTL_TRY_ASSIGN(run.fault, kernel.collect(run.outputs));
-    return run;
-}
-
-Faulted OwnKernel::place(const Asked& asked) {
-    m_asked.emplace(asked);
-    return std::nullopt;
-}
-
-Faulted OwnKernel::call() {
-    m_outputs[m_asked->pass] = m_function(*m_asked);
-    return std::nullopt;
-}
-
-Faulted OwnKernel::collect(oracle::TensorFile& outputs) {
-    outputs = std::move(m_outputs[m_asked->pass]);
-    return std::nullopt;
-}
 
 LoadedKernel::LoadedKernel(Library library, const Limits& limits, const Context& context, std::string_view mode)
     : m_library(std::move(library)), m_process(context, m_library->path().string(), limits, mode) {}

@@ -14,6 +14,7 @@
 #include "platform/env.h"
 #include "platform/terminal.h"
 #include "services/devtpu/names.h"
+#include "services/devtpu/road.h"
 
 namespace gdnctl {
 
@@ -179,7 +180,10 @@ Result<JobRun> run_by_road(const FoundHold& hold, const JobPlan& plan, const Hel
 
 Result<JobRun> run_beside(const FoundHold& hold, const JobPlan& plan, const HeldRunOptions& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(hold.place, false, context));
-    const auto heart = start_heart(hold.record, hold.place, context);
+    const std::string run_id = new_run_id(hold.record);
+    const std::string& id = hold.record.submission_id;
+    const auto heart =
+        start_heart(hold.record, hold.place, context, devtpu::run_record(devtpu::lease_path(id), run_id));
     if (!heart) log::warning("nothing renews the lease meanwhile: {}", heart.error().text());
     GDNCTL_TRY_ASSIGN(const auto extra, extra_env(options.run, context));
     SubmitOptions submit;
@@ -189,7 +193,9 @@ Result<JobRun> run_beside(const FoundHold& hold, const JobPlan& plan, const Held
     if (options.sync.no_sync) submit.working_dir = "none";
     if (options.sync.sync_path) submit.working_dir = options.sync.sync_path;
     JobPlan beside = plan;
-    beside.beside = hold.record.submission_id;
+    beside.beside = id;
+    beside.guard = devtpu::beside_guard(id, run_id, hold.record.terms.lease_s);
+    beside.command.env.emplace_back(devtpu::k_run_variable, run_id);
     beside.command.resources.clear();
     return run_job(beside, submit, *backend, context);
 }

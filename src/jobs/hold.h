@@ -29,7 +29,6 @@ struct HoldPlan {
     devtpu::Terms terms;
     std::chrono::milliseconds ready_timeout{900'000};
     std::chrono::milliseconds stop_timeout{60'000};  // of a release; after that the lease ends the hold
-    std::function<void(std::string_view)> on_line;   // gets what is said about the allocation, a line at a time
 };
 
 // Renews a lease from a thread of its own for as long as it lives. The first failure of a row is a warning.

@@ -120,11 +120,6 @@ public:
     }
 
 private:
-    void say(std::string_view line) const {
-        log::info("{}", line);
-        if (m_plan.on_line) m_plan.on_line(line);
-    }
-
     // A hold of this name that there is: ours and running is taken over.
     Status look_for_another() {
         GDNCTL_TRY_ASSIGN(const auto jobs, m_backend->list());
@@ -180,8 +175,8 @@ private:
             const std::string& id = request.submission_id;
             m_record = record_of(request);
             GDNCTL_TRY(m_store.put(m_record));
-            say(fmt::format("asking {} for {} as {}", hold_place_words(m_record),
-                            m_tpu.type.empty() ? std::string("a device") : m_tpu.type, id));
+            log::info("asking {} for {} as {}", hold_place_words(m_record),
+                      m_tpu.type.empty() ? std::string("a device") : m_tpu.type, id);
             const auto submitted = m_backend->submit(request);
             if (!submitted) {
                 give_up();
@@ -191,9 +186,9 @@ private:
             GDNCTL_TRY_ASSIGN(const JobDetails job, wait_until_running());
             if (job.state == JobState::running) {
                 m_record.created = m_context.clock.wall();  // the holder counts from its own start
-                say(fmt::format("until its first renewal the hold ends at {} (grace {})",
-                                local_clock(devtpu::lease_end(m_record.terms, m_record.created, std::nullopt)),
-                                format_duration(seconds(m_record.terms.grace_s))));
+                log::info("until its first renewal the hold ends at {} (grace {})",
+                          local_clock(devtpu::lease_end(m_record.terms, m_record.created, std::nullopt)),
+                          format_duration(seconds(m_record.terms.grace_s)));
                 return {};
             }
             GDNCTL_TRY(forget_hold(m_record, m_context));
@@ -225,7 +220,7 @@ private:
             if (job && (job->state == JobState::running || is_terminal(job->state))) return job;
             if (job && job->message != said) {
                 said = job->message;
-                say(fmt::format("{} {}", status_of(*job), said));
+                log::info("{} {}", status_of(*job), said);
             }
             const auto now = m_context.clock.monotonic();
             if (!job && job.error().kind != ErrorKind::infrastructure && job.error().kind != ErrorKind::timeout) {
@@ -289,14 +284,14 @@ private:
             log::info("some facts about the host are missing: {}",
                       text::visible(std::string_view(m_record.host.error).substr(0, k_shown)));
         }
-        if (m_adopted) say(fmt::format("taking over your hold {}", m_record.submission_id));
-        say("TPU allocated successfully!");
-        say(fmt::format("host: {} ({}{}{})", m_record.host.hostname, m_record.host.reachable_ip(),
-                        m_record.tpu_type.empty() ? "" : ", ", m_record.tpu_type));
+        if (m_adopted) log::info("taking over your hold {}", m_record.submission_id);
+        log::info("TPU allocated successfully!");
+        log::info("host: {} ({}{}{})", m_record.host.hostname, m_record.host.reachable_ip(),
+                  m_record.tpu_type.empty() ? "" : ", ", m_record.tpu_type);
         reach_host(m_record, m_plan.ssh_user, m_context);
         GDNCTL_TRY(m_store.put(m_record));
         GDNCTL_TRY(renew_first());
-        if (!m_record.alias.empty()) say("SSH alias: " + m_record.alias);
+        if (!m_record.alias.empty()) log::info("SSH alias: {}", m_record.alias);
         if (m_plan.sync) GDNCTL_TRY(sync_to_host(m_record, m_plan.sync_path, m_context));
         if (m_plan.sync && m_plan.setup) m_record.setup_ok = set_up_host(m_record, m_context);
         if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
@@ -308,7 +303,7 @@ private:
     // not the holder's, jobs beside it do it.
     Status renew_first() {
         if (const auto road = road_of(m_record, m_context)) {
-            const Status renewed = beat_by_road(m_record, *road, m_context, m_context.stop);
+            const Status renewed = beat_by_road(m_record, *road, {}, m_context, m_context.stop);
             if (!renewed && !road->is_local()) {
                 log::warning("{}: jobs beside the holder renew it", renewed.error().text());
                 m_record.ssh_ok = false;

@@ -52,10 +52,10 @@ public:
     ~BeatJobs() { remove_ended(); }
 
     // Takes as long as the job does.
-    Status beat(const devtpu::HoldRecord& record, const std::stop_token& stop) {
+    Status beat(const devtpu::HoldRecord& record, const std::string& run, const std::stop_token& stop) {
         std::random_device random;
         JobRequest job = devtpu::heartbeat_job(
-            record.submission_id, fmt::format("{}-hb-{:08x}", record.submission_id.substr(0, 80), random()));
+            record.submission_id, fmt::format("{}-hb-{:08x}", record.submission_id.substr(0, 80), random()), run);
         job.metadata["nonce"] = fmt::format("{:08x}{:08x}", random(), random());
         job.metadata["user"] = record.user;
         GDNCTL_TRY_ASSIGN(const Submitted submitted, m_backend->submit(job));
@@ -87,8 +87,8 @@ private:
 // By the road while that works, else by jobs.
 class Renewal {
 public:
-    Renewal(devtpu::HoldRecord record, PlaceOptions options, Context& context)
-        : m_record(std::move(record)), m_options(std::move(options)), m_context(context) {}
+    Renewal(devtpu::HoldRecord record, PlaceOptions options, Context& context, std::string run)
+        : m_record(std::move(record)), m_options(std::move(options)), m_context(context), m_run(std::move(run)) {}
 
     Status open_jobs() {
         if (m_jobs) return {};
@@ -101,7 +101,7 @@ public:
         const auto road = road_of(m_record, m_context);
         Status by_road;
         if (road) {
-            by_road = beat_by_road(m_record, *road, m_context, stop);
+            by_road = beat_by_road(m_record, *road, m_run, m_context, stop);
             if (by_road && m_by_jobs) log::info("the lease is renewed by ssh again");
             m_by_jobs = m_by_jobs && !by_road;
             // A host without the lease file is one whose hold is over.
@@ -109,7 +109,7 @@ public:
             if (final || stop.stop_requested()) return by_road;
         }
         if (const Status opened = open_jobs(); !opened) return road ? by_road : opened;
-        const Status by_job = m_jobs->beat(m_record, stop);
+        const Status by_job = m_jobs->beat(m_record, m_run, stop);
         if (!by_job || !road) return by_job;
         if (!m_by_jobs) log::warning("{}: jobs beside the holder renew the lease", by_road.error().text());
         m_by_jobs = true;
@@ -120,6 +120,7 @@ private:
     devtpu::HoldRecord m_record;
     PlaceOptions m_options;
     Context& m_context;
+    std::string m_run;
     std::unique_ptr<BeatJobs> m_jobs;
     bool m_by_jobs = false;  // though there is a road
 };
@@ -139,19 +140,19 @@ Heart::Heart(Beat beat, milliseconds interval, Clock& clock)
           }
       }) {}
 
-Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, Context& context,
+Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, std::string_view run, Context& context,
                     std::stop_token stop) {
     constexpr seconds k_shortest{4}, k_longest{25};
     const auto limit = std::clamp(seconds(record.terms.lease_s) / 4, k_shortest, k_longest);
-    GDNCTL_TRY(devtpu::touch_lease(road, limit, context.process, std::move(stop)));
+    GDNCTL_TRY(devtpu::touch_lease(road, run, limit, context.process, std::move(stop)));
     note_renewal(record, context);
     return {};
 }
 
 Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
-                                           Context& context) {
+                                           Context& context, std::string run) {
     if (record.submission_id.empty()) return std::unique_ptr<Heart>();  // another program's: it knows no lease
-    auto renewal = std::make_shared<Renewal>(record, options, context);
+    auto renewal = std::make_shared<Renewal>(record, options, context, std::move(run));
     if (!road_of(record, context)) GDNCTL_TRY(renewal->open_jobs());
     return std::make_unique<Heart>([renewal](const std::stop_token& stop) { return renewal->beat(stop); },
                                    devtpu::heartbeat_interval(record.terms), context.clock);

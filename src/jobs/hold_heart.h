@@ -6,6 +6,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "jobs/hold.h"
@@ -22,11 +23,13 @@ private:
     std::jthread m_thread;
 };
 
-// By the road where there is one, else by jobs through a backend of its own.
+// By the road where there is one, else by jobs through a backend of its own. `run`: the record of a run (run_record()),
+// which is renewed with the lease; empty: none.
 Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
-                                           Context& context);
+                                           Context& context, std::string run = {});
 
 // One renewal.
-Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, Context& context, std::stop_token stop);
+Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, std::string_view run, Context& context,
+                    std::stop_token stop);
 
 }  // namespace gdnctl

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <random>
 
 #include <fmt/format.h>
@@ -33,9 +34,16 @@ std::optional<Error> over_now(const FoundHold& hold, Context& context) {
     return hold_over(hold.record, *job, read_holder(**backend, hold.record.submission_id).end());
 }
 
+std::string new_run_id(const HoldRecord& record) {
+    std::random_device random;
+    const std::string& owner = record.submission_id.empty() ? record.alias : record.submission_id;
+    return fmt::format("{}.{:08x}", owner, random());
+}
+
 namespace {
 
 constexpr seconds k_end_limit{8};
+constexpr seconds k_over_limit{3};
 constexpr int k_ssh_failed = 255, k_by_signal = 128;
 constexpr std::size_t k_kept_stderr = std::size_t{16} << 10;
 
@@ -52,16 +60,29 @@ private:
     std::string m_text;
 };
 
-void end_run(const devtpu::Road& road, const std::string& run_id, Context& context) {
+void end_run(const devtpu::Road& road, const HoldRecord& record, const std::string& run_id, Context& context) {
     const auto ended =
         devtpu::ask_host(road, devtpu::end_line(run_id), {}, k_end_limit, context.process, std::stop_token());
-    if (!ended) log::warning("the command may still run on the host: {}", ended.error().text());
+    if (ended) return;
+    const std::string how_long =
+        record.submission_id.empty() ? "" : " for up to " + format_duration(seconds(record.terms.lease_s));
+    log::warning("the command may still run on the host{}: {}", how_long, ended.error().text());
 }
 
-std::string new_run_id(const HoldRecord& record) {
-    std::random_device random;
-    const std::string& owner = record.submission_id.empty() ? record.alias : record.submission_id;
-    return fmt::format("{}.{:08x}", owner, random());
+devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::Road& road, const HostRun& run) {
+    devtpu::HostCommand command{run.line, run.env, new_run_id(hold.record), hold.record.terms.lease_s, {}};
+    command.record = devtpu::run_record(road.lease, command.run_id);
+    return command;
+}
+
+// A release ends what runs before the holder, and a machine that is taken away is gone before its cluster knows.
+std::optional<Error> over_soon(const FoundHold& hold, seconds limit, Context& context) {
+    const auto deadline = context.clock.monotonic() + limit;
+    for (;;) {
+        auto over = over_now(hold, context);
+        if (over || context.clock.monotonic() >= deadline) return over;
+        if (!context.clock.sleep_for(std::chrono::milliseconds(250), context.stop)) return over;
+    }
 }
 
 Result<int> judged(const FoundHold& hold, const ProcessResult& result, const ProcessSpec& spec, const StderrEnd& err,
@@ -74,7 +95,8 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
     if (auto complaint = devtpu::host_complaint(code, err.text())) return tl::unexpected(std::move(*complaint));
     const bool cut = !local && code == k_ssh_failed;
     if (cut || code > k_by_signal) {
-        if (auto over = over_now(hold, context)) {
+        const bool was_ended = cut || code == k_by_signal + SIGTERM || code == k_by_signal + SIGKILL;
+        if (auto over = over_soon(hold, was_ended ? k_over_limit : seconds(0), context)) {
             over->kind = ErrorKind::infrastructure;
             over->message += "; the command did not end by itself";
             return tl::unexpected(std::move(*over));
@@ -86,15 +108,8 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
 
 // A script that a terminal needs: brought first, then run with the terminal as its standard input.
 Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, const HostRun& run, Context& context) {
-    const std::string run_id = new_run_id(hold.record);
-    std::string script = "rm -f \"$1\"\n";
-    script += fmt::format("cd {} 2>/dev/null || cd\n", road.tree);
-    script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\n";
-    for (const JobEnv& item : run.env) {
-        script += fmt::format("export {}={}\n", item.name, text::shell_quote(item.value));
-    }
-    script += fmt::format("export GDNCTL_RUN={}\n", text::shell_quote(run_id));
-    script += run.line + "\nrc=$?; [ \"$rc\" != 255 ] || rc=254; exit \"$rc\"\n";
+    const devtpu::HostCommand command = command_for(hold, road, run);
+    const std::string script = devtpu::terminal_script(road, command);
     const std::string keep = fmt::format(
         "umask 077; mkdir -p {0}/run && f=$(mktemp {0}/run/XXXXXX) && cat >\"$f\" && printf %s \"$f\"", road.base);
     GDNCTL_TRY_ASSIGN(const devtpu::Answer kept,
@@ -106,14 +121,14 @@ Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, con
     const std::string line = fmt::format("exec sh {0} {0}", text::shell_quote(kept.out));
     std::vector<std::string> argv = devtpu::road_argv(road, line);
     if (!road.is_local()) argv.insert(argv.begin() + 1, "-t");
-    const auto heart = start_heart(hold.record, hold.place, context);
+    const auto heart = start_heart(hold.record, hold.place, context, command.record);
     GDNCTL_TRY_ASSIGN(const int code, run_in_terminal(argv, context.stop));
     if (context.stop.stop_requested()) {
-        end_run(road, run_id, context);
+        end_run(road, hold.record, command.run_id, context);
         return tl::unexpected(stopped_error());
     }
     if (road.is_local() || code != k_ssh_failed) return code;
-    end_run(road, run_id, context);
+    end_run(road, hold.record, command.run_id, context);
     if (auto over = over_now(hold, context)) return tl::unexpected(std::move(*over));
     return fail(ErrorKind::infrastructure, "ssh: the connection was lost");
 }
@@ -152,7 +167,7 @@ Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& cont
     const auto road = road_of(hold.record, context);
     if (!road) return fail(ErrorKind::infrastructure, "there is no ssh to dev TPU " + hold.record.tpu_name);
     if (run.interactive) return run_interactive(hold, *road, run, context);
-    devtpu::HostCommand command{run.line, run.env, new_run_id(hold.record), hold.record.terms.lease_s};
+    const devtpu::HostCommand command = command_for(hold, *road, run);
     ProcessSpec spec;
     spec.argv = devtpu::road_argv(*road, devtpu::receive_line());
     spec.stdin_bytes = devtpu::command_script(*road, command);
@@ -166,11 +181,11 @@ Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& cont
         err.feed(bytes);
         if (run.on_err) run.on_err(bytes);
     };
-    const auto heart = start_heart(hold.record, hold.place, context);
+    const auto heart = start_heart(hold.record, hold.place, context, command.record);
     if (!heart) log::warning("nothing renews the lease meanwhile: {}", heart.error().text());
     GDNCTL_TRY_ASSIGN(const ProcessResult result, context.process.run(spec));
     if (result.end != ProcessResult::End::exited || result.exit_code == k_ssh_failed) {
-        end_run(*road, command.run_id, context);
+        end_run(*road, hold.record, command.run_id, context);
     }
     if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
     return judged(hold, result, spec, err, context);

@@ -33,6 +33,9 @@ Result<Via> choose_via(const devtpu::HoldRecord& record, Via wanted);
 // hold is over: said as such); authentication; config.
 Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context);
 
+// Marks a run on the host and everything that it starts: begins with the hold's id, ends with a dot and a random part.
+std::string new_run_id(const devtpu::HoldRecord& record);
+
 // Why the hold is over, where it is; nullopt: it is still held, or nobody can say.
 std::optional<Error> over_now(const FoundHold& hold, Context& context);
 

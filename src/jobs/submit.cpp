@@ -17,6 +17,7 @@
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
+#include "services/devtpu/road.h"
 
 namespace gdnctl {
 
@@ -79,6 +80,9 @@ void renew_identity(JobRequest& request, std::string_view kind, const Context& c
 
 std::string_view own_command(std::string_view entrypoint) {
     if (entrypoint.starts_with(k_clear_group)) entrypoint.remove_prefix(k_clear_group.size());
+    const std::size_t guard =
+        entrypoint.starts_with("env -u ") ? entrypoint.find(devtpu::k_guard_end) : entrypoint.npos;
+    if (guard != entrypoint.npos) entrypoint.remove_prefix(guard + devtpu::k_guard_end.size());
     return entrypoint;
 }
 
@@ -103,7 +107,7 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
     request.metadata["target"] = plan.target;
     request.metadata["user"] = user;
     request.metadata["host"] = host_name();
-    request.entrypoint = plan.command.entrypoint;
+    request.entrypoint = plan.guard + plan.command.entrypoint;
     if (on_cluster) {
         request.entrypoint.insert(0, k_clear_group);
         const auto sha = facts.find("git_sha");

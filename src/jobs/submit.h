@@ -33,6 +33,7 @@ struct JobPlan {
     EnvList cluster_env;                      // of the target, on a cluster
     std::optional<TargetMetric> metric = {};  // to be read from the log
     std::string beside = {};                  // a job on whose machine it runs, see JobRequest
+    std::string guard = {};                   // shell text before the command of such a job; see devtpu::beside_guard()
 };
 
 // The request that run_job() would send to a cluster or to this machine. Errors: usage, config, local_io.

@@ -46,10 +46,14 @@ lce::Gradient<float> gradient_of(const gdn_tensor& t) {
     return {floats(t), nullptr};
 }
 
+void forward_of(const linear_ce_call& c, const lce::Gradient<float>& keep_in) {
+    lce::forward<float>(operands_of(c), {floats(c.loss), floats(c.lse), c.argmax, nullptr},
+                        {c.threads, best_isa(), {}, 0}, keep_in);
+}
+
 int forward(const linear_ce_call& c) {
     if (const int bad = check_call(c); bad != GDN_OK) return bad;
-    const lce::Operands o = operands_of(c);
-    lce::forward<float>(o, {floats(c.loss), floats(c.lse), c.argmax, nullptr}, {c.threads, best_isa(), {}, 0});
+    forward_of(c, {});
     return GDN_OK;
 }
 
@@ -60,7 +64,7 @@ int gradients(const linear_ce_call& c) {
                   check(c.gx, {c.batch, c.hidden}, Need::required, Storage::bf16),
                   check(c.gw, {hv ? c.hidden : c.vocab, hv ? c.vocab : c.hidden}, Need::required, Storage::bf16)});
     if (bad != GDN_OK) return bad;
-    if (const int status = forward(c); status != GDN_OK) return status;
+    forward_of(c, gradient_of(c.gw));
     const auto batch = static_cast<std::size_t>(c.batch);
     std::vector<double> d_loss(batch);
     std::vector<double> d_lse(batch);
@@ -73,7 +77,7 @@ int gradients(const linear_ce_call& c) {
         }
     }
     lce::gradients<float>(operands_of(c), {floats(c.lse), d_loss.data(), d_lse.data()}, gradient_of(c.gx),
-                          gradient_of(c.gw), false, {c.threads, best_isa(), {}, 0});
+                          gradient_of(c.gw), {.kept = true}, {c.threads, best_isa(), {}, 0});
     return GDN_OK;
 }
 

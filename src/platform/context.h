@@ -15,7 +15,7 @@ class Http;
 class Process;
 class Terminal;
 
-// How much of the world a command reaches for: a column of commands/table.cpp. Below Tier::http, Context::http refuses
+// How much of the world a command reaches for: part of its row. Below Tier::http, Context::http refuses
 // every request. Nothing is paid for in advance: every part of the Context is made on first use.
 enum class Tier {
     none,     // files, clock, terminal only: never maps libcurl or libgit2

@@ -1,10 +1,12 @@
-"""devtpu.py GDNCTL [ROUNDS]: what a held dev TPU costs beyond ssh and rsync.
+"""devtpu.py GDNCTL [ROUNDS] [--ray]: what a held dev TPU costs beyond ssh and rsync.
 
 The host is a real sshd on loopback and the cluster a scripted dashboard that runs the holder at once (see
 tests/support/sshd_host.sh), so that the queue and Ray's own start are not in the figures. Each command of gdnctl takes
 turns with its peer, plain ssh or rsync through the same alias and connection; printed are the medians, what gdnctl
-takes beyond the peer, and the ratio.
+takes beyond the peer, and the ratio. With --ray the cluster is a real Ray of one node (see tests/conformance/ray), and the
+peer of an allocation and of a release is a job of one line that asks for the same TPU.
 """
+import json
 import os
 import statistics
 import subprocess
@@ -18,7 +20,7 @@ world() {
   . "$REPO/tests/support/sshd_host.sh"
   host
   export REMOTE
-  python3 -B %s --inside "http://127.0.0.1:$PORT" %d
+  python3 -B %s --inside "http://127.0.0.1:$PORT" %d %s
 }
 """
 
@@ -35,6 +37,46 @@ def timed(argv, **more):
 def tell(name, ours, peer, peer_name, goal):
     a, b = statistics.median(ours), statistics.median(peer)
     print(f"{name:<34} {a:6.3f} s  {peer_name:<22} {b:6.3f} s  {a - b:+7.3f} s  x{a / b:.1f}   goal {goal}", flush=True)
+
+
+def plain_job(node, name):
+    """A job that takes the TPU and says one word, past gdnctl: seconds until the word is in its log, and seconds from the
+    request to stop it until its end."""
+    def until(path, word):
+        while word not in json.dumps(node.api("GET", path)):
+            time.sleep(0.05)
+
+    began = time.monotonic()
+    node.api("POST", "/api/jobs/", {"submission_id": name, "entrypoint": "echo 'a'wake; exec sleep 600",
+                                    "entrypoint_resources": {"TPU": 4, "TPU-v5p-8-head": 1}})
+    until(f"/api/jobs/{name}/logs", "awake")
+    up = time.monotonic()
+    node.api("POST", f"/api/jobs/{name}/stop", {})
+    until(f"/api/jobs/{name}", '"STOPPED"')
+    return up - began, time.monotonic() - up
+
+
+def on_ray(rounds):
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../conformance/ray"))
+    import node as nodes
+    node = nodes.Node("2.60.0")
+    node.start()
+    try:
+        os.environ["RAY_AUTH_TOKEN"] = node.token
+        gdnctl, hold = os.environ["GDNCTL"], ["--ray-address", node.url, "--tpu-name", "a"]
+        plain_job(node, "first")  # the first job of a node waits for its workers
+        ready, released, plain_ready, plain_released = [], [], [], []
+        for i in range(rounds):
+            up, down = plain_job(node, f"plain-{i}")
+            plain_ready.append(up)
+            plain_released.append(down)
+            ready.append(timed([gdnctl, "dev-tpu-allocate", *hold, "--tpu-type", "v5p-8", "--username", "root", "--no-setup",
+                                "--detach"])[0])
+            released.append(timed([gdnctl, "dev-tpu-release", *hold])[0])
+        tell("on Ray: allocate to ready", ready, plain_ready, "a job of one line", "+4 s")
+        tell("on Ray: release", released, plain_released, "stopping that job", "2 s")
+    finally:
+        node.close()
 
 
 def inside(url, rounds):
@@ -85,11 +127,12 @@ def inside(url, rounds):
 
 def main():
     if sys.argv[1] == "--inside":
-        return inside(sys.argv[2], int(sys.argv[3]))
+        return on_ray(int(sys.argv[3])) if "--ray" in sys.argv else inside(sys.argv[2], int(sys.argv[3]))
     here = os.path.dirname(os.path.abspath(__file__))
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    numbers = [int(word) for word in sys.argv[2:] if word.isdigit()]
+    rounds = numbers[0] if numbers else 5
     with tempfile.NamedTemporaryFile("w", suffix=".sh") as script:
-        script.write(WORLD % (os.path.abspath(__file__), rounds))
+        script.write(WORLD % (os.path.abspath(__file__), rounds, "--ray" if "--ray" in sys.argv else ""))
         script.flush()
         run = subprocess.run(["bash", here + "/../support/run_cli_test.sh", script.name, "world", os.path.abspath(sys.argv[1])])
     return 0 if run.returncode == 77 else run.returncode

@@ -26,6 +26,11 @@ test_held_for_the_run_and_given_back() {
   log=$logs/dev_tpu_allocate.log
   grep -q 'TPU allocated successfully!' $log && grep -qF 'TPU allocation is active. Press Ctrl-C to release...' $log || fail "the log: $(cat $log)"
   tail -n 1 $log | grep -qF '[gdnctl] dev TPU became active; suppressing further allocation log output' || fail 'its end'
+  grep -q 'synced [0-9]* files' $log || fail "not all that was said: $(cat $log)"
+  err_lacks 'run: sh -c'
+  loop 0 --iterations 1 "${tpu[@]}" --dev-tpu-verbose
+  grep -q '^\[gdnctl\] run: sh -c .*touch -c -h' $log && grep -q '^\[gdnctl\] TPU allocated successfully!' $log || fail "not verbose: $(cat $log)"
+  err_has 'touch -c -h'
 }
 
 test_given_back_on_every_way_out() {

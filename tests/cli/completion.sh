@@ -67,6 +67,10 @@ test_bash_closed_sets_that_the_command_checks() {
   has_offer g1
   offers gdnctl oracle verify gdn --case g >"$WORK/offers"
   has_offer g1
+  offers gdnctl oracle verify linear-ce --case small >"$WORK/offers"
+  has_offer small_logits
+  offers gdnctl oracle bench linear-ce --kernel '' >"$WORK/offers"
+  has_offer builtin:fused
   offers gdnctl oracle verify gdn --kernel '' >"$WORK/offers"
   for word in builtin:chunk builtin:recurrent64 src: lib: cmd:; do has_offer "$word"; done
   offers gdnctl oracle bench gdn --kernel '' >"$WORK/offers"

@@ -68,12 +68,12 @@ test_two_holds_of_one_name_on_two_clusters() {
 
 test_jobs_renew_the_lease_while_ssh_is_lost() {
   host
-  launch "$GDNCTL" dev-tpu-allocate "${HOLD[@]}" --tpu-type v5p-8 --no-setup --lease 15
+  launch "$GDNCTL" dev-tpu-allocate "${HOLD[@]}" --tpu-type v5p-8 --no-setup --lease 8
   until_said 'TPU allocation is active'
   [ "$(asked 'POST /api/jobs/$')" = 1 ] || fail 'a job beside the holder though ssh works'
   echo 'ssh: connect to host 203.0.113.7 port 22: No route to host' >"$WORK/no-ssh"
   until_said 'No route to host: jobs beside the holder renew the lease'
-  sleep 18
+  sleep 11
   [ "$(holds)" = 1 ] || fail 'lost with its ssh'
   rm "$WORK/no-ssh"
   until_said 'the lease is renewed by ssh again'
@@ -81,6 +81,20 @@ test_jobs_renew_the_lease_while_ssh_is_lost() {
   wait "$pid"
   [ $? = 130 ] || fail 'exit code'
   no_complaints
+}
+
+test_a_job_beside_the_holder_ends_with_the_hold() {
+  host
+  echo 'ssh: connect to host 203.0.113.7 port 22: No route to host' >"$WORK/no-ssh"
+  allocate --no-sync --lease 5
+  launch "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --no-sync -- sh -c 'setsid sleep 71401 & sleep 71401'
+  for _ in $(seq 200); do pgrep -f '^sleep 71401$' >/dev/null && break; sleep 0.05; done
+  kill -9 "$pid"
+  wait "$pid" 2>/dev/null
+  for _ in $(seq 200); do pgrep -f '^sleep 71401$' >/dev/null || break; sleep 0.1; done
+  ! pgrep -f '^sleep 71401$' >/dev/null || fail 'it outlived its client and the hold'
+  [ "$(holds)" = 0 ] || fail 'still held'
+  ! ls /tmp/gdnctl-hold | grep -q -- "-a-.*\.[0-9a-f]*$" || fail "records are left: $(ls /tmp/gdnctl-hold)"
 }
 
 test_list_tells_when_each_hold_ends() {

@@ -88,3 +88,16 @@ test_connect_needs_ssh() {
   out_has '--via ray runs the command as a job beside the holder'
   release
 }
+
+test_what_a_shell_leaves_ends_with_the_hold() {
+  host
+  allocate --lease 5
+  in_terminal 0 "$GDNCTL" dev-tpu-connect "${HOLD[@]}" <<'T'
+send setsid sleep 71303 & echo on-$((40 + 2))\n
+expect on-42
+send exit 0\n
+T
+  sleep 1.5
+  pgrep -f '^sleep 71303$' >/dev/null || fail 'it ended with its shell'
+  gone '^sleep 71303$'
+}

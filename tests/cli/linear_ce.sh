@@ -40,6 +40,8 @@ test_another_cap_is_wrong_and_said_so() {
     expect 1 ce compare --inputs capped.safetensors --outputs plain.safetensors --level exact --soft-cap 1.5 --json --html page.html
     jq -e '.verdict == "WRONG" and .stage == "cap"' "$WORK/out" >/dev/null || fail "stage"
     grep -q 'Linear cross-entropy' page.html || fail "no page"
+    grep -q 'aria-label="error by tensor and row"' page.html || fail "no map of rows"
+    grep -q '<title>tensor gw, column 0: ' page.html || fail "no map of columns"
 }
 
 test_labels_and_caps_that_cannot_be_used() {
@@ -69,6 +71,18 @@ TEXT
     jq -e '.verdict == "OK" and (.items | length) == 2' "$WORK/out" >/dev/null || fail "program"
 }
 
+test_recorded_outputs_are_judged() {
+    expect 0 ce verify --kernel builtin:fused --vectors "$FIXTURES/linear_ce" --case golden_a --case ce_tail --case torch_bf16 --json
+    jq -e '.cases == 1 and .vectors == 5 and ([.items[] | select(.kind == "vector") | .name] | index("torch_bf16.logits.outputs.safetensors")) != null' \
+        "$WORK/out" >/dev/null || fail "$(cat "$WORK/out")"
+    mkdir wrong
+    expect 0 ce run --batch 4 --hidden 4 --vocab 9 --seed 1 --out wrong/a.inputs.safetensors
+    expect 0 ce run --batch 4 --hidden 4 --vocab 9 --seed 2 --out wrong/a.other.outputs.safetensors
+    expect 1 ce verify --kernel builtin:fused --vectors wrong --case a
+    out_has 'vector a.other.outputs.safetensors'
+    expect 2 ce verify --kernel builtin:fused --vectors wrong --case b
+}
+
 test_a_source_is_compiled_and_judged() {
     cp "$REPO/examples/cpu-ce/kernel.c" kernel.c
     expect 0 ce verify --kernel src:kernel.c
@@ -86,6 +100,31 @@ test_bench_times_and_verifies() {
     expect 0 ce bench --batch 16 --hidden 32 --vocab 500 --rounds 2 --runs 2 --kernel builtin:fused --peer "src:$REPO/examples/cpu-ce/kernel.c" --json
     jq -e '.schema == "gdnctl.oracle-bench/1" and .forward.verified and .gradients.verified and .gradients.min_ms > 0 and
            .peers[0].gradients.verified and .input_bytes == 66176 and .gradient_bytes == 66048' "$WORK/out" >/dev/null || fail "bench"
+}
+
+test_bench_sees_results_that_a_kernel_kept() {
+    sed -e 's/return run(c, 0)/return kept(c, 0)/; s/return run(c, 1)/return kept(c, 1)/' "$REPO/examples/cpu-ce/kernel.c" >kernel.c
+    sed '/^static int forward/,$d' kernel.c >cheat.c
+    cat >>cheat.c <<'C'
+#include <string.h>
+static int kept(const linear_ce_call* c, int gradients) {
+    static float loss[16], lse[16], gx[512], gw[16000];
+    static int64_t argmax[16];
+    static int done[2];
+    if (done[gradients]++ == 0) {
+        const int status = run(c, gradients);
+        memcpy(loss, c->loss.data, sizeof loss), memcpy(lse, c->lse.data, sizeof lse), memcpy(argmax, c->argmax, sizeof argmax);
+        if (gradients) memcpy(gx, c->gx.data, sizeof gx), memcpy(gw, c->gw.data, sizeof gw);
+        return status;
+    }
+    memcpy(c->loss.data, loss, sizeof loss), memcpy(c->lse.data, lse, sizeof lse), memcpy(c->argmax, argmax, sizeof argmax);
+    if (gradients) memcpy(c->gx.data, gx, sizeof gx), memcpy(c->gw.data, gw, sizeof gw);
+    return GDN_OK;
+}
+C
+    sed -n '/^static int forward/,$p' kernel.c >>cheat.c
+    expect 1 ce bench --batch 16 --hidden 32 --vocab 500 --rounds 2 --runs 2 --kernel src:cheat.c
+    [ "$(grep -c 'does the kernel return results that it kept' "$WORK/out")" = 2 ] || fail "$(cat "$WORK/out")"
 }
 
 test_block_sizes_are_inferred_and_explained() {

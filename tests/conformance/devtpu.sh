@@ -199,7 +199,7 @@ test_killed_at_random_instants_frees_the_tpu() {
     # Half of them while a command runs there, whose client dies too.
     runner=
     if [ $((i % 2)) = 0 ]; then
-      for _ in $(seq 200); do grep -q 'is active' "$WORK/kill.$i" && break; sleep 0.05; done
+      for _ in $(seq 200); do grep -q 'is active' "$WORK/kill.$i" 2>/dev/null && break; sleep 0.05; done
       "$GDNCTL" dev-tpu-execute "${HOLD[@]}" -- sh -c 'setsid sleep 64401 & sleep 64401' >/dev/null 2>&1 &
       runner=$!
     fi

@@ -1,11 +1,16 @@
-#include "commands/devtpu/allocate.h"
-
+// gdnctl dev-tpu-allocate: hold a development TPU until Ctrl-C, the end of its lease, or its cap.
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/devtpu/options.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/for_people.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -16,6 +21,18 @@
 #include "services/devtpu/names.h"
 
 namespace gdnctl::commands::dev_tpu_allocate {
+
+struct Options {
+    devtpu_options::Name name;
+    std::optional<std::string> tpu_type;
+    devtpu_options::Sync sync;
+    std::optional<std::string> username;
+    bool no_setup = false, detach = false;
+    std::optional<std::int64_t> lease_s;  // nullopt: 600, or 3600 with --detach
+    std::int64_t grace_s = 1200, max_hold_s = 28800;
+    std::int64_t ready_timeout_s = 900, attempts = 1, retry_sleep_s = 30;
+    std::vector<std::string> fallback_clusters;
+};
 
 namespace {
 
@@ -205,3 +222,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_allocate
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_dev_tpu_allocate_row = cli::make<&dev_tpu_allocate::describe, &dev_tpu_allocate::run>(
+    "dev-tpu-allocate", "Dev TPUs", "hold a TPU for development", Tier::http);
+
+}  // namespace gdnctl::commands

@@ -1,8 +1,18 @@
-#include "commands/devtpu/connect.h"
+// gdnctl dev-tpu-connect: a shell on the host of a held TPU.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "commands/devtpu/options.h"
+#include "commands/rows.h"
 #include "core/log.h"
 
 namespace gdnctl::commands::dev_tpu_connect {
+
+struct Options {
+    devtpu_options::Name name;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -26,3 +36,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_connect
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_dev_tpu_connect_row = cli::make<&dev_tpu_connect::describe, &dev_tpu_connect::run>(
+    "dev-tpu-connect", "Dev TPUs", "open a shell on a held TPU's host", Tier::http);
+
+}  // namespace gdnctl::commands

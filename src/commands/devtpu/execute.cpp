@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -87,3 +88,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_execute
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_dev_tpu_execute_row = cli::make<&dev_tpu_execute::describe, &dev_tpu_execute::run>(
+    "dev-tpu-execute", "Dev TPUs", "run a command on a held TPU's host", Tier::http);
+
+}  // namespace gdnctl::commands

@@ -17,7 +17,6 @@ struct Options {
     std::vector<std::string> command;
 };
 
-void describe(cli::Args& args, Options& options);
 Result<ExitCode> run(const Options& options, Context& context);
 
 }  // namespace gdnctl::commands::dev_tpu_execute

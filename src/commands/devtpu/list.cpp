@@ -1,12 +1,17 @@
-#include "commands/devtpu/list.h"
-
+// gdnctl dev-tpu-list: who holds which TPU, since when and until when.
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/devtpu/options.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/for_people.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -16,6 +21,11 @@
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::dev_tpu_list {
+
+struct Options {
+    PlaceOptions place;
+    bool all_users = false;
+};
 
 namespace {
 
@@ -171,3 +181,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_list
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_dev_tpu_list_row =
+    cli::make<&dev_tpu_list::describe, &dev_tpu_list::run>("dev-tpu-list", "Dev TPUs", "list held TPUs", Tier::http);
+
+}  // namespace gdnctl::commands

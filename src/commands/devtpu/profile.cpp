@@ -1,9 +1,24 @@
-#include "commands/devtpu/profile.h"
+// gdnctl dev-tpu-profile: run the target's profile on a held TPU.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "commands/devtpu/options.h"
+#include "commands/jobs/ray_profile.h"
+#include "commands/rows.h"
 #include "jobs/held_job.h"
 #include "jobs/target.h"
 
 namespace gdnctl::commands::dev_tpu_profile {
+
+struct Options {
+    devtpu_options::Name name;
+    devtpu_options::Sync sync;
+    devtpu_options::Run run;
+    std::optional<std::string> marin_prefix;
+    ray_profile::Options profile;  // what is run; its place and submission are not used
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -39,3 +54,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_profile
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_dev_tpu_profile_row = cli::make<&dev_tpu_profile::describe, &dev_tpu_profile::run>(
+    "dev-tpu-profile", "Dev TPUs", "run the target's profile on a held TPU", Tier::http);
+
+}  // namespace gdnctl::commands

@@ -1,11 +1,16 @@
-#include "commands/devtpu/release.h"
-
+// gdnctl dev-tpu-release: give a held TPU back, by name, from anywhere.
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/devtpu/options.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/given_up.h"
@@ -15,6 +20,13 @@
 #include "services/devtpu/names.h"
 
 namespace gdnctl::commands::dev_tpu_release {
+
+struct Options {
+    PlaceOptions place;
+    std::optional<std::string> tpu_name;
+    std::optional<std::string> submission_id;
+    bool all_mine = false;
+};
 
 namespace {
 
@@ -135,3 +147,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_release
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_dev_tpu_release_row = cli::make<&dev_tpu_release::describe, &dev_tpu_release::run>(
+    "dev-tpu-release", "Dev TPUs", "give a held TPU back", Tier::http);
+
+}  // namespace gdnctl::commands

@@ -1,10 +1,21 @@
-#include "commands/devtpu/setup.h"
+// gdnctl dev-tpu-setup: set up the host of a held TPU again.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "commands/devtpu/options.h"
+#include "commands/rows.h"
 #include "core/log.h"
 #include "jobs/hold_heart.h"
 #include "jobs/hold_host.h"
 
 namespace gdnctl::commands::dev_tpu_setup {
+
+struct Options {
+    devtpu_options::Name name;
+    devtpu_options::Sync sync;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about("Syncs the tree and runs the set-up of the TPU's host again: uv, and the environment of the checkout.");
@@ -27,3 +38,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_setup
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_dev_tpu_setup_row = cli::make<&dev_tpu_setup::describe, &dev_tpu_setup::run>(
+    "dev-tpu-setup", "Dev TPUs", "set up a held TPU's host again", Tier::http);
+
+}  // namespace gdnctl::commands

@@ -1,9 +1,23 @@
-#include "commands/devtpu/test.h"
+// gdnctl dev-tpu-test: run the target's correctness test on a held TPU.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "commands/devtpu/options.h"
+#include "commands/jobs/ray_test.h"
+#include "commands/rows.h"
 #include "jobs/held_job.h"
 #include "jobs/target.h"
 
 namespace gdnctl::commands::dev_tpu_test {
+
+struct Options {
+    devtpu_options::Name name;
+    devtpu_options::Sync sync;
+    devtpu_options::Run run;
+    ray_test::Options test;  // what is tested; its place and submission are not used
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -34,3 +48,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_test
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_dev_tpu_test_row = cli::make<&dev_tpu_test::describe, &dev_tpu_test::run>(
+    "dev-tpu-test", "Dev TPUs", "run the target's test on a held TPU", Tier::http);
+
+}  // namespace gdnctl::commands

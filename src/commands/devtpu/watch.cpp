@@ -1,13 +1,16 @@
-#include "commands/devtpu/watch.h"
-
+// gdnctl dev-tpu-watch: run a command on the host of a held TPU, again at every change of the tree.
 #include <algorithm>
 #include <array>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "commands/devtpu/execute.h"
+#include "commands/devtpu/options.h"
+#include "commands/rows.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/tree.h"
@@ -16,6 +19,14 @@
 #include "platform/signals.h"
 
 namespace gdnctl::commands::dev_tpu_watch {
+
+struct Options {
+    devtpu_options::Name name;
+    devtpu_options::Sync sync;
+    devtpu_options::Run run;
+    double debounce_s = 1;
+    std::vector<std::string> command;
+};
 
 namespace {
 
@@ -146,3 +157,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_watch
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_dev_tpu_watch_row = cli::make<&dev_tpu_watch::describe, &dev_tpu_watch::run>(
+    "dev-tpu-watch", "Dev TPUs", "run a command on a held TPU's host at every change", Tier::http);
+
+}  // namespace gdnctl::commands

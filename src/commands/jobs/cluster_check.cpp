@@ -1,16 +1,25 @@
-#include "commands/jobs/cluster_check.h"
+// gdnctl cluster check: what would be used of a cluster, and whether it answers.
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "jobs/place.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::cluster_check {
+
+struct Options {
+    std::optional<std::string> name;
+    PlaceOptions place;
+};
 
 namespace {
 
@@ -186,3 +195,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::cluster_check
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_cluster_check_row = cli::make<&cluster_check::describe, &cluster_check::run>(
+    "cluster check", "Jobs", "show how a cluster is reached, and whether it answers", Tier::http);
+
+}  // namespace gdnctl::commands

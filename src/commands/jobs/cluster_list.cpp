@@ -1,16 +1,20 @@
-#include "commands/jobs/cluster_list.h"
-
+// gdnctl cluster list: the clusters that --cluster can name here.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/place.h"
+#include "platform/context.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::cluster_list {
+
+struct Options {};
 
 namespace {
 
@@ -90,3 +94,10 @@ Result<ExitCode> run(const Options&, Context& context) {
 }
 
 }  // namespace gdnctl::commands::cluster_list
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_cluster_list_row = cli::make<&cluster_list::describe, &cluster_list::run>(
+    "cluster list", "Jobs", "list the available clusters", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -1,8 +1,17 @@
-#include "commands/jobs/local_supervisor.h"
+// The hidden entry by which the local backend starts a job's supervisor; not for people.
+#include <string>
 
+#include "cli/args.h"
+#include "commands/rows.h"
+#include "core/exit_code.h"
+#include "platform/context.h"
 #include "services/local/local_jobs.h"
 
 namespace gdnctl::commands::local_supervisor {
+
+struct Options {
+    std::string folder;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about("Looks after one job of the local backend. Started by the commands that submit jobs.");
@@ -14,3 +23,12 @@ Result<ExitCode> run(const Options& options, Context& /*context*/) {
 }
 
 }  // namespace gdnctl::commands::local_supervisor
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_local_supervisor_row =
+    cli::make<&local_supervisor::describe, &local_supervisor::run>("__local-supervisor", "", "look after one local job",
+                                                                   Tier::none)
+        .without_config();
+
+}  // namespace gdnctl::commands

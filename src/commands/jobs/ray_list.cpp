@@ -1,7 +1,9 @@
-#include "commands/jobs/ray_list.h"
-
+// gdnctl ray-list: the jobs that a backend knows.
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,16 +11,25 @@
 
 #include "commands/jobs/job_options.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/for_people.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/given_up.h"
+#include "jobs/place.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::ray_list {
+
+struct Options {
+    PlaceOptions place;
+    bool mine = false;
+    std::optional<JobState> status;
+    std::int64_t limit = 50;
+};
 
 namespace {
 
@@ -135,3 +146,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::ray_list
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_ray_list_row =
+    cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http);
+
+}  // namespace gdnctl::commands

@@ -1,16 +1,29 @@
-#include "commands/jobs/ray_logs.h"
+// gdnctl ray-logs: print a job's log, or follow it.
+#include <cstdint>
+#include <optional>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
 #include "commands/log/spool.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "jobs/place.h"
 #include "jobs/watch.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::ray_logs {
+
+struct Options {
+    PlaceOptions place;
+    std::string id;
+    std::int64_t tail = 400;
+    std::optional<std::string> grep;
+    bool follow = false;
+};
 
 namespace {
 
@@ -107,3 +120,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::ray_logs
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_ray_logs_row =
+    cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http);
+
+}  // namespace gdnctl::commands

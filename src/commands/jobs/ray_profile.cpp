@@ -8,6 +8,7 @@
 #include "commands/jobs/job_preview.h"
 #include "commands/jobs/profile_settings.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "jobs/results.h"
 #include "jobs/run.h"
@@ -133,3 +134,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::ray_profile
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_ray_profile_row = cli::make<&ray_profile::describe, &ray_profile::run>(
+    "ray-profile", "Jobs", "run the target's profile as a job", Tier::http);
+
+}  // namespace gdnctl::commands

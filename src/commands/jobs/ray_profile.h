@@ -23,7 +23,4 @@ Result<ProfileSettings> settings_of(const Options& options);
 Result<ExitCode> finish(std::string_view schema, const Options& options, const ProfileSettings& settings,
                         const Target& target, const JobRun& run, Context& context);
 
-void describe(cli::Args& args, Options& options);
-Result<ExitCode> run(const Options& options, Context& context);
-
 }  // namespace gdnctl::commands::ray_profile

@@ -1,14 +1,25 @@
-#include "commands/jobs/ray_stop.h"
+// gdnctl ray-stop: ask a job to stop.
+#include <cstdint>
+#include <optional>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
+#include "jobs/place.h"
 #include "jobs/stop.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::ray_stop {
+
+struct Options {
+    PlaceOptions place;
+    std::string id;
+    bool wait = false;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -41,3 +52,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::ray_stop
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_ray_stop_row =
+    cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http);
+
+}  // namespace gdnctl::commands

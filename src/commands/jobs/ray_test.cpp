@@ -7,6 +7,7 @@
 #include "commands/jobs/job_options.h"
 #include "commands/jobs/job_preview.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "jobs/results.h"
 #include "jobs/run.h"
@@ -125,3 +126,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::ray_test
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_ray_test_row = cli::make<&ray_test::describe, &ray_test::run>(
+    "ray-test", "Jobs", "run the target's correctness test as a job", Tier::http);
+
+}  // namespace gdnctl::commands

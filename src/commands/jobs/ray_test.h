@@ -27,7 +27,4 @@ Status check_counts(const Target& target, const Options& options);
 Result<ExitCode> finish(std::string_view schema, const Options& options, const Target& target,
                         const std::string& tpu_type, JobRun run, Context& context);
 
-void describe(cli::Args& args, Options& options);
-Result<ExitCode> run(const Options& options, Context& context);
-
 }  // namespace gdnctl::commands::ray_test

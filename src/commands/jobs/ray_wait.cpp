@@ -1,18 +1,35 @@
-#include "commands/jobs/ray_wait.h"
+// gdnctl ray-wait: wait for a job to end and return its verdict.
+#include <cstdint>
+#include <optional>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "jobs/given_up.h"
+#include "jobs/place.h"
 #include "jobs/results.h"
 #include "jobs/run.h"
 #include "jobs/watch.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::ray_wait {
+
+struct Options {
+    PlaceOptions place;
+    std::optional<std::string> id;
+    std::optional<std::string> match;
+    double poll_s = 5.0;
+    std::optional<double> timeout_s;
+    bool show_logs = false;
+    std::int64_t tail = 200;
+    std::optional<std::string> grep;
+    bool compat_exit = false;
+};
 
 namespace {
 
@@ -174,3 +191,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::ray_wait
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_ray_wait_row = cli::make<&ray_wait::describe, &ray_wait::run>(
+    "ray-wait", "Jobs", "wait for a job and return its verdict", Tier::http);
+
+}  // namespace gdnctl::commands

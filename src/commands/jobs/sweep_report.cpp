@@ -1,19 +1,37 @@
-#include "commands/jobs/sweep_report.h"
-
+// gdnctl sweep report
 #include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "cli/args.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "sweep/parse.h"
+#include "sweep/report.h"
 
 namespace gdnctl::commands::sweep_report {
+
+enum class Format { table, json, patch, markdown, html };
+
+struct Options {
+    std::vector<std::string> logs;
+    Format format = Format::table;
+    bool strict = false;
+    std::optional<std::int64_t> shards;
+    std::string device_kind, dtype;
+    std::optional<std::string> comparisons;
+};
 
 namespace {
 
@@ -108,3 +126,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::sweep_report
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_sweep_report_row =
+    cli::make<&sweep_report::describe, &sweep_report::run>("sweep report", "Jobs",
+                                                           "compare block sizes from the logs of sweeps", Tier::none)
+        .without_config();
+
+}  // namespace gdnctl::commands

@@ -1,16 +1,20 @@
-#include "commands/jobs/sweep_run.h"
-
+// gdnctl sweep run
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/jobs/job_options.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "jobs/hold.h"
 #include "jobs/hold_heart.h"
 #include "jobs/tpu.h"
 #include "jobs/tree.h"
+#include "platform/context.h"
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/journal.h"
@@ -21,6 +25,14 @@
 #include "sweep/report.h"
 
 namespace gdnctl::commands::sweep_run {
+
+struct Options {
+    std::string plan;
+    std::optional<std::string> journal, tpu_name;
+    PlaceOptions place;
+    std::optional<double> budget_s;
+    bool prune_vmem = false;
+};
 
 namespace {
 
@@ -210,3 +222,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::sweep_run
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_sweep_run_row = cli::make<&sweep_run::describe, &sweep_run::run>(
+    "sweep run", "Jobs", "time a kernel at every block size of a plan", Tier::http);
+
+}  // namespace gdnctl::commands

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -9,14 +13,37 @@
 
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
+#include "runlog/parse/log.h"
 #include "runlog/records/append.h"
 #include "runlog/records/store.h"
 
 namespace gdnctl::commands::log_append {
+
+struct Options {
+    std::optional<std::string> log_file;
+    std::vector<std::string> from_job;
+    std::optional<std::string> record;
+    std::optional<std::string> title;
+    std::optional<std::string> goal;
+    std::optional<std::string> hypothesis;
+    std::vector<std::string> changes;
+    std::optional<std::string> commit;
+    std::optional<std::string> starting_commit;
+    std::optional<std::string> decision;
+    std::optional<std::string> outcome;
+    std::optional<std::string> change_class;
+    std::optional<std::string> slot;
+    std::vector<std::string> metrics;
+    runlog::Comparison comparison = runlog::Comparison::unknown;
+    std::optional<std::string> assessment;
+    std::vector<std::string> interpretation;
+    std::optional<std::string> next;
+};
 
 namespace {
 
@@ -270,3 +297,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::log_append
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_log_append_row = cli::make<&log_append::describe, &log_append::run>(
+    "log append", "Running log", "add an iteration to the log", Tier::git);
+
+}  // namespace gdnctl::commands

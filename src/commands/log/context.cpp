@@ -1,12 +1,25 @@
-#include "commands/log/context.h"
+// gdnctl log context
+#include "platform/context.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::log_context {
+
+struct Options {
+    std::optional<std::string> log_file;
+    std::int64_t bytes = 8192;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -44,3 +57,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::log_context
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_log_context_row = cli::make<&log_context::describe, &log_context::run>(
+    "log context", "Running log", "print a short summary of the log for a prompt", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -1,17 +1,30 @@
-#include "commands/log/import.h"
+// gdnctl log import
+#include "runlog/import/import.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/log.h"
 #include "platform/clock.h"
-#include "runlog/import/import.h"
+#include "platform/context.h"
 #include "runlog/records/record.h"
 #include "runlog/records/store.h"
 
 namespace gdnctl::commands::log_import {
+
+struct Options {
+    std::optional<std::string> log_file;
+    bool dry_run = false;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -74,3 +87,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::log_import
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_log_import_row = cli::make<&log_import::describe, &log_import::run>(
+    "log import", "Running log", "read hand-written entries into records", Tier::none);
+
+}  // namespace gdnctl::commands

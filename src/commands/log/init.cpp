@@ -1,15 +1,28 @@
-#include "commands/log/init.h"
+// gdnctl log init
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/log.h"
+#include "platform/context.h"
 #include "platform/fs.h"
+#include "runlog/parse/log.h"
 #include "runlog/render/templates.h"
 
 namespace gdnctl::commands::log_init {
+
+struct Options {
+    std::optional<std::string> log_file;
+    runlog::Template style = runlog::Template::hillclimb;
+};
 
 namespace {
 
@@ -56,3 +69,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::log_init
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_log_init_row =
+    cli::make<&log_init::describe, &log_init::run>("log init", "Running log", "start a running log", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -7,6 +7,7 @@
 
 #include "commands/log/common.h"
 #include "commands/log/lint_fix.h"
+#include "commands/rows.h"
 #include "core/config.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -387,3 +388,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::lint_log
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_lint_log_row =
+    cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git);
+
+}  // namespace gdnctl::commands

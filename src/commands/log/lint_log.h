@@ -35,7 +35,4 @@ struct Options {
     std::optional<std::string> since;
 };
 
-void describe(cli::Args& args, Options& options);
-Result<ExitCode> run(const Options& options, Context& context);
-
 }  // namespace gdnctl::commands::lint_log

@@ -1,18 +1,31 @@
-#include "commands/log/new.h"
+// gdnctl log new
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/log.h"
 #include "platform/clock.h"
+#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "runlog/records/append.h"
 #include "runlog/render/templates.h"
 
 namespace gdnctl::commands::log_new {
+
+struct Options {
+    std::optional<std::string> log_file;
+    std::optional<std::string> title;
+    std::optional<std::string> hypothesis;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -62,3 +75,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::log_new
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_log_new_row = cli::make<&log_new::describe, &log_new::run>(
+    "log new", "Running log", "start a record and print an entry skeleton", Tier::git);
+
+}  // namespace gdnctl::commands

@@ -1,16 +1,30 @@
-#include "commands/log/render.h"
+// gdnctl log render
+#include "runlog/render/render.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/log.h"
+#include "platform/context.h"
 #include "runlog/records/record.h"
 #include "runlog/records/store.h"
-#include "runlog/render/render.h"
 
 namespace gdnctl::commands::log_render {
+
+struct Options {
+    std::optional<std::string> log_file;
+    bool check = false;
+    bool force = false;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -88,3 +102,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::log_render
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_log_render_row = cli::make<&log_render::describe, &log_render::run>(
+    "log render", "Running log", "write log entries from the records", Tier::none);
+
+}  // namespace gdnctl::commands

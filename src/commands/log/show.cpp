@@ -1,19 +1,30 @@
-#include "commands/log/show.h"
-
+// gdnctl log show
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/text.h"
+#include "platform/context.h"
 #include "platform/terminal.h"
 #include "runlog/parse/log.h"
 #include "runlog/records/record.h"
 #include "runlog/render/render.h"
 
 namespace gdnctl::commands::log_show {
+
+struct Options {
+    std::optional<std::string> log_file;
+    std::string iteration;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -83,3 +94,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::log_show
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_log_show_row =
+    cli::make<&log_show::describe, &log_show::run>("log show", "Running log", "print one iteration", Tier::none);
+
+}  // namespace gdnctl::commands

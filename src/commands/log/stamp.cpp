@@ -1,20 +1,33 @@
-#include "commands/log/stamp.h"
+// gdnctl log stamp
+#include "runlog/render/stamp.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/log.h"
 #include "platform/clock.h"
+#include "platform/context.h"
 #include "runlog/records/record.h"
 #include "runlog/records/store.h"
 #include "runlog/render/render.h"
-#include "runlog/render/stamp.h"
 
 namespace gdnctl::commands::log_stamp {
+
+struct Options {
+    std::optional<std::string> log_file;
+    std::string commit;
+    std::optional<std::string> record;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -129,3 +142,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::log_stamp
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_log_stamp_row = cli::make<&log_stamp::describe, &log_stamp::run>(
+    "log stamp", "Running log", "put the commit into the last entry", Tier::git);
+
+}  // namespace gdnctl::commands

@@ -1,12 +1,23 @@
-#include "commands/log/summary.h"
+// gdnctl log summary
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
+#include "platform/context.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::log_summary {
+
+struct Options {
+    std::optional<std::string> log_file;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -38,3 +49,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::log_summary
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_log_summary_row = cli::make<&log_summary::describe, &log_summary::run>(
+    "log summary", "Running log", "summarise champions, slots and failures", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -10,6 +10,7 @@
 #include "commands/loop/codex_loop_resume.h"
 #include "commands/loop/loop_common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/log_timed.h"
@@ -251,3 +252,13 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::codex_loop
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_codex_loop_row =
+    cli::make<&codex_loop::describe, &codex_loop::run>("codex-loop", "Loop",
+                                                       "run unattended iterations of a coding agent", Tier::http)
+        .with_options_in_config()
+        .with_last_word(&codex_loop::never_ran);
+
+}  // namespace gdnctl::commands

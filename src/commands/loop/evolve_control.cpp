@@ -1,5 +1,4 @@
-#include "commands/loop/evolve_control.h"
-
+// gdnctl evolve pause, stop, fsck, lint and gc: a run's control files, its journal, logs of it, and its refs.
 #include <set>
 
 #include <fmt/format.h>
@@ -7,7 +6,10 @@
 
 #include "commands/log/common.h"
 #include "commands/loop/codex_loop.h"
+#include "commands/loop/evolve_common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
+#include "core/exit_code.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "loop/engine/lock.h"
@@ -60,6 +62,11 @@ Result<ExitCode> set_control(const RunChoice& choice, std::string_view name, boo
 
 namespace evolve_pause {
 
+struct Options {
+    evolve::RunChoice run;
+    bool off = false;
+};
+
 void describe(cli::Args& args, Options& options) {
     args.about("Holds a run once the stage that it is in has ended, or lets it continue.");
     args.flag(options.off, {.names = "--off", .help = "let the run continue"});
@@ -76,6 +83,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace evolve_stop {
 
+struct Options {
+    evolve::RunChoice run;
+};
+
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Ends a run once its current attempt has a verdict. Before you continue the run with --resume, remove the file "
@@ -91,6 +102,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }  // namespace evolve_stop
 
 namespace evolve_fsck {
+
+struct Options {
+    evolve::RunChoice run;
+};
 
 using namespace loop::evolve;
 
@@ -126,6 +141,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }  // namespace evolve_fsck
 
 namespace evolve_lint {
+
+struct Options {
+    evolve::RunChoice run;
+    std::optional<std::string> file;
+};
 
 using namespace loop::evolve;
 
@@ -178,6 +198,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace evolve_gc {
 
+struct Options {
+    evolve::RunChoice run;
+    std::string older_than;
+};
+
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Removes the refs of old candidates that were neither kept nor tied, so that git can collect their commits. "
@@ -220,5 +245,16 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace evolve_gc
+
+constinit const cli::Command k_evolve_pause_row = cli::make<&evolve_pause::describe, &evolve_pause::run>(
+    "evolve pause", "Loop", "hold a run, or let it continue", Tier::none);
+constinit const cli::Command k_evolve_stop_row = cli::make<&evolve_stop::describe, &evolve_stop::run>(
+    "evolve stop", "Loop", "end a run after the current attempt", Tier::none);
+constinit const cli::Command k_evolve_fsck_row = cli::make<&evolve_fsck::describe, &evolve_fsck::run>(
+    "evolve fsck", "Loop", "check a run's journal and candidates", Tier::git);
+constinit const cli::Command k_evolve_lint_row = cli::make<&evolve_lint::describe, &evolve_lint::run>(
+    "evolve lint", "Loop", "check the numbers of a log against a run", Tier::none);
+constinit const cli::Command k_evolve_gc_row = cli::make<&evolve_gc::describe, &evolve_gc::run>(
+    "evolve gc", "Loop", "remove the refs of old candidates", Tier::git);
 
 }  // namespace gdnctl::commands

@@ -1,12 +1,14 @@
-#include "commands/loop/evolve_exchange.h"
-
+// gdnctl evolve import and export: candidates from and for other programs.
 #include <array>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
+#include "commands/loop/evolve_common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
+#include "core/exit_code.h"
 #include "core/json.h"
 #include "jobs/place.h"
 #include "loop/evolve/import.h"
@@ -16,6 +18,11 @@
 namespace gdnctl::commands {
 
 namespace evolve_import {
+
+struct Options {
+    std::string from;
+    std::optional<std::string> map;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -61,6 +68,13 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace evolve_export {
 
+struct Options {
+    evolve::RunChoice run;
+    std::optional<std::string> id;
+    bool contest = true;
+    std::string to;
+};
+
 constexpr std::array<cli::Choice<bool>, 1> k_layouts = {{{"contest", true, "of the contest's Python agent"}}};
 
 void describe(cli::Args& args, Options& options) {
@@ -99,5 +113,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace evolve_export
+
+constinit const cli::Command k_evolve_import_row = cli::make<&evolve_import::describe, &evolve_import::run>(
+    "evolve import", "Loop", "start a run from another program's candidates", Tier::git);
+constinit const cli::Command k_evolve_export_row = cli::make<&evolve_export::describe, &evolve_export::run>(
+    "evolve export", "Loop", "write a candidate's ancestry for another program", Tier::git);
 
 }  // namespace gdnctl::commands

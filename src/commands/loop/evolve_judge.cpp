@@ -1,11 +1,15 @@
-#include "commands/loop/evolve_judge.h"
+// gdnctl evolve noise, replay and promote: measuring outside of a run.
+#include <cstdint>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
+#include "commands/loop/evolve_common.h"
 #include "commands/loop/loop_common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
+#include "core/exit_code.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "jobs/place.h"
@@ -145,6 +149,12 @@ Status check_evaluator(const Bench& bench, const State& state) {
 
 namespace evolve_noise {
 
+struct Options {
+    std::int64_t pairs = 9;
+    double target_gain_pct = 2, min_gain_pct = 0.5;
+    std::optional<std::string> cluster;
+};
+
 using namespace loop::evolve;
 
 void describe(cli::Args& args, Options& options) {
@@ -208,6 +218,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace evolve_replay {
 
+struct Options {
+    evolve::RunChoice run;
+    std::string id;
+};
+
 using namespace loop::evolve;
 
 void describe(cli::Args& args, Options& options) {
@@ -246,6 +261,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }  // namespace evolve_replay
 
 namespace evolve_promote {
+
+struct Options {
+    evolve::RunChoice run;
+    std::string id;
+};
 
 using namespace loop::evolve;
 
@@ -313,5 +333,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace evolve_promote
+
+constinit const cli::Command k_evolve_promote_row = cli::make<&evolve_promote::describe, &evolve_promote::run>(
+    "evolve promote", "Loop", "verify a candidate and move the branch to it", Tier::http);
+constinit const cli::Command k_evolve_replay_row = cli::make<&evolve_replay::describe, &evolve_replay::run>(
+    "evolve replay", "Loop", "judge a candidate again", Tier::http);
+constinit const cli::Command k_evolve_noise_row = cli::make<&evolve_noise::describe, &evolve_noise::run>(
+    "evolve noise", "Loop", "measure the noise of the profile", Tier::http);
 
 }  // namespace gdnctl::commands

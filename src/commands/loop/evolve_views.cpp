@@ -1,12 +1,14 @@
-#include "commands/loop/evolve_views.h"
-
+// gdnctl evolve show, log, lineage, diff and best: a run's candidates.
 #include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands/log/common.h"
+#include "commands/loop/evolve_common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
+#include "core/exit_code.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "loop/evolve/journal.h"
@@ -58,6 +60,11 @@ Result<RunView> load(const RunChoice& choice, const Context& context) {
 
 namespace evolve_show {
 
+struct Options {
+    evolve::RunChoice run;
+    std::string id;
+};
+
 using namespace loop::evolve;
 
 void describe(cli::Args& args, Options& options) {
@@ -86,6 +93,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace evolve_log {
 
+struct Options {
+    evolve::RunChoice run;
+};
+
 using namespace loop::evolve;
 
 void describe(cli::Args& args, Options& options) {
@@ -108,6 +119,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }  // namespace evolve_log
 
 namespace evolve_lineage {
+
+struct Options {
+    evolve::RunChoice run;
+    std::optional<std::string> id;
+};
 
 using namespace loop::evolve;
 
@@ -136,6 +152,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }  // namespace evolve_lineage
 
 namespace evolve_diff {
+
+struct Options {
+    evolve::RunChoice run;
+    std::string from, to;
+};
 
 using namespace loop::evolve;
 
@@ -171,6 +192,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }  // namespace evolve_diff
 
 namespace evolve_best {
+
+struct Options {};
 
 using namespace loop::evolve;
 
@@ -223,5 +246,16 @@ Result<ExitCode> run(const Options&, Context& context) {
 }
 
 }  // namespace evolve_best
+
+constinit const cli::Command k_evolve_log_row = cli::make<&evolve_log::describe, &evolve_log::run>(
+    "evolve log", "Loop", "list the attempts of an evolve run", Tier::none);
+constinit const cli::Command k_evolve_show_row =
+    cli::make<&evolve_show::describe, &evolve_show::run>("evolve show", "Loop", "show one attempt", Tier::none);
+constinit const cli::Command k_evolve_lineage_row = cli::make<&evolve_lineage::describe, &evolve_lineage::run>(
+    "evolve lineage", "Loop", "show where a candidate comes from", Tier::none);
+constinit const cli::Command k_evolve_diff_row =
+    cli::make<&evolve_diff::describe, &evolve_diff::run>("evolve diff", "Loop", "compare two candidates", Tier::git);
+constinit const cli::Command k_evolve_best_row = cli::make<&evolve_best::describe, &evolve_best::run>(
+    "evolve best", "Loop", "show the best candidate of all runs", Tier::none);
 
 }  // namespace gdnctl::commands

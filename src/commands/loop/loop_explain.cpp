@@ -1,20 +1,29 @@
-#include "commands/loop/loop_explain.h"
-
+// gdnctl loop-explain: why an iteration was kept or refused.
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/loop/loop_common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/for_people.h"
 #include "core/text.h"
 #include "loop/evolve/views.h"
 #include "loop/report/verdict_words.h"
+#include "platform/context.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::loop_explain {
+
+struct Options {
+    std::string iteration;  // a number, or "last"
+    std::optional<std::string> log_dir;
+};
 
 using namespace loop;
 
@@ -225,3 +234,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::loop_explain
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_loop_explain_row = cli::make<&loop_explain::describe, &loop_explain::run>(
+    "loop-explain", "Loop", "explain why an iteration was kept or rejected", Tier::none);
+
+}  // namespace gdnctl::commands

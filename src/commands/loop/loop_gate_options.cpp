@@ -256,8 +256,9 @@ void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::
                                     .group = k_group,
                                     .default_text = "dev_tpu_allocate.log in the log directory",
                                     .complete = cli::Complete::file});
-    args.flag(hold.verbose,
-              {.names = "--dev-tpu-verbose", .help = "pass --verbose to the allocator", .group = k_group});
+    args.flag(hold.verbose, {.names = "--dev-tpu-verbose",
+                             .help = "show and log every step of the allocation; passed on to an allocator",
+                             .group = k_group});
 }
 
 void describe_perf_policy(cli::Args& args, loop::PerfOptions& o) {

@@ -1,22 +1,31 @@
-#include "commands/loop/loop_report.h"
-
+// gdnctl loop-report: a run as a report.
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/loop/loop_common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/log.h"
 #include "core/redact.h"
 #include "loop/evolve/report.h"
 #include "loop/report/data.h"
 #include "loop/report/verdict_words.h"
+#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::loop_report {
+
+struct Options {
+    std::optional<std::string> log_dir;
+    std::optional<std::string> html;
+};
 
 using namespace loop::report;
 
@@ -81,3 +90,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::loop_report
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_loop_report_row =
+    cli::make<&loop_report::describe, &loop_report::run>("loop-report", "Loop", "write a report of a run", Tier::none);
+
+}  // namespace gdnctl::commands

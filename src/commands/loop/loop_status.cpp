@@ -1,23 +1,33 @@
-#include "commands/loop/loop_status.h"
-
+// gdnctl loop-status: how a loop stands, once or as it goes on.
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/loop/loop_common.h"
 #include "commands/loop/loop_status_text.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/for_people.h"
 #include "core/log.h"
 #include "loop/evolve/status_index.h"
 #include "loop/evolve/views.h"
 #include "platform/clock.h"
+#include "platform/context.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::loop_status {
+
+struct Options {
+    std::optional<std::string> log_dir;
+    bool watch = false;
+    bool rebuild_state = false;
+};
 
 using namespace loop;
 
@@ -170,3 +180,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::loop_status
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_loop_status_row =
+    cli::make<&loop_status::describe, &loop_status::run>("loop-status", "Loop", "show the state of a loop", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -1,13 +1,19 @@
-#include "commands/loop/policy_show.h"
-
+// gdnctl policy show
 #include <nlohmann/json.hpp>
 
+#include "commands/loop/loop_gate_options.h"
 #include "commands/loop/policy_common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "loop/perf/policy_file.h"
+#include "platform/context.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::policy_show {
+
+struct Options {
+    loop::PerfOptions perf;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -29,3 +35,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::policy_show
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_policy_show_row = cli::make<&policy_show::describe, &policy_show::run>(
+    "policy show", "Loop", "print the policy that judges candidates", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -1,17 +1,30 @@
-#include "commands/loop/policy_simulate.h"
-
+// gdnctl policy simulate
 #include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/loop/loop_gate_options.h"
 #include "commands/loop/policy_common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "loop/perf/simulation.h"
+#include "platform/context.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::policy_simulate {
+
+struct Options {
+    loop::PerfOptions perf;
+    std::vector<std::string> noise, gain;
+    std::int64_t pairs = 9, trials = 20'000, seed = 1;
+    loop::NoiseShape shape = loop::NoiseShape::normal;
+};
 
 namespace {
 
@@ -128,3 +141,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::policy_simulate
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_policy_simulate_row = cli::make<&policy_simulate::describe, &policy_simulate::run>(
+    "policy simulate", "Loop", "show how often the policy decides correctly at your noise", Tier::none);
+
+}  // namespace gdnctl::commands

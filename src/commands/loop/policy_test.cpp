@@ -1,20 +1,31 @@
-#include "commands/loop/policy_test.h"
-
+// gdnctl policy test
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/loop/loop_gate_options.h"
 #include "commands/loop/policy_common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "jobs/target.h"
 #include "loop/perf/policy_replay.h"
 #include "loop/perf/record.h"
+#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::policy_test {
+
+struct Options {
+    loop::PerfOptions perf;
+    std::vector<std::string> files;
+    std::string metric;
+    bool higher = false, lower = false;
+};
 
 namespace {
 
@@ -133,3 +144,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::policy_test
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_policy_test_row = cli::make<&policy_test::describe, &policy_test::run>(
+    "policy test", "Loop", "apply another policy to recorded measurements", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -1,18 +1,22 @@
-#include "commands/loop/prompts_list.h"
-
+// gdnctl prompts list
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/text.h"
 #include "jobs/target.h"
 #include "loop/prompt/presets.h"
+#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "target/target.h"
 
 namespace gdnctl::commands::prompts_list {
+
+struct Options {};
 
 namespace fs = std::filesystem;
 
@@ -78,3 +82,10 @@ Result<ExitCode> run(const Options&, Context& context) {
 }
 
 }  // namespace gdnctl::commands::prompts_list
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_prompts_list_row = cli::make<&prompts_list::describe, &prompts_list::run>(
+    "prompts list", "Loop", "list iteration prompts and directive presets", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -1,23 +1,36 @@
-#include "commands/loop/prompts_render.h"
-
+// gdnctl prompts render
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/target.h"
 #include "loop/prompt/presets.h"
 #include "loop/prompt/prompt.h"
+#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "services/git/checkout.h"
 #include "target/target.h"
 
 namespace gdnctl::commands::prompts_render {
+
+struct Options {
+    std::optional<std::string> name;
+    std::int64_t iteration = 1, total = 1;
+    std::optional<std::string> head_sha;
+    std::vector<std::string> directives, directive_files, directive_presets;
+};
 
 namespace fs = std::filesystem;
 
@@ -131,3 +144,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::prompts_render
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_prompts_render_row = cli::make<&prompts_render::describe, &prompts_render::run>(
+    "prompts render", "Loop", "print the prompt of an iteration", Tier::git);
+
+}  // namespace gdnctl::commands

@@ -1,20 +1,27 @@
-#include "commands/loop/prompts_show.h"
-
+// gdnctl prompts show
 #include <algorithm>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/text.h"
 #include "jobs/place.h"
 #include "loop/prompt/presets.h"
+#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "target/target.h"
 
 namespace gdnctl::commands::prompts_show {
+
+struct Options {
+    std::string name;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -60,3 +67,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::prompts_show
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_prompts_show_row = cli::make<&prompts_show::describe, &prompts_show::run>(
+    "prompts show", "Loop", "print a prompt or a directive", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "commands/oracle/gdn.h"
+#include "commands/rows.h"
 #include "core/text.h"
 #include "oracle/gdn/bench/bench.h"
 
@@ -103,3 +104,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::oracle_bench
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_bench_row = cli::make<&oracle_bench::describe, &oracle_bench::run>(
+    "oracle bench", "Oracle", "time the kernels beside sgemm", Tier::process);
+
+}  // namespace gdnctl::commands

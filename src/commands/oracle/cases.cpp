@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "commands/rows.h"
 #include "core/json.h"
 #include "platform/terminal.h"
 
@@ -29,3 +30,10 @@ ExitCode print(std::string_view op, const harness::CaseList& cases, Context& con
 }
 
 }  // namespace gdnctl::commands::oracle_cases
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_cases_row = cli::make<&oracle_cases::describe, &oracle_cases::run>(
+    "oracle cases", "Oracle", "list the generated cases", Tier::none);
+
+}  // namespace gdnctl::commands

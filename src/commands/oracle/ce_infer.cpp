@@ -1,14 +1,28 @@
-#include "commands/oracle/ce_infer.h"
-
+// gdnctl ce-infer
 #include <array>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
+#include "commands/rows.h"
 #include "core/json.h"
+#include "oracle/linear_ce/blocks/infer.h"
+#include "platform/context.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::ce_infer {
+
+struct Options {
+    std::string device;
+    std::optional<std::int64_t> batch, hidden, vocab;
+    std::string dtype = "f32";
+    std::optional<std::string> x_dtype, w_dtype;
+    oracle::linear_ce::TableDate table = oracle::linear_ce::TableDate::latest;
+    std::optional<std::int64_t> scoped_vmem_kib;
+};
 
 namespace {
 
@@ -123,3 +137,10 @@ Result<ExitCode> run(const Options& o, Context& context) {
 }
 
 }  // namespace gdnctl::commands::ce_infer
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_ce_infer_row = cli::make<&ce_infer::describe, &ce_infer::run>(
+    "ce-infer", "Oracle", "show the block sizes of upstream's fused cross-entropy", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -2,6 +2,7 @@
 
 #include <future>
 
+#include "commands/rows.h"
 #include "harness/files.h"
 
 namespace gdnctl::commands::oracle_compare {
@@ -103,6 +104,10 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
+    if (oracle_flashinfer::wanted(options.flashinfer)) {
+        GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+        return oracle_flashinfer::run(options.flashinfer, threads, options.allow_suspect, context);
+    }
     return run_operator(options, &Operator::compare, context);
 }
 
@@ -119,3 +124,10 @@ Result<Dump> read(const Options& options, const Context& context) {
 }
 
 }  // namespace gdnctl::commands::oracle_compare
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_compare_row = cli::make<&oracle_compare::describe, &oracle_compare::run>(
+    "oracle compare", "Oracle", "judge tensors dumped from a run", Tier::process);
+
+}  // namespace gdnctl::commands

@@ -2,15 +2,27 @@
 
 #include <fmt/format.h>
 
+#include "commands/oracle/plain.h"
+#include "commands/oracle/read.h"
 #include "core/text.h"
 
 namespace gdnctl::commands::oracle_gdn {
 
+namespace {
+
+Result<std::unique_ptr<harness::Reading>> read(const Operator& /*op*/, const oracle::TensorFile& inputs,
+                                               const ReadOptions& options) {
+    return harness::GdnReading::read(inputs, options.contract, options.chunk, options.rule);
+}
+
+}  // namespace
+
 constinit const Operator k_operator = {.name = "gdn",
                                        .what = "Gated DeltaNet",
                                        .cases = {&cases},
+                                       .read = &read,
                                        .run = {&run, &check_run},
-                                       .compare = {&compare},
+                                       .compare = {&oracle_plain::compare},
                                        .verify = {&verify},
                                        .bench = {&bench},
                                        .selftest = {&selftest}};

@@ -7,7 +7,7 @@
 
 #include "cli/args.h"
 #include "commands/oracle/operators.h"
-#include "harness/reference.h"
+#include "harness/gdn/reference.h"
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/compare/compare.h"
 #include "platform/context.h"
@@ -19,7 +19,6 @@ extern const Operator k_operator;  // the row of gdn
 // Its verbs.
 Result<ExitCode> cases(const Operator& op, const oracle_cases::Options& options, Context& context);
 Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Context& context);
-Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& options, Context& context);
 Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context);
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context);
 Result<ExitCode> selftest(const Operator& op, const oracle_selftest::Options& options, Context& context);

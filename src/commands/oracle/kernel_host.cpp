@@ -1,6 +1,13 @@
-#include "commands/oracle/kernel_host.h"
+// The hidden command in whose process a kernel under test runs; not for people.
+#include "cli/args.h"
+#include "commands/rows.h"
+#include "core/exit_code.h"
+#include "harness/child/host.h"
+#include "platform/context.h"
 
 namespace gdnctl::commands::kernel_host {
+
+using Options = harness::HostOptions;
 
 namespace {
 
@@ -18,3 +25,11 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& /*context*/) { return harness::host_kernel(options); }
 
 }  // namespace gdnctl::commands::kernel_host
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_kernel_host_row =
+    cli::make<&kernel_host::describe, &kernel_host::run>("__kernel-host", "", "run a kernel under test", Tier::none)
+        .without_config();
+
+}  // namespace gdnctl::commands

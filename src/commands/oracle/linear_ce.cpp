@@ -58,11 +58,10 @@ void describe_bench(cli::Args& args, harness::linear_ce::BenchSizes& sizes) {
 namespace {
 
 Status check_verify(const oracle_verify::Options& o) {
-    if (!o.metamorphic && !o.slow && !o.vectors && !o.allow_suspect && o.dtype != oracle_verify::StoredAs::f16) {
+    if (!o.metamorphic && !o.slow && !o.allow_suspect && o.dtype != oracle_verify::StoredAs::f16) {
         return {};
     }
-    return fail(ErrorKind::usage,
-                "linear-ce takes none of --metamorphic, --slow, --vectors, --allow-suspect and --dtype f16");
+    return fail(ErrorKind::usage, "linear-ce takes none of --metamorphic, --slow, --allow-suspect and --dtype f16");
 }
 
 Status check_bench(const oracle_bench::Options& o) {
@@ -90,8 +89,9 @@ constinit const Operator k_operator = {.name = harness::linear_ce::k_op,
                                        .what = "fused linear cross-entropy",
                                        .plain = &harness::linear_ce::plain,
                                        .cases = {&oracle_plain::cases},
+                                       .read = &read,
                                        .run = {&run, &check_run},
-                                       .compare = {&compare, &check_compare},
+                                       .compare = {&oracle_plain::compare, &check_compare},
                                        .verify = {&oracle_plain::verify, &check_verify},
                                        .bench = {&bench, &check_bench},
                                        .selftest = {&selftest, &check_selftest}};

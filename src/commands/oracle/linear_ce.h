@@ -16,7 +16,8 @@ extern const Operator k_operator;  // the row of linear-ce
 // Its verbs, but for those that are any operator's.
 Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Context& context);
 Status check_run(const oracle_run::Options& options);
-Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& options, Context& context);
+Result<std::unique_ptr<harness::Reading>> read(const Operator& op, const oracle::TensorFile& inputs,
+                                               const ReadOptions& options);
 Status check_compare(const oracle_compare::Options& options);
 
 void describe_contract(cli::Args& args, Contract& options);

@@ -2,18 +2,9 @@
 
 #include <array>
 
-#include <nlohmann/json.hpp>
-
 #include "commands/oracle/compare.h"
-#include "core/json.h"
-#include "harness/files.h"
+#include "commands/oracle/read.h"
 #include "harness/linear_ce/operator.h"
-#include "harness/linear_ce/page.h"
-#include "harness/linear_ce/report.h"
-#include "oracle/judge/report.h"
-#include "platform/fs.h"
-#include "platform/signals.h"
-#include "platform/terminal.h"
 
 namespace gdnctl::commands::linear_ce {
 
@@ -68,32 +59,17 @@ Status check_compare(const oracle_compare::Options& o) {
     return {};
 }
 
-Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& options, Context& context) {
+Result<std::unique_ptr<harness::Reading>> read(const Operator& /*op*/, const oracle::TensorFile& inputs,
+                                               const ReadOptions& options) {
     const CompareOptions& ce = options.ce;
-    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    GDNCTL_TRY_ASSIGN(const auto dump, oracle_compare::read(options, context));
-    GDNCTL_TRY_ASSIGN(const lce::Problem problem, hce::read_problem(dump.inputs, ce.contract));
+    GDNCTL_TRY_ASSIGN(lce::Problem problem, hce::read_problem(inputs, ce.contract));
     GDNCTL_TRY(hce::check_memory(problem.batch, problem.hidden, problem.vocab, ce.level == lce::Level::exact));
     lce::CompareOptions how;
     how.level = ce.level;
     how.rows = static_cast<std::size_t>(ce.rows);
     how.columns = static_cast<std::size_t>(ce.columns);
     how.seed = static_cast<std::uint64_t>(ce.seed);
-    how.hints = !options.no_hints;
-    how.work = {threads, [&] { return context.stop.stop_requested(); }};
-    GDNCTL_TRY_ASSIGN(auto report, lce::compare(problem, dump.outputs, how));
-    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-    for (const std::string& name : problem.unknown) report.unknown.push_back(name);
-    if (options.html) GDNCTL_TRY(atomic_replace(context.cwd / *options.html, hce::page(problem, how, report)));
-    if (context.global.json) {
-        Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", op.name}};
-        hce::add_report(object, problem, how, report);
-        context.terminal.out(to_text(object, 2) + "\n");
-    } else {
-        context.terminal.out(hce::report_text(problem, how, report, options.inputs, options.outputs));
-    }
-    if (report.invariants_hold) return ExitCode::ok;
-    return oracle_report::exit_code_of(report.verdict, false);
+    return std::make_unique<hce::ReadProblem>(std::move(problem), inputs, how);
 }
 
 }  // namespace gdnctl::commands::linear_ce

@@ -1,18 +1,12 @@
 // gdnctl oracle run linear-ce
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 #include "commands/oracle/linear_ce.h"
+#include "harness/linear_ce/run.h"
 
 namespace gdnctl::commands::linear_ce {
 
-struct RunOptions {
-    std::optional<std::int64_t> batch, hidden, vocab;
-    std::optional<std::string> weights;  // "zero-every=K"
-};
+using RunOptions = harness::linear_ce::Generated;
 
 void describe_run(cli::Args& args, RunOptions& options);
 

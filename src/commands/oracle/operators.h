@@ -2,6 +2,7 @@
 // nothing outside a row asks which operator it is.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,11 @@
 
 namespace gdnctl::harness {
 class PlainOperator;
+class Reading;
+}  // namespace gdnctl::harness
+
+namespace gdnctl::oracle {
+struct TensorFile;
 }
 
 namespace gdnctl::commands {
@@ -37,6 +43,7 @@ struct Options;
 }
 
 struct Operator;
+struct ReadOptions;  // read.h
 
 // What a command does for one operator.
 template <class Options>
@@ -49,9 +56,13 @@ struct Verb {
 struct Operator {
     std::string_view name;  // as OP spells it, and the metadata of files
     std::string_view what;  // for help
-    // Its cases and how it reads and judges, where verbs are those of plain.h.
+    // Its cases, kernels and how it judges them, where verbs are those of plain.h.
     const harness::PlainOperator& (*plain)() = nullptr;
     Verb<oracle_cases::Options> cases = {};
+    // A file of inputs, checked and understood under the contract that file and options give it: what `run` adds
+    // results to, and `compare` judges outputs of. `inputs` must outlive it.
+    Result<std::unique_ptr<harness::Reading>> (*read)(const Operator& op, const oracle::TensorFile& inputs,
+                                                      const ReadOptions& options) = nullptr;
     Verb<oracle_run::Options> run = {};
     Verb<oracle_compare::Options> compare = {};
     Verb<oracle_verify::Options> verify = {};

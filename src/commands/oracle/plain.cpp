@@ -6,6 +6,7 @@
 #include "commands/oracle/bench.h"
 #include "commands/oracle/cases.h"
 #include "commands/oracle/compare.h"
+#include "commands/oracle/read.h"
 #include "commands/oracle/verify.h"
 #include "core/json.h"
 #include "harness/child/kernel.h"
@@ -13,6 +14,7 @@
 #include "harness/plain/bench.h"
 #include "harness/plain/verify.h"
 #include "oracle/judge/report.h"
+#include "platform/fs.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 
@@ -22,36 +24,38 @@ Result<ExitCode> cases(const Operator& op, const oracle_cases::Options& /*option
     return oracle_cases::print(op.name, op.plain().cases(), context);
 }
 
+Result<std::unique_ptr<harness::Reading>> read(const Operator& op, const oracle::TensorFile& inputs,
+                                               const ReadOptions& /*options*/) {
+    return op.plain().read(inputs);
+}
+
 Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     GDNCTL_TRY_ASSIGN(const auto dump, oracle_compare::read(options, context));
-    GDNCTL_TRY_ASSIGN(const auto problem, op.plain().read(dump.inputs));
+    GDNCTL_TRY_ASSIGN(const auto reading,
+                      op.read(op, dump.inputs, {options.contract, options.ce, {}, {options.rtol, options.atol}}));
     GDNCTL_TRY_ASSIGN(
         const harness::Judgement j,
-        problem->judge(dump.outputs, {!options.no_hints, threads, [&] { return context.stop.stop_requested(); }}));
+        reading->judge(dump.outputs, {!options.no_hints, threads, [&] { return context.stop.stop_requested(); }}));
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    const auto report = report_of(j, op.name);
+    if (options.html) GDNCTL_TRY(atomic_replace(context.cwd / *options.html, report->page()));
     if (context.global.json) {
         Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", op.name}};
-        object["verdict"] = oracle::name_of(j.verdict);
-        object["reason"] = j.reason;
-        object["stage"] = j.stage.empty() ? Json() : Json(j.stage);
-        object["error_over_budget"] = oracle_report::number(j.error);
-        object["worst"] = oracle_report::worst_json(j.worst);
-        object["forward_only"] = j.forward_only;
+        report->add_to(object);
         context.terminal.out(to_text(object, 2) + "\n");
     } else {
-        if (j.worst) context.terminal.out("worst: " + oracle_report::place_text(*j.worst) + "\n");
-        context.terminal.out(j.diagnosis + fmt::format("{:.2g} x limit\nverdict: {}{}{}\n", j.error,
-                                                       oracle::name_of(j.verdict), j.reason.empty() ? "" : ": ",
-                                                       j.reason));
+        context.terminal.out(report->text({options.inputs, options.outputs, options.heatmap}));
     }
     return oracle_report::exit_code_of(j.verdict, options.allow_suspect);
 }
 
 Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    const auto vectors = options.vectors ? std::optional(context.cwd / *options.vectors) : std::nullopt;
     const harness::VerifyRequest request{options.kernel,
                                          options.cases,
+                                         vectors,
                                          options.hidden.seed ? options.hidden.seed : seed_of(options.seed),
                                          options.hidden.unseen,
                                          options.dtype == oracle_verify::StoredAs::bf16,
@@ -70,7 +74,8 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
         add_hidden(report, options.hidden);
         report["verdict"] = name;
         report["forward_only"] = all.forward_only();
-        report["cases"] = all.cases.size();
+        report["cases"] = all.count_of("case");
+        report["vectors"] = all.count_of("vector");
         report["failed"] = all.failed();
         report["not_run"] = all.not_run;
         report["network_barrier"] = all.network.empty() ? Json(nullptr) : Json(all.network);
@@ -81,7 +86,9 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
         if (!all.network.empty()) context.terminal.out(fmt::format("network kept away by: {}\n", all.network));
         context.terminal.out(hidden_text(options.hidden));
         if (all.forward_only()) context.terminal.out("FORWARD ONLY: no gradient was compared\n");
-        context.terminal.out(fmt::format("verdict: {} ({} cases{}{})\n", name, all.cases.size(),
+        const std::size_t recorded = all.count_of("vector");
+        context.terminal.out(fmt::format("verdict: {} ({} cases{}{}{})\n", name, all.count_of("case"),
+                                         recorded == 0 ? "" : fmt::format(", {} vectors", recorded),
                                          all.failed() == 0 ? "" : fmt::format("; {} failed", all.failed()),
                                          all.not_run == 0 ? "" : fmt::format(", {} not run", all.not_run)));
     }

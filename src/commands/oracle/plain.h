@@ -9,6 +9,9 @@
 namespace gdnctl::commands::oracle_plain {
 
 Result<ExitCode> cases(const Operator& op, const oracle_cases::Options& options, Context& context);
+Result<std::unique_ptr<harness::Reading>> read(const Operator& op, const oracle::TensorFile& inputs,
+                                               const ReadOptions& options);
+// Of every operator that reads.
 Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& options, Context& context);
 Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context);
 // Of the last of its cases.

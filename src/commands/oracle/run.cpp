@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/rows.h"
 #include "core/json.h"
 #include "harness/files.h"
 #include "oracle/gdn/report/report.h"
@@ -44,7 +45,7 @@ void describe_file(const Options& options, const oracle::ResolvedContract& contr
     file.metadata["contract"] = contract.name;
     file.metadata["method"] = name_of(options.method);
     file.metadata.erase("backward_method");
-    if (options.backward) file.metadata["backward_method"] = name_of(backward_method(options));
+    if (options.backward) file.metadata["backward_method"] = name_of(backward_method(options.method));
     if (options.shape) file.metadata["shape"] = *options.shape;
     file.metadata["backward"] = options.backward ? "true" : "false";
     if (const auto q = oracle::find_gdn_tensor(file, "q"); q && *q != nullptr) {
@@ -60,14 +61,15 @@ void print(const Options& options, const oracle::ResolvedContract& contract, con
                 fmt::format("{:<14} {:<9} {}\n", name, oracle::name_of(tensor.dtype), oracle::text_of(tensor.shape)));
         }
         context.terminal.out(oracle_report::contract_text(contract));
-        const auto gradients =
-            options.backward ? fmt::format(", gradients by {}", name_of(backward_method(options))) : std::string();
+        const auto gradients = options.backward
+                                   ? fmt::format(", gradients by {}", name_of(backward_method(options.method)))
+                                   : std::string();
         context.terminal.out(fmt::format("method: {}{}\nwrote {}\n", name_of(options.method), gradients, options.out));
         return;
     }
     Json report = {{"schema", "gdnctl.oracle-run/1"}, {"op", options.op}, {"path", options.out}};
     report["method"] = name_of(options.method);
-    report["backward_method"] = options.backward ? Json(name_of(backward_method(options))) : Json(nullptr);
+    report["backward_method"] = options.backward ? Json(name_of(backward_method(options.method))) : Json(nullptr);
     report["tensors"] = Json::array();
     for (const auto& [name, tensor] : file.tensors) {
         report["tensors"].push_back(
@@ -122,13 +124,20 @@ void describe_inputs(cli::Args& args, Options& options) {
 
 }  // namespace
 
-Method backward_method(const Options& options) {
-    return options.method == Method::recurrent64 ? Method::recurrent64 : Method::chunk;
-}
-
 Status check_sources(const Options& o) {
     const int sources = (o.shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
     return sources == 1 ? Status{} : fail(ErrorKind::usage, "give one of --shape, --case and --inputs");
+}
+
+Result<harness::GdnRun> gdn_run(const Options& o) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(o.threads));
+    return harness::GdnRun{o.shape, o.case_name, o.seed, o.dtype == InputDType::bf16, o.contract, o.method, o.backward,
+                           o.parts, o.stream,    threads};
+}
+
+Result<oracle::TensorFile> inputs(const Options& options, const Context& context,
+                                  const std::function<Result<oracle::TensorFile>()>& generate) {
+    return options.inputs.empty() ? generate() : oracle_files::read(context, options.inputs, {options.u2_as_bf16});
 }
 
 Status finish(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file,
@@ -190,3 +199,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::oracle_run
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_run_row = cli::make<&oracle_run::describe, &oracle_run::run>(
+    "oracle run", "Oracle", "write inputs and the exact result", Tier::none);
+
+}  // namespace gdnctl::commands

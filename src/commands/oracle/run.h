@@ -1,6 +1,7 @@
 // gdnctl oracle run
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,11 +10,12 @@
 #include "commands/oracle/gdn.h"
 #include "commands/oracle/linear_ce_run.h"
 #include "commands/oracle/operators.h"
+#include "harness/gdn/run.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_run {
 
-enum class Method { recurrent64, chunk, fused, recurrent32 };
+using harness::Method;
 enum class InputDType { f32, bf16 };
 
 struct Options {
@@ -36,11 +38,14 @@ struct Options {
     Operators operators = commands::operators();
 };
 
-// There are two backwards: the exact adjoint, and the chunked one in fp32, which is that of every fp32 forward.
-Method backward_method(const Options& options);
-
 // That inputs come from one of --shape, --case and --inputs.
 Status check_sources(const Options& options);
+
+// What the options say to run for gdn and gdn-layer.
+Result<harness::GdnRun> gdn_run(const Options& options);
+// The file of --inputs, or what `generate` makes.
+Result<oracle::TensorFile> inputs(const Options& options, const Context& context,
+                                  const std::function<Result<oracle::TensorFile>()>& generate);
 
 // Writes `file` with metadata from which it can be judged or made again, and reports it.
 Status finish(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file,

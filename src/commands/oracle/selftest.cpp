@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "commands/oracle/gdn.h"
+#include "commands/rows.h"
 #include "core/text.h"
 
 namespace gdnctl::commands::oracle_selftest {
@@ -55,3 +56,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::oracle_selftest
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_selftest_row = cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
+    "oracle selftest", "Oracle", "check that the oracle finds planted faults on this machine", Tier::none);
+
+}  // namespace gdnctl::commands

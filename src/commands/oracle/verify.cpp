@@ -3,6 +3,7 @@
 #include <array>
 
 #include "commands/oracle/gdn.h"
+#include "commands/rows.h"
 
 namespace gdnctl::commands::oracle_verify {
 
@@ -98,3 +99,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::oracle_verify
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_verify_row = cli::make<&oracle_verify::describe, &oracle_verify::run>(
+    "oracle verify", "Oracle", "judge a kernel on generated cases", Tier::process);
+
+}  // namespace gdnctl::commands

@@ -1,13 +1,16 @@
-#include "commands/setup/complete_values.h"
-
+// gdnctl __complete: values for the shells' completion
 #include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/append.h"
 #include "commands/log/common.h"
+#include "commands/rows.h"
 #include "commands/table.h"
 #include "core/config.h"
 #include "jobs/place.h"
@@ -16,6 +19,8 @@
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/contract/contract.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
+#include "oracle/linear_ce/judge/cases.h"
+#include "platform/context.h"
 #include "platform/terminal.h"
 #include "runlog/lint/lint.h"
 #include "runlog/records/record.h"
@@ -23,6 +28,11 @@
 #include "target/target.h"
 
 namespace gdnctl::commands::complete_values {
+
+struct Options {
+    std::string kind;
+    std::vector<std::string> line;  // the words before the cursor, and perhaps the one at it
+};
 
 namespace {
 
@@ -61,15 +71,19 @@ std::vector<std::string> command_names() {
 }
 
 // Whole names, and how the spellings begin that go on with a path or a command.
-std::vector<std::string> kernels() {
-    std::vector<std::string> names;
-    for (const std::string& name : oracle::builtin_kernel_names()) names.push_back("builtin:" + name);
-    names.insert(names.end(), {"src:", "lib:", "cmd:"});
-    return names;
+bool is_linear_ce(const std::vector<std::string>& line) {
+    return std::find(line.begin(), line.end(), "linear-ce") != line.end();
 }
 
-std::vector<std::string> timed_kernels() {
-    std::vector<std::string> names = oracle::timed_kernel_names();
+std::vector<std::string> kernels(const std::vector<std::string>& line, bool timed) {
+    std::vector<std::string> names;
+    if (is_linear_ce(line)) {
+        names = {"builtin:fused"};
+    } else if (timed) {
+        names = oracle::timed_kernel_names();
+    } else {
+        for (const std::string& name : oracle::builtin_kernel_names()) names.push_back("builtin:" + name);
+    }
     names.insert(names.end(), {"src:", "lib:", "cmd:"});
     return names;
 }
@@ -156,9 +170,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (options.kind == "local-job") values = local_jobs(context.state_dir);
     if (options.kind == "command") values = command_names();
     if (options.kind == "contract") values = oracle::contract_names();
-    if (options.kind == "case") values = oracle::gdn_case_names();
-    if (options.kind == "kernel") values = kernels();
-    if (options.kind == "timed-kernel") values = timed_kernels();
+    if (options.kind == "case") {
+        values = is_linear_ce(options.line) ? oracle::linear_ce::case_names() : oracle::gdn_case_names();
+    }
+    if (options.kind == "kernel") values = kernels(options.line, false);
+    if (options.kind == "timed-kernel") values = kernels(options.line, true);
     if (options.kind == "outcome") values = outcomes();
     if (options.kind == "rule") values = rule_settings();
     if (options.kind == "iteration") values = iterations(context);
@@ -171,3 +187,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::complete_values
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_complete_values_row = cli::make<&complete_values::describe, &complete_values::run>(
+    "__complete", "", "print values for completion", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -1,12 +1,19 @@
-#include "commands/setup/completion.h"
-
+// gdnctl completion
 #include <array>
+#include <string>
 
+#include "cli/args.h"
 #include "cli/reference.h"
+#include "commands/rows.h"
 #include "commands/table.h"
+#include "platform/context.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::completion {
+
+struct Options {
+    std::string shell;
+};
 
 namespace {
 
@@ -35,3 +42,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::completion
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_completion_row =
+    cli::make<&completion::describe, &completion::run>("completion", "Setup", "print a completion script for a shell",
+                                                       Tier::none)
+        .without_config();
+
+}  // namespace gdnctl::commands

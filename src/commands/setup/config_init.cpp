@@ -1,17 +1,24 @@
-#include "commands/setup/config_init.h"
-
+// gdnctl config init
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "cli/config.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "platform/context.h"
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::config_init {
+
+struct Options {
+    bool force = false;
+    bool user = false;
+};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -51,3 +58,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::config_init
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_config_init_row =
+    cli::make<&config_init::describe, &config_init::run>("config init", "Setup", "write a commented gdnctl.toml",
+                                                         Tier::none)
+        .without_config();
+
+}  // namespace gdnctl::commands

@@ -1,23 +1,27 @@
-#include "commands/setup/config_show.h"
-
+// gdnctl config show
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "cli/option_table.h"
 #include "commands/loop/codex_loop.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/config.h"
 #include "core/json.h"
 #include "core/redact.h"
 #include "jobs/env.h"
 #include "jobs/target.h"
+#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "target/target.h"
 
 namespace gdnctl::commands::config_show {
+
+struct Options {};
 
 namespace {
 
@@ -130,3 +134,10 @@ Result<ExitCode> run(const Options& /*options*/, Context& context) {
 }
 
 }  // namespace gdnctl::commands::config_show
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_config_show_row = cli::make<&config_show::describe, &config_show::run>(
+    "config show", "Setup", "print each setting and where it comes from", Tier::none);
+
+}  // namespace gdnctl::commands

@@ -1,15 +1,24 @@
-#include "commands/setup/docs.h"
-
+// gdnctl __docs: the CLI reference and the manual pages
 #include <array>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 
+#include "cli/args.h"
 #include "cli/reference.h"
+#include "commands/rows.h"
 #include "commands/table.h"
+#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::docs {
+
+struct Options {
+    std::string format;
+    std::optional<std::string> out;
+};
 
 namespace {
 
@@ -46,3 +55,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::docs
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_docs_row =
+    cli::make<&docs::describe, &docs::run>("__docs", "", "write the generated pages", Tier::none).without_config();
+
+}  // namespace gdnctl::commands

@@ -1,20 +1,24 @@
-#include "commands/setup/doctor.h"
-
+// gdnctl doctor
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "commands/setup/doctor_checks.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/redact.h"
 #include "core/version.h"
+#include "platform/context.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::doctor {
+
+struct Options {};
 
 namespace {
 
@@ -98,3 +102,12 @@ Result<ExitCode> run(const Options& /*options*/, Context& context) {
 }
 
 }  // namespace gdnctl::commands::doctor
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_doctor_row =
+    cli::make<&doctor::describe, &doctor::run>(
+        "doctor", "Setup", "check your setup and show how to install what is missing", Tier::process)
+        .without_config();
+
+}  // namespace gdnctl::commands

@@ -1,5 +1,4 @@
-#include "commands/setup/init_marin.h"
-
+// gdnctl init marin
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,18 +6,26 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/args.h"
 #include "commands/log/common.h"
 #include "commands/print.h"
+#include "commands/rows.h"
 #include "core/config.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "loop/prompt/presets.h"
+#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "runlog/lint/lint.h"
 #include "target/target.h"
 
 namespace gdnctl::commands::init_marin {
+
+struct Options {
+    bool dry_run = false;
+    bool force = false;
+};
 
 namespace fs = std::filesystem;
 
@@ -150,3 +157,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::init_marin
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_init_marin_row =
+    cli::make<&init_marin::describe, &init_marin::run>(
+        "init marin", "Setup", "install prompt, presets and script into a Marin checkout", Tier::none)
+        .without_config();
+
+}  // namespace gdnctl::commands

@@ -1,17 +1,35 @@
-#include "commands/traces/hf_download_trace.h"
-
+// gdnctl hf-download-trace: fetch profiler traces from a repository on the Hugging Face Hub.
 #include <array>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 
+#include "commands/rows.h"
+#include "commands/traces/trace_download.h"
+#include "commands/traces/wandb_download_trace.h"
 #include "core/log.h"
 #include "platform/http_pool.h"
 #include "services/hub/hf/access.h"
 #include "services/hub/hf/hub.h"
+#include "services/hub/hf/repo.h"
 #include "services/hub/transfer/layout.h"
 
 namespace gdnctl::commands::hf_download_trace {
+
+enum class Source { hf, wandb };
+
+struct Options {
+    Source source = Source::hf;
+    wandb_download_trace::RunOptions wandb;  // with --source wandb
+    TraceDownloadOptions download;
+    std::string repo_id;
+    std::optional<std::string> target;  // the one positional word
+    std::optional<hub::RepoType> repo_type;
+    std::optional<std::string> revision, endpoint, token, token_file;
+    bool no_token = false, offline = false, head_check = false;
+};
 
 namespace {
 
@@ -230,3 +248,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::hf_download_trace
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_hf_download_trace_row =
+    cli::make<&hf_download_trace::describe, &hf_download_trace::run>(
+        "hf-download-trace", "Traces", "download traces from the Hugging Face Hub", Tier::http)
+        .without_config();
+
+}  // namespace gdnctl::commands

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "commands/rows.h"
 #include "core/log.h"
 #include "core/redact.h"
 #include "platform/http_pool.h"
@@ -139,3 +140,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::wandb_download_trace
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_wandb_download_trace_row =
+    cli::make<&wandb_download_trace::describe, &wandb_download_trace::run>(
+        "wandb-download-trace", "Traces", "download a run's profile from Weights & Biases", Tier::http)
+        .without_config();
+
+}  // namespace gdnctl::commands

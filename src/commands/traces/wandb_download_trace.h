@@ -19,7 +19,6 @@ struct Options {
 };
 
 void describe_run(cli::Args& args, RunOptions& options);
-void describe(cli::Args& args, Options& options);
 Result<ExitCode> run(const Options& options, Context& context);
 
 }  // namespace gdnctl::commands::wandb_download_trace

@@ -6,50 +6,21 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/result.h"
-#include "oracle/tensor/tensor.h"
+#include "oracle/judge/kernel.h"
 
 namespace gdnctl::harness {
 
 inline constexpr std::uint32_t k_int32 = 100, k_int64 = 101;  // beside the dtypes of gdn/gdn_kernel.h
 
-// What a kernel does with an array.
-enum class Role : std::uint32_t {
-    input,
-    output,    // holds nothing before the call, and has to be written
-    in_place,  // an output that holds values before the call
-    spare,     // an output that may be left alone
-    number,    // no array: Call::reals[0]; of arguments in order
-    nothing,   // no array: an argument that is not given
-};
-constexpr bool is_output(Role role) { return role == Role::output || role == Role::in_place || role == Role::spare; }
-
-struct Range {
-    std::size_t first = 0, last = 0;  // elements, the last one excluded
-};
-
-struct Array {
-    std::string name;  // as the kernel's interface and faults name it
-    Role role = Role::input;
-    oracle::Tensor tensor = {};  // of an output: dtype and shape, and no values but in place
-    // Of an output: what has to be written of it, the rest being 0; nullopt: all.
-    std::optional<std::vector<Range>> written = std::nullopt;
-};
-
-// One call of a kernel. What `integers` and `reals` mean is its interface's; see the entries.
-struct Call {
-    std::vector<Array> arrays;  // in the order of arguments, where a kernel gets them by their order
-    std::uint32_t entry = 0;
-    std::string_view entry_name = "forward";
-    std::int32_t threads = 1;
-    std::array<std::int64_t, 12> integers = {};
-    std::array<double, 4> reals = {};
-};
+using oracle::Array;
+using oracle::Call;
+using oracle::Range;
+using oracle::Role;
 
 // Where an array lies. It ends at most 63 bytes before its last page does and begins at a multiple of 64.
 struct Place {

@@ -10,51 +10,12 @@ namespace gdnctl::harness {
 namespace {
 
 using oracle::KernelPass;
+using namespace oracle::gdn_call_numbers;
 
-// Of Call::integers and Call::reals.
-enum Integer : std::size_t {
-    k_batch,
-    k_tokens,
-    k_key_heads,
-    k_value_heads,
-    k_key_dim,
-    k_value_dim,
-    k_sequences,
-    k_head_map,
-    k_l2norm,
-    k_steps,
-    k_step_seed,
-};
-enum Real : std::size_t { k_l2norm_eps, k_scale };
-
-std::uint32_t entry_of(KernelPass pass) {
-    switch (pass) {
-        case KernelPass::forward: return GDN_FORWARD;
-        case KernelPass::backward: return GDN_BACKWARD;
-        case KernelPass::decode:
-        case KernelPass::decode_in_place: return GDN_DECODE;
-    }
-    return GDN_FORWARD;
-}
-
-void put_numbers(const oracle::KernelCall& call, int threads, Call& c) {
-    const oracle::GdnDims& d = call.dims;
-    c.entry = entry_of(call.pass);
-    c.entry_name = c.entry == GDN_BACKWARD ? "backward" : c.entry == GDN_DECODE ? "decode" : "forward";
-    c.threads = threads;
-    c.integers = {d.B,
-                  d.T,
-                  d.Hk,
-                  d.Hv,
-                  d.dk,
-                  d.dv,
-                  call.sequences,
-                  call.tiled ? GDN_HEADS_TILED : GDN_HEADS_INTERLEAVED,
-                  call.l2norm_eps ? 1 : 0,
-                  call.steps,
-                  static_cast<std::int64_t>(call.step_seed)};
-    c.reals = {call.l2norm_eps.value_or(0), call.scale};
-}
+// What the oracle knows of the interface without its header.
+static_assert(entry_of(KernelPass::forward) == GDN_FORWARD && entry_of(KernelPass::backward) == GDN_BACKWARD &&
+              entry_of(KernelPass::decode) == GDN_DECODE && oracle::k_bf16_taken == 1U << GDN_BF16 &&
+              static_cast<int>(true) == GDN_HEADS_TILED);
 
 constexpr gdn_tensor gdn_call::* k_tensors[] = {&gdn_call::q,     &gdn_call::k,
                                                 &gdn_call::v,     &gdn_call::g,
@@ -77,55 +38,6 @@ std::vector<std::int64_t> step_order(std::int64_t steps, std::uint64_t seed) {
         std::swap(order[i - 1], order[static_cast<std::size_t>((seed >> 33U) % i)]);
     }
     return order;
-}
-
-Call gdn_call_of(oracle::KernelCall call, int threads) {
-    const oracle::GdnDims& d = call.dims;
-    Call c;
-    put_numbers(call, threads, c);
-    const auto rows = static_cast<std::size_t>(d.B * d.T);
-    // Of an array of tokens, those of some sequence have to be written.
-    const auto put_tokens = [&](const char* name, oracle::DType dtype, oracle::Shape shape) {
-        const std::size_t width = rows == 0 ? 0 : oracle::element_count(shape).value_or(0) / rows;
-        std::vector<Range> written;
-        for (const auto& s : call.token_ranges) {
-            written.push_back({static_cast<std::size_t>(s.begin) * width, static_cast<std::size_t>(s.end) * width});
-        }
-        c.arrays.push_back({name, Role::output, {dtype, std::move(shape), {}}, std::move(written)});
-    };
-    const auto put = [&](const char* name, oracle::Tensor& tensor) {
-        c.arrays.push_back({name, Role::input, std::move(tensor)});
-    };
-    const bool in_place = call.pass == KernelPass::decode_in_place;
-    const bool backward = call.pass == KernelPass::backward;
-    if (backward) {  // while the inputs are still here
-        put_tokens("dq", call.q.dtype, call.q.shape);
-        put_tokens("dk", call.k.dtype, call.k.shape);
-        put_tokens("dv", call.v.dtype, call.v.shape);
-        put_tokens("dg", call.g.dtype, call.g.shape);
-        put_tokens("dbeta", call.beta.dtype, call.beta.shape);
-        if (call.initial_state) {
-            c.arrays.push_back({"d_initial_state", Role::output, {oracle::DType::f32, call.initial_state->shape, {}}});
-        }
-        if (call.d_out) put("d_out", *call.d_out);
-        if (call.d_final_state) put("d_final_state", *call.d_final_state);
-    } else {
-        put_tokens("out", call.out_dtype, {d.B, d.T, d.Hv, d.dv});
-        oracle::Tensor last{oracle::DType::f32, {call.sequences, d.Hv, d.dk, d.dv}, {}};
-        if (in_place) last = std::move(*call.initial_state);
-        c.arrays.push_back({"final_state", in_place ? Role::in_place : Role::output, std::move(last)});
-    }
-    put("q", call.q);
-    put("k", call.k);
-    put("v", call.v);
-    put("g", call.g);
-    put("beta", call.beta);
-    if (call.initial_state && !in_place) put("initial_state", *call.initial_state);
-    if (!call.cu_seqlens.empty()) {
-        const auto count = static_cast<std::int64_t>(call.cu_seqlens.size());
-        c.arrays.push_back({"cu_seqlens", Role::input, oracle::from_i64(call.cu_seqlens, {count})});
-    }
-    return c;
 }
 
 std::string GdnEntry::load(void* library) {

@@ -11,9 +11,6 @@
 
 namespace gdnctl::harness {
 
-// Our side: the arrays and numbers of a call.
-Call gdn_call_of(oracle::KernelCall call, int threads);
-
 // Where each step of a decode lies among the steps in memory: shuffled, so that no call knows where the next token is.
 std::vector<std::int64_t> step_order(std::int64_t steps, std::uint64_t seed);
 

@@ -13,7 +13,7 @@
 #include "harness/child/arena.h"
 #include "harness/child/entry.h"
 #include "harness/child/folder.h"
-#include "oracle/judge/kernel_fault.h"
+#include "oracle/judge/kernel.h"
 #include "platform/context.h"
 #include "platform/process.h"
 #include "platform/sandbox.h"
@@ -26,8 +26,7 @@ struct Limits {
     std::size_t memory = std::size_t{4096} << 20;  // bytes of its own, besides its tensors
 };
 
-// nullopt: all went well; errors are our own troubles.
-using Faulted = Result<std::optional<oracle::KernelFault>>;
+using oracle::Faulted;
 
 class KernelProcess {
 public:

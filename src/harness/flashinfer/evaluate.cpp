@@ -14,7 +14,7 @@
 #include "core/version.h"
 #include "harness/files.h"
 #include "harness/flashinfer/fresh_workload.h"
-#include "harness/gdn_kernel.h"
+#include "harness/gdn/kernel.h"
 #include "harness/timing/floor.h"
 #include "harness/timing/kernel.h"
 #include "oracle/gdn/bench/bench.h"
@@ -30,6 +30,7 @@ namespace {
 using oracle::FreshWorkload;
 using oracle::KernelFault;
 using oracle::KernelFaultKind;
+using oracle::KernelPass;
 using oracle::flashinfer::Evaluation;
 using oracle::flashinfer::GdnDefinition;
 using oracle::flashinfer::RuleResult;
@@ -107,10 +108,12 @@ private:
     }
 
     Status judge() {
-        oracle::KernelUnderTest& kernel = m_contender.kernel();
+        Kernel& kernel = m_contender.kernel();
         GDNCTL_TRY_ASSIGN(const auto own, oracle::find_builtin_kernel(k_reference_kernel));
-        GDNCTL_TRY_ASSIGN(auto wanted, own->run(m_inputs.file, m_reference.contract, m_options.threads));
-        GDNCTL_TRY_ASSIGN(const auto got, kernel.run(m_inputs.file, m_reference.contract, m_options.threads));
+        GDNCTL_TRY_ASSIGN(auto wanted,
+                          run_pass(*own, KernelPass::forward, m_inputs.file, m_reference.contract, m_options.threads));
+        GDNCTL_TRY_ASSIGN(const auto got, run_pass(kernel, KernelPass::forward, m_inputs.file, m_reference.contract,
+                                                   m_options.threads));
         m_item.fault = got.fault;
         if (got.fault) return {};
         if (m_definition.stage == Stage::mtp) {
@@ -199,7 +202,8 @@ private:
     Result<std::string> complaint(const oracle::TensorFile& outputs) const {
         constexpr std::size_t k_one_in = 100;
         GDNCTL_TRY_ASSIGN(const auto own, oracle::find_builtin_kernel(k_reference_kernel));
-        GDNCTL_TRY_ASSIGN(auto wanted, own->run(m_fresh->as_workload(), m_fresh->contract(), m_options.threads));
+        GDNCTL_TRY_ASSIGN(auto wanted, run_pass(*own, KernelPass::forward, m_fresh->as_workload(), m_fresh->contract(),
+                                                m_options.threads));
         if (m_definition.stage == Stage::mtp) {
             std::erase_if(wanted.outputs.tensors, [](const auto& t) { return t.name == "final_state"; });
         }

@@ -32,7 +32,7 @@ public:
     // What to open it with: "builtin:fused", "lib:/tmp/.../kernel.so".
     const std::string& spelling() const { return m_spelling; }
     const std::optional<oracle::KernelFault>& build_fault() const { return m_fault; }
-    oracle::KernelUnderTest& kernel() const { return *m_kernel; }
+    Kernel& kernel() const { return *m_kernel; }
     // nullptr: the kernel is one of gdn/gdn_kernel.h, or our own.
     SolutionKernel* solution() const { return m_solution; }
 
@@ -43,7 +43,7 @@ private:
     harness::Folder m_sources;
     std::optional<harness::Library> m_library;
     std::optional<oracle::KernelFault> m_fault;
-    std::unique_ptr<oracle::KernelUnderTest> m_kernel;
+    std::unique_ptr<Kernel> m_kernel;
     SolutionKernel* m_solution = nullptr;  // m_kernel, if it is one
 };
 

@@ -151,8 +151,7 @@ Faulted build_solution(const Solution& solution, const std::filesystem::path& fo
 
 SolutionKernel::SolutionKernel(const Solution& solution, const std::filesystem::path& folder,
                                const GdnDefinition& definition, const harness::Limits& limits, const Context& context)
-    : m_name(solution.name),
-      m_entry("__tvm_ffi_" + solution.entry_function),
+    : m_entry("__tvm_ffi_" + solution.entry_function),
       m_library(folder / "solution.so"),
       m_definition(definition),
       m_limits(limits),
@@ -163,8 +162,6 @@ void SolutionKernel::use_pool(std::vector<std::int64_t> rows, std::int64_t state
     m_rows = std::move(rows);
     m_states = states;
 }
-
-std::string SolutionKernel::network() const { return m_kernel.network(); }
 
 Call SolutionKernel::call_for(const TensorFile& inputs) const {
     Call call;
@@ -197,11 +194,17 @@ Call SolutionKernel::call_for(const TensorFile& inputs) const {
     return call;
 }
 
-Result<KernelRun> SolutionKernel::run(const TensorFile& inputs, const oracle::ResolvedContract& contract, int threads) {
-    WorkloadInputs workload(inputs, *this);
-    GDNCTL_TRY_ASSIGN(auto result, run_once(m_kernel, {workload, 0, threads}));
-    if (!result.fault) GDNCTL_TRY(name_outputs(inputs, contract, threads, result.outputs));
-    return result;
+Faulted SolutionKernel::place(const Asked& asked) {
+    m_inputs = &static_cast<const oracle::GdnInputs&>(asked.inputs);
+    m_threads = asked.threads;
+    WorkloadInputs workload(m_inputs->tensors(), *this);
+    return m_kernel.place({workload, 0, asked.threads});
+}
+
+Faulted SolutionKernel::collect(TensorFile& outputs) {
+    GDNCTL_TRY_ASSIGN(auto fault, m_kernel.collect(outputs));
+    if (!fault) GDNCTL_TRY(name_outputs(m_inputs->tensors(), m_inputs->contract(), m_threads, outputs));
+    return fault;
 }
 
 std::unique_ptr<harness::TimedPass> SolutionKernel::timed(const harness::Task& task,
@@ -231,7 +234,7 @@ Status SolutionKernel::name_outputs(const TensorFile& inputs, const oracle::Reso
         }
         if (!exact) {
             GDNCTL_TRY_ASSIGN(const auto kernel, oracle::find_builtin_kernel("builtin:recurrent64"));
-            GDNCTL_TRY_ASSIGN(exact, kernel->run(inputs, contract, threads));
+            GDNCTL_TRY_ASSIGN(exact, run_pass(*kernel, oracle::KernelPass::forward, inputs, contract, threads));
         }
         copy_row(*exact->outputs.find("final_state"), i, states, i, bytes);
     }

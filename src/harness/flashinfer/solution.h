@@ -20,7 +20,8 @@ namespace gdnctl::harness::flashinfer {
 harness::Faulted build_solution(const oracle::flashinfer::Solution& solution, const std::filesystem::path& folder,
                                 const Context& context);
 
-class SolutionKernel : public oracle::KernelUnderTest {
+// Asked with oracle::GdnInputs, whose file is a workload.
+class SolutionKernel : public Kernel {
 public:
     // `definition` and `context` must outlive the kernel. What is called is `folder`/solution.so.
     SolutionKernel(const oracle::flashinfer::Solution& solution, const std::filesystem::path& folder,
@@ -30,11 +31,11 @@ public:
     // The states that the next workload's sequences start from: rows of a pool of that many.
     void use_pool(std::vector<std::int64_t> rows, std::int64_t states);
 
-    std::string name() const override { return m_name; }
-    bool worth_repeating() const override { return true; }
-    std::string network() const override;
-    Result<oracle::KernelRun> run(const oracle::TensorFile& inputs, const oracle::ResolvedContract& contract,
-                                  int threads) override;
+    Faulted place(const Asked& asked) override;
+    Faulted call() override { return m_kernel.call(); }
+    Faulted collect(oracle::TensorFile& outputs) override;
+    std::string_view timed() const override { return m_kernel.timed(); }
+    std::string network() const override { return m_kernel.network(); }
 
     // The same to be timed, in another child: each run on the inputs that `fresh` holds, with outputs as a call of ours
     // has them. This object, `fresh` and the parts of the task must outlive it.
@@ -50,12 +51,14 @@ public:
     oracle::Tensor pool(const oracle::TensorFile& inputs) const;
 
 private:
-    std::string m_name, m_entry;
+    std::string m_entry;
     std::filesystem::path m_library;
     const oracle::flashinfer::GdnDefinition& m_definition;
     harness::Limits m_limits;
     const Context& m_context;
     harness::LoadedKernel m_kernel;
+    const oracle::GdnInputs* m_inputs = nullptr;  // of the call
+    int m_threads = 1;
     std::vector<std::int64_t> m_rows;
     std::int64_t m_states = 0;
 };

@@ -20,20 +20,25 @@ oracle::Tensor random_matrix(const RandomMatrix& m);
 class OwnArrays {
 public:
     OwnArrays(const oracle::linear_ce::Problem& problem, const oracle::linear_ce::Run& run) : m_p(problem), m_run(run) {
-        m_out.tensors = {{"loss", floats({batch()})},
-                         {"lse", floats({batch()})},
-                         {"gx", {problem.x.dtype, problem.x.shape, std::vector<std::uint8_t>(problem.x.bytes.size())}},
-                         {"gw", {problem.w.dtype, problem.w.shape, std::vector<std::uint8_t>(problem.w.bytes.size())}}};
+        // Moved in one by one: a list of them would be copied.
+        const auto add = [this](const char* name, oracle::Tensor tensor) {
+            m_out.tensors.push_back({name, std::move(tensor)});
+        };
+        add("loss", floats({batch()}));
+        add("lse", floats({batch()}));
+        add("gx", {problem.x.dtype, problem.x.shape, std::vector<std::uint8_t>(problem.x.bytes.size())});
+        add("gw", {problem.w.dtype, problem.w.shape, std::vector<std::uint8_t>(problem.w.bytes.size())});
     }
 
     void run(bool gradients) {
         const oracle::linear_ce::Operands o = m_p.operands();
-        oracle::linear_ce::forward<float>(o, {as_floats(0), as_floats(1), nullptr, nullptr}, m_run);
+        oracle::linear_ce::forward<float>(o, {as_floats(0), as_floats(1), nullptr, nullptr}, m_run,
+                                          gradients ? gradient(3) : oracle::linear_ce::Gradient<float>{});
         if (!gradients) return;
         const float* lse = as_floats(1);
         const std::vector<double> d_lse = m_p.lse_cotangents({lse, lse + m_p.batch});
-        oracle::linear_ce::gradients<float>(o, {lse, m_p.d_loss.data(), d_lse.data()}, gradient(2), gradient(3), false,
-                                            m_run);
+        oracle::linear_ce::gradients<float>(o, {lse, m_p.d_loss.data(), d_lse.data()}, gradient(2), gradient(3),
+                                            {.kept = true}, m_run);
     }
 
     oracle::TensorFile outputs(bool gradients) const {

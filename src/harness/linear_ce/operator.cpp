@@ -10,9 +10,10 @@
 #include "core/text.h"
 #include "harness/files.h"
 #include "harness/linear_ce/arrays.h"
-#include "harness/linear_ce/report.h"
+#include "harness/linear_ce/variation.h"
 #include "oracle/linear_ce/judge/cases.h"
 #include "oracle/linear_ce/judge/compare.h"
+#include "oracle/linear_ce/report/report.h"
 #include "oracle/tensor/random.h"
 
 namespace gdnctl::harness::linear_ce {
@@ -38,6 +39,24 @@ std::string metadata_of(const TensorFile& file, const char* field) {
     const auto found = file.metadata.find(field);
     return found == file.metadata.end() ? std::string() : found->second;
 }
+
+// `problem` must outlive it.
+class Judged : public JudgementReport {
+public:
+    Judged(const lce::Problem& problem, const lce::CompareOptions& options, lce::Report report)
+        : m_problem(problem), m_options(options), m_report(std::move(report)) {}
+
+    std::string text(const Shown& shown) const override {
+        return report_text(m_problem, m_options, m_report, shown.inputs, shown.outputs);
+    }
+    void add_to(Json& object) const override { add_report(object, m_problem, m_options, m_report); }
+    std::string page() const override { return lce::page(m_problem, m_options, m_report); }
+
+private:
+    const lce::Problem& m_problem;
+    lce::CompareOptions m_options;
+    lce::Report m_report;
+};
 
 class LinearCe : public PlainOperator {
 public:
@@ -70,25 +89,14 @@ public:
         return lce::make_inputs(c);
     }
 
-    // The signs of some hidden dimensions changed in x and w: logits and loss stay as they are, bit for bit, and a
-    // kernel that has seen the inputs before cannot know the gradients.
     std::optional<TensorFile> disguised(const TensorFile& inputs) const override {
-        TensorFile file = inputs;
-        const auto hidden = static_cast<std::size_t>(inputs.find("x")->shape[1]);
         const bool hv = metadata_of(inputs, "layout") == "hv";
-        oracle::Random random(static_cast<std::uint64_t>(text::parse_int(metadata_of(inputs, "seed")).value_or(0)), 7);
-        std::vector<bool> negative(hidden);
-        for (std::size_t h = 0; h < hidden; ++h) negative[h] = (random.bits() & 1U) != 0;
-        for (oracle::NamedTensor& entry : file.tensors) {
-            if (entry.name != "x" && entry.name != "w") continue;
-            std::vector<double> values = oracle::to_f64(entry.tensor);
-            const bool by_row = entry.name == "w" && hv;
-            const auto columns = static_cast<std::size_t>(entry.tensor.shape[1]);
-            for (std::size_t i = 0; i < values.size(); ++i) {
-                if (negative[by_row ? i / columns : i % columns]) values[i] = -values[i];
-            }
-            entry.tensor = oracle::from_f64(values, entry.tensor.shape, entry.tensor.dtype);
-        }
+        const oracle::Shape& shape = inputs.find("x")->shape;
+        const Variation variation(static_cast<std::uint64_t>(text::parse_int(metadata_of(inputs, "seed")).value_or(0)),
+                                  static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]),
+                                  hv ? lce::Layout::hv : lce::Layout::vh);
+        TensorFile file = inputs;
+        for (oracle::NamedTensor& t : file.tensors) variation.apply(t.name, t.tensor);
         return file;
     }
 
@@ -148,19 +156,28 @@ Result<BenchCase> bench_inputs(const BenchSizes& s, std::uint64_t seed, bool bf1
     return timed;
 }
 
-Result<Judgement> ReadProblem::judge(const TensorFile& outputs, const Judging& how) const {
-    lce::CompareOptions options;
-    options.level = how.thorough ? lce::Level::exact : lce::Level::sampled;
+Result<Judgement> ReadProblem::judge(const TensorFile& outputs, const Judging& how) {
+    lce::CompareOptions options = m_how.value_or(lce::CompareOptions{});
+    if (!m_how) options.level = how.thorough ? lce::Level::exact : lce::Level::sampled;
     options.hints = how.thorough;
-    if (!how.thorough) {
+    if (!m_how && !how.thorough) {
         options.rows = 8;
         options.columns = 32;
     }
     options.work = {how.threads, how.stop};
     GDNCTL_TRY_ASSIGN(auto report, lce::compare(m_problem, outputs, options));
-    Judgement j{report.verdict, report.reason,      report.stage, diagnosis_text(report), 0,
-                report.worst,   report.forward_only};
+    // Invariants that hold accept nothing and refuse nothing.
+    Judgement j{report.invariants_hold ? oracle::Verdict::ok : report.verdict,
+                report.reason,
+                report.stage,
+                diagnosis_text(report),
+                0,
+                report.worst,
+                report.forward_only};
     for (const lce::TensorVerdict& t : report.tensors) j.error = std::max(j.error, t.error_over_limit);
+    if (!m_how) return j;
+    for (const std::string& name : m_problem.unknown) report.unknown.push_back(name);
+    j.report = std::make_shared<Judged>(m_problem, options, std::move(report));
     return j;
 }
 

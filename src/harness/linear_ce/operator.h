@@ -3,10 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "harness/linear_ce/variation.h"
 #include "harness/plain/bench.h"
 #include "harness/plain/operator.h"
+#include "oracle/linear_ce/judge/compare.h"
 #include "oracle/linear_ce/judge/problem.h"
 
 namespace gdnctl::harness::linear_ce {
@@ -34,19 +37,29 @@ Result<std::unique_ptr<Kernel>> open_kernel(const std::string& spelling, const O
 // The problem that plain() reads.
 class ReadProblem : public Problem {
 public:
-    ReadProblem(oracle::linear_ce::Problem problem, const oracle::TensorFile& inputs)
-        : m_problem(std::move(problem)), m_inputs(inputs) {}
+    // `how`: how outputs are judged, instead of as verify and bench do.
+    ReadProblem(oracle::linear_ce::Problem problem, const oracle::TensorFile& inputs,
+                std::optional<oracle::linear_ce::CompareOptions> how = std::nullopt)
+        : m_problem(std::move(problem)), m_inputs(inputs), m_how(std::move(how)) {}
 
     const oracle::linear_ce::Problem& value() const { return m_problem; }
-    Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) const override;
+    Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) override;
     Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
     oracle::TensorFile file() const override;
+    void vary(std::uint64_t seed) override {
+        m_variation = Variation(seed, m_problem.batch, m_problem.hidden, m_problem.c().layout);
+    }
+    void restore(oracle::TensorFile& outputs) const override {
+        for (oracle::NamedTensor& t : outputs.tensors) m_variation.undo(t.name, t.tensor);
+    }
     double flop(std::size_t pass) const override;
     std::size_t gradient_bytes() const override { return m_problem.x.bytes.size() + m_problem.w.bytes.size(); }
 
 private:
     oracle::linear_ce::Problem m_problem;
     const oracle::TensorFile& m_inputs;
+    std::optional<oracle::linear_ce::CompareOptions> m_how;
+    Variation m_variation;
 };
 
 }  // namespace gdnctl::harness::linear_ce

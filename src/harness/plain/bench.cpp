@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <memory>
 
@@ -27,12 +28,40 @@ struct Timed {
     std::size_t pass = 0;
     bool peer = false;
     Subject subject;
-    TensorFile outputs;  // of the last run
+    TensorFile outputs;          // of the last run
+    std::vector<double> sample;  // of the first run's
+    bool kept = false;           // some run gave what its inputs do not
     std::optional<oracle::KernelFault> fault;
     bool verified = false;
     double error = 0;
     std::string reason, network;
 };
+
+// Some elements of all that is not an integer.
+std::vector<double> sample_of(const TensorFile& outputs) {
+    constexpr std::size_t k_most = 4096;
+    std::vector<double> sample;
+    for (const oracle::NamedTensor& t : outputs.tensors) {
+        if (!oracle::is_floating(t.tensor.dtype)) continue;
+        const std::size_t count = t.tensor.count();
+        const std::size_t step = count / k_most * 2 + 1;  // odd: in many columns
+        double largest = 0;
+        const std::size_t first = sample.size();
+        for (std::size_t i = 0; i < count; i += step) {
+            sample.push_back(oracle::element(t.tensor, i));
+            largest = std::max(largest, std::fabs(sample.back()));
+        }
+        for (std::size_t i = first; i < sample.size() && largest > 0; ++i) sample[i] /= largest;
+    }
+    return sample;
+}
+
+// To well beyond what another order of rows changes.
+bool alike(const std::vector<double>& a, const std::vector<double>& b) {
+    constexpr double k_enough = 0.02;
+    const auto near = [](double x, double y) { return std::fabs(x - y) <= k_enough || (x != x && y != y); };
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), near);
+}
 
 class PlainBench {
 public:
@@ -204,6 +233,7 @@ private:
         Kernel& kernel = *m_kernels.at(t.kernel);
         double least = 0;
         for (std::int64_t run = 0; run < m_request.runs; ++run) {
+            if (kernel.is_foreign()) m_problem->vary(++m_variations);
             GDNCTL_TRY_ASSIGN(t.fault, kernel.place(asked(t)));
             if (t.fault) return {};
             Faulted called = std::nullopt;
@@ -215,6 +245,10 @@ private:
             if (kernel.is_foreign()) {
                 GDNCTL_TRY_ASSIGN(t.fault, kernel.collect(t.outputs));
                 if (t.fault) return {};
+                m_problem->restore(t.outputs);
+                std::vector<double> sample = sample_of(t.outputs);
+                t.kept = t.kept || (!t.sample.empty() && !alike(t.sample, sample));
+                if (t.sample.empty()) t.sample = std::move(sample);
             }
             least = run == 0 ? seconds : std::min(least, seconds);
         }
@@ -237,8 +271,12 @@ private:
             t.reason = judged.error().text();
             return {};
         }
-        t.verified = judged->verdict == oracle::Verdict::ok && (t.pass == 0 || !judged->forward_only);
-        t.reason = t.verified ? std::string() : fmt::format("{}: {}", oracle::name_of(judged->verdict), judged->reason);
+        t.verified = !t.kept && judged->verdict == oracle::Verdict::ok && (t.pass == 0 || !judged->forward_only);
+        if (t.kept) {
+            t.reason = "runs do not agree, each on other inputs: does the kernel return results that it kept?";
+        } else if (!t.verified) {
+            t.reason = fmt::format("{}: {}", oracle::name_of(judged->verdict), judged->reason);
+        }
         t.error = judged->error;
         return {};
     }
@@ -275,6 +313,7 @@ private:
     Context& m_context;
     std::unique_ptr<Problem> m_problem;
     std::size_t m_input_bytes = 0;
+    std::uint64_t m_variations = 0;
     std::map<std::string, std::unique_ptr<Kernel>> m_kernels;
     std::vector<Timed> m_timed;
     Subject m_peak;

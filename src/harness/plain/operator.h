@@ -20,6 +20,21 @@
 
 namespace gdnctl::harness {
 
+// Where a judgement is shown: the files that it is on, and whether with a map of errors.
+struct Shown {
+    const std::vector<std::string>&inputs, &outputs;
+    bool heatmap = false;
+};
+
+// How a judgement looks.
+class JudgementReport {
+public:
+    virtual ~JudgementReport() = default;
+    virtual std::string text(const Shown& shown) const = 0;
+    virtual void add_to(Json& object) const = 0;     // gdnctl.oracle-compare/1 but schema and op
+    virtual std::string page() const { return {}; }  // empty: it has none
+};
+
 // What an operator says of a kernel's outputs.
 struct Judgement {
     oracle::Verdict verdict = oracle::Verdict::no_data;
@@ -28,7 +43,10 @@ struct Judgement {
     double error = 0;            // the largest, as a multiple of what is allowed
     std::optional<oracle::Worst> worst = {};
     bool forward_only = false;  // no gradient was compared
+    // Where the operator has more to say; nullptr: report_of() has what there is. Valid as long as its reading.
+    std::shared_ptr<const JudgementReport> report = nullptr;
 };
+std::shared_ptr<const JudgementReport> report_of(const Judgement& judgement, std::string_view op);
 
 struct Judging {
     bool thorough = true;  // every element, and what explains a mistake; else a sample
@@ -36,13 +54,23 @@ struct Judging {
     std::function<bool()> stop = {};  // may be empty
 };
 
-// One set of inputs as its operator understands it.
-class Problem : public Inputs {
+// A file of inputs, read and checked, as its operator understands it.
+class Reading {
+public:
+    virtual ~Reading() = default;
+    // Error: outputs that cannot be compared, of another shape for instance. Interrupted work means nothing.
+    virtual Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) = 0;
+};
+
+// The same for the kernels of a PlainOperator.
+class Problem : public Reading, public Inputs {
 public:
     // A usage error: an operator without an interface in C has no loaded kernels.
     Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
-    // Error: outputs that cannot be compared, of another shape for instance. Interrupted work means nothing.
-    virtual Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) const = 0;
+    // From now on call() and file() give inputs that look different, which a kernel that remembers others gets wrong;
+    // restore() turns its outputs into those of the problem. By default nothing changes.
+    virtual void vary(std::uint64_t /*seed*/) {}
+    virtual void restore(oracle::TensorFile& /*outputs*/) const {}
     virtual double flop(std::size_t pass) const = 0;          // nominal operations
     virtual std::size_t gradient_bytes() const { return 0; }  // of all gradients
 };

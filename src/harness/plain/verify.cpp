@@ -8,6 +8,8 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "harness/child/kernel.h"
+#include "harness/files.h"
+#include "harness/verify/vectors.h"
 #include "oracle/judge/report.h"
 #include "platform/signals.h"
 
@@ -26,7 +28,11 @@ public:
 
     Result<Verified> run(const std::function<void(const CaseVerdict&)>& judged) {
         const CaseList cases = m_operator.cases();
-        GDNCTL_TRY(check_names(cases));
+        std::vector<std::pair<std::string, RecordedVector>> vectors;
+        if (m_request.vectors) {
+            GDNCTL_TRY_ASSIGN(vectors, find_vectors(*m_request.vectors));
+        }
+        GDNCTL_TRY(check_names(cases, vectors));
         GDNCTL_TRY_ASSIGN(m_kernel, m_operator.open(m_request.kernel, {m_request.limits}, m_context));
         // The last pass gives all that there is to judge.
         for (std::size_t pass = 1; pass < m_operator.passes().size(); ++pass) {
@@ -48,6 +54,14 @@ public:
             judged(*done);
             all.cases.push_back(std::move(*done));
         }
+        for (const auto& [name, vector] : vectors) {
+            if (!wanted(name)) continue;
+            GDNCTL_TRY_ASSIGN(auto done, judge_vector(vector));
+            for (CaseVerdict& item : done) {
+                judged(item);
+                all.cases.push_back(std::move(item));
+            }
+        }
         all.network = m_kernel->network();
         if (all.network == "none") log::warning("this system lets nothing keep the kernel from the network");
         return all;
@@ -59,8 +73,10 @@ private:
                std::find(m_request.cases.begin(), m_request.cases.end(), name) != m_request.cases.end();
     }
 
-    Status check_names(const CaseList& cases) const {
+    Status check_names(const CaseList& cases,
+                       const std::vector<std::pair<std::string, RecordedVector>>& vectors) const {
         std::vector<std::string> known;
+        for (const auto& [name, vector] : vectors) known.push_back(name);
         for (const CaseRow& c : cases.rows) known.push_back(c.name);
         for (const std::string& name : m_request.cases) {
             if (std::find(known.begin(), known.end(), name) != known.end()) continue;
@@ -93,6 +109,30 @@ private:
         return item;
     }
 
+    // What others computed from recorded inputs; the kernel is not asked.
+    Result<std::vector<CaseVerdict>> judge_vector(const RecordedVector& vector) const {
+        GDNCTL_TRY_ASSIGN(const TensorFile inputs, oracle_files::read(m_context, {vector.inputs.string()}, {}));
+        const auto op = inputs.metadata.find("op");
+        if (op != inputs.metadata.end() && op->second != m_operator.name()) {
+            log::info("{} is for {}: skipped", vector.inputs.filename().string(), op->second);
+            return std::vector<CaseVerdict>{};
+        }
+        auto problem = m_operator.read(inputs);
+        if (!problem) return tl::unexpected(std::move(problem).error().within(vector.inputs.string()));
+        std::vector<CaseVerdict> items;
+        for (const auto& path : vector.outputs) {
+            GDNCTL_TRY_ASSIGN(const TensorFile outputs, oracle_files::read(m_context, {path.string()}, {}));
+            auto judgement = (*problem)->judge(
+                outputs, {true, m_request.threads, [this] { return m_context.stop.stop_requested(); }});
+            if (!judgement) return tl::unexpected(std::move(judgement).error().within(path.string()));
+            items.push_back({"vector", path.filename().string(), std::move(*judgement), {}, true});
+        }
+        if (m_context.stop.stop_requested()) {
+            return fail(stopped_error().kind, "stopped before all vectors were judged");
+        }
+        return items;
+    }
+
     // Runs the kernel and judges what it gives; the outputs.
     Result<TensorFile> ask(const TensorFile& inputs, CaseVerdict& item) {
         GDNCTL_TRY_ASSIGN(const auto problem, m_operator.read(inputs));
@@ -122,7 +162,7 @@ private:
 }  // namespace
 
 std::string text_of(const CaseVerdict& item) {
-    std::string line = fmt::format("case   {:<28} {:<14} ", item.name, item.verdict_name());
+    std::string line = fmt::format("{:<6} {:<28} {:<14} ", item.kind, item.name, item.verdict_name());
     if (item.fault) return line + fmt::format("\n       {}\n", item.fault->text) + quoted_output(*item.fault);
     line += fmt::format("{:.2g} x limit{}\n", item.judgement.error, item.bit_equal ? "" : ", other bits each time");
     if (!item.failed()) return line;
@@ -135,7 +175,7 @@ std::string text_of(const CaseVerdict& item) {
 
 Json json_of(const CaseVerdict& item) {
     const Judgement& j = item.judgement;
-    return {{"kind", "case"},
+    return {{"kind", item.kind},
             {"name", item.name},
             {"verdict", item.verdict_name()},
             {"expected_verdict", "OK"},
@@ -173,6 +213,11 @@ bool Verified::forward_only() const {
 std::size_t Verified::failed() const {
     return static_cast<std::size_t>(
         std::count_if(cases.begin(), cases.end(), [](const CaseVerdict& item) { return item.failed(); }));
+}
+
+std::size_t Verified::count_of(std::string_view kind) const {
+    return static_cast<std::size_t>(
+        std::count_if(cases.begin(), cases.end(), [&](const CaseVerdict& item) { return item.kind == kind; }));
 }
 
 Result<Verified> verify_cases(const PlainOperator& op, const VerifyRequest& request, Context& context,

@@ -1,6 +1,7 @@
 // oracle verify for a PlainOperator: its kernels on its cases.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 namespace gdnctl::harness {
 
 struct CaseVerdict {
+    std::string_view kind = "case";  // or "vector": recorded outputs of somebody else
     std::string name;
     Judgement judgement;
     std::optional<oracle::KernelFault> fault;
@@ -26,7 +28,8 @@ Json json_of(const CaseVerdict& item);
 
 struct VerifyRequest {
     std::string kernel;
-    std::vector<std::string> cases;  // empty: all
+    std::vector<std::string> cases;  // empty: all, and all vectors
+    std::optional<std::filesystem::path> vectors;
     std::optional<std::uint64_t> seed;
     bool unseen = false;  // other shapes than those of the cases, where the operator knows any
     bool bf16 = false;    // floating inputs of every case in bf16
@@ -43,9 +46,10 @@ struct Verified {
     oracle::Verdict verdict() const;           // of those without a fault
     bool forward_only() const;
     std::size_t failed() const;
+    std::size_t count_of(std::string_view kind) const;
 };
 
-// `judged` sees each as it is done. Usage error: a case that is not known.
+// `judged` sees each as it is done. Usage error: a case that is not known. A vector of another operator is skipped.
 Result<Verified> verify_cases(const PlainOperator& op, const VerifyRequest& request, Context& context,
                               const std::function<void(const CaseVerdict&)>& judged);
 

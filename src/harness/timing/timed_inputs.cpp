@@ -70,7 +70,7 @@ public:
                 *tensor = rearranged(*tensor, placed.dims.B, m_order, true);
             }
         }
-        return gdn_call_of(std::move(placed), threads);
+        return arrays_of(std::move(placed), threads);
     }
 
     oracle::TensorFile file() const override {

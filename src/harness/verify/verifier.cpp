@@ -7,8 +7,8 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "harness/files.h"
-#include "harness/gdn_kernel.h"
-#include "harness/reference.h"
+#include "harness/gdn/kernel.h"
+#include "harness/gdn/reference.h"
 #include "harness/verify/vectors.h"
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
@@ -40,7 +40,7 @@ public:
         }
         log::info("judging {} on the generated cases{}", m_request.kernel,
                   vectors.empty() ? "" : fmt::format(" and {} recorded inputs", vectors.size()));
-        GDNCTL_TRY_ASSIGN(m_passes, kernel->passes());
+        GDNCTL_TRY_ASSIGN(m_passes, oracle::passes_of(*kernel));
         for (const oracle::GdnCase& c : oracle::all_cases()) {
             if (!wanted(c.name)) continue;
             // A slow case is judged where it was asked for.
@@ -57,12 +57,12 @@ public:
     }
 
 private:
-    void note_network(const oracle::KernelUnderTest& kernel) {
+    void note_network(const Kernel& kernel) {
         m_done.network = kernel.network();
         if (m_done.network == "none") log::warning("cannot keep the kernel from the network on this system");
     }
 
-    Status run_relations(oracle::KernelUnderTest& kernel) {
+    Status run_relations(Kernel& kernel) {
         log::info("checking relations between results of {}", m_request.kernel);
         for (const oracle::Relation& relation : oracle::relations()) {
             if (!wanted(relation.name)) continue;
@@ -141,7 +141,7 @@ private:
         return std::find(m_passes.begin(), m_passes.end(), pass) != m_passes.end();
     }
 
-    Status run_or_skip(const oracle::GdnCase& c, oracle::KernelUnderTest& kernel, bool decode) {
+    Status run_or_skip(const oracle::GdnCase& c, Kernel& kernel, bool decode) {
         GDNCTL_TRY(check_stop());
         if (given_up()) {
             ++m_done.not_run;
@@ -157,7 +157,7 @@ private:
         return {};
     }
 
-    Status run_case(const oracle::GdnCase& c, oracle::TensorFile inputs, oracle::KernelUnderTest& kernel) {
+    Status run_case(const oracle::GdnCase& c, oracle::TensorFile inputs, Kernel& kernel) {
         // Gradients are of something where the forward is, and there are tokens.
         const bool backward = c.expected == Verdict::ok && c.dims.T > 0;
         const bool with_gradients = backward && can(oracle::KernelPass::backward);
@@ -179,8 +179,7 @@ private:
         return run_pass(oracle::KernelPass::backward, "backward", c, inputs, reference, kernel);
     }
 
-    Status run_decode_case(const oracle::GdnCase& c, const oracle::TensorFile& inputs,
-                           oracle::KernelUnderTest& kernel) {
+    Status run_decode_case(const oracle::GdnCase& c, const oracle::TensorFile& inputs, Kernel& kernel) {
         if (!can(oracle::KernelPass::decode)) {
             ++m_done.skipped.decode;
             return {};
@@ -193,8 +192,7 @@ private:
     }
 
     Status run_pass(oracle::KernelPass pass, std::string kind, const oracle::GdnCase& c,
-                    const oracle::TensorFile& inputs, const oracle::GdnReference& reference,
-                    oracle::KernelUnderTest& kernel) {
+                    const oracle::TensorFile& inputs, const oracle::GdnReference& reference, Kernel& kernel) {
         GDNCTL_TRY_ASSIGN(auto verdict,
                           oracle::judge_kernel(kernel, inputs, reference, m_request.threads, c.seed, pass));
         Item item = item_of(std::move(kind), c.name, reference, verdict.report, c.expected);

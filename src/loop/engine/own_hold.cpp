@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/log.h"
+#include "core/log_divert.h"
 #include "core/redact.h"
 #include "core/text.h"
 #include "platform/signals.h"
@@ -17,9 +18,28 @@ using std::chrono::seconds;
 constexpr std::string_view k_ready = "TPU allocation is active. Press Ctrl-C to release...";
 constexpr milliseconds k_watch_pause{2000};
 
-void append_line(const std::filesystem::path& file, std::string_view line) {
-    std::ofstream out(file, std::ios::app);
-    out << "[gdnctl] " << redact(line) << '\n';
+// What the user sees of the allocation on stderr.
+log::Level shown_level(bool verbose) {
+    if (verbose || log::enabled(log::Level::debug)) return log::Level::debug;
+    return log::enabled(log::Level::info) ? log::Level::info : log::Level::warning;
+}
+
+// While one lives, what is said about the allocation goes to its log too; with --dev-tpu-verbose every request, command
+// and detail, there and on stderr.
+class Logged {
+public:
+    Logged(const std::filesystem::path& file, bool verbose)
+        : m_out(file, std::ios::app),
+          m_lines([this](std::string_view line) { m_out << line << std::endl; },
+                  verbose ? log::Level::debug : log::Level::info, shown_level(verbose)) {}
+
+private:
+    std::ofstream m_out;
+    log::Diverted m_lines;
+};
+
+void append(const std::filesystem::path& file, std::string_view text) {
+    std::ofstream(file, std::ios::app) << redact(text) << '\n';
 }
 
 }  // namespace
@@ -46,7 +66,6 @@ HoldPlan OwnHold::plan() {
     plan.ssh_user = user_name(m_context.env);
     plan.ready_timeout = seconds(options.ready_timeout_s);
     plan.stop_timeout = seconds(options.stop_timeout_s);
-    plan.on_line = [file = m_settings.log](std::string_view line) { append_line(file, line); };
     return plan;
 }
 
@@ -54,20 +73,20 @@ Status OwnHold::allocate(const std::string& cluster, std::int64_t attempt) {
     PlaceOptions options;
     options.cluster = cluster;
     const auto held = [&]() -> Result<std::unique_ptr<Holding>> {
+        const Logged logged(m_settings.log, m_settings.options.verbose);
         GDNCTL_TRY_ASSIGN(const gdnctl::Place place, choose_place(options, m_context));
         return hold_tpu(place, options, plan(), m_context);
     };
     auto holding = held();
     if (!holding) {
         Error error = std::move(holding).error();
-        append_line(m_settings.log, error.text());
+        append(m_settings.log, "[gdnctl] " + error.text());
         error.message = fmt::format("dev TPU {} on {} (attempt {}): {}; log {}{}", m_settings.options.name, cluster,
                                     attempt, error.text(), m_settings.log.string(), tail_of(m_settings.log));
         error.context.clear();
         return tl::unexpected(std::move(error));
     }
-    append_line(m_settings.log, k_ready);
-    append_line(m_settings.log, std::string_view(k_became_active).substr(9));
+    append(m_settings.log, fmt::format("[gdnctl] {}\n{}", k_ready, k_became_active));
     m_holding = std::move(*holding);
     m_lost = false;
     m_cluster = cluster;

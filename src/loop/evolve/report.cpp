@@ -9,32 +9,29 @@
 #include "core/text.h"
 #include "loop/evolve/prompt.h"
 #include "loop/measure/pairs.h"
-#include "render/html_page.h"
+#include "render/page.h"
+#include "render/svg.h"
 
 namespace gdnctl::loop::evolve {
 
 namespace {
 
 using html::escaped;
+using svg::Anchor;
 
-constexpr std::string_view k_style = R"css(
-:root { color-scheme: light dark; --ground: #ffffff; --ink: #1b1f24; --soft: #56606b; --line: #d5dae0; --best: #1d6fd1;
-  --kept: #3f8f52; --tie: #8b6fb8; --rejected: #c44e52; --other: #b4bcc5; }
-@media (prefers-color-scheme: dark) { :root { --ground: #14171b; --ink: #e4e8ec; --soft: #a3adb8; --line: #333a43;
-  --best: #62a8ff; --kept: #5cb874; --tie: #a98bd8; --rejected: #e8696e; --other: #59636e; } }
-body { background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
-  max-width: 64rem; padding: 0 1rem; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; margin-bottom: .3rem; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .6rem; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; }
-td, th { padding: .2rem 1rem .2rem 0; text-align: left; border-bottom: 1px solid var(--line); }
-th { color: var(--soft); font-weight: 600; } .n { text-align: right; font-variant-numeric: tabular-nums; }
-svg text { fill: var(--soft); font-size: 12px; } .edge { stroke: var(--line); stroke-width: 1.4; fill: none; }
-.axis { stroke: var(--line); } .kept { fill: var(--kept); } .tie { fill: var(--tie); } .rejected { fill: var(--rejected); }
-.other { fill: var(--other); } .best { stroke: var(--best); stroke-width: 3; }
+const html::Look& look() {
+    static const html::Look k_look{{{"best", "#1d6fd1", "#62a8ff"},
+                                    {"kept", "#3f8f52", "#5cb874"},
+                                    {"tie", "#8b6fb8", "#a98bd8"},
+                                    {"rejected", "#c44e52", "#e8696e"},
+                                    {"other", "#b4bcc5", "#59636e"}},
+                                   R"css(
+.edge { stroke: var(--line); stroke-width: 1.4; fill: none; } .best { stroke: var(--best); stroke-width: 3; }
 .bar { stroke-width: 2; } .bar.kept { stroke: var(--kept); } .bar.tie { stroke: var(--tie); }
 .bar.rejected { stroke: var(--rejected); }
-dl { display: flex; flex-wrap: wrap; gap: .4rem 2.2rem; } dt { color: var(--soft); font-size: .85em; } dd { margin: 0; }
-)css";
+)css"};
+    return k_look;
+}
 
 std::string_view colour_of(Verdict verdict) {
     switch (verdict) {
@@ -53,27 +50,26 @@ std::string tree_svg(const State& state) {
     const auto x = [&](int number) { return k_left + k_step * number; };
     const auto y = [&](const Attempt& one) { return k_top + k_row * (one.number == 0 ? 0 : one.lineage); };
     const double width = x(static_cast<int>(state.attempts.size())), height = k_top + k_row * state.rules.lineages;
-    std::string out = fmt::format(
-        "<div class=wide><svg width=\"{:.0f}\" height=\"{:.0f}\" role=\"img\" aria-label=\"Tree\">\n", width, height);
+    std::string out = svg::open(width, height, "Tree");
     for (int k = 0; k < state.rules.lineages; ++k) {
-        out += fmt::format("<text x=\"0\" y=\"{:.0f}\">lineage {}</text>\n", k_top + k_row * k + 4, k);
+        out += svg::text(0, k_top + k_row * k + 4, fmt::format("lineage {}", k));
     }
     for (const Attempt& one : state.attempts) {
         for (const int number : one.parents) {
             const Attempt& parent = state.at(number);
             const double middle = (x(number) + x(one.number)) / 2;
-            out += fmt::format("<path class=edge d=\"M{:.0f} {:.0f} C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}\"/>\n",
-                               x(number), y(parent), middle, y(parent), middle, y(one), x(one.number), y(one));
+            out +=
+                svg::path({"edge"}, fmt::format("M{:.0f} {:.0f} C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}", x(number),
+                                                y(parent), middle, y(parent), middle, y(one), x(one.number), y(one)));
         }
     }
     for (const Attempt& one : state.attempts) {
-        out += fmt::format("<circle class=\"{}{}\" cx=\"{:.0f}\" cy=\"{:.0f}\" r=\"8\"><title>{}</title></circle>\n",
-                           colour_of(one.verdict), one.number == state.best ? " best" : "", x(one.number), y(one),
-                           escaped(fmt::format("{} {} {}", one.number, verdict_word(one), one.reason)));
-        out += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n", x(one.number),
-                           y(one) + 21, one.number);
+        const auto css = fmt::format("{}{}", colour_of(one.verdict), one.number == state.best ? " best" : "");
+        const auto title = fmt::format("{} {} {}", one.number, verdict_word(one), one.reason);
+        out += svg::circle({css, title}, x(one.number), y(one), 8) +
+               svg::text(x(one.number), y(one) + 21, std::to_string(one.number), Anchor::middle);
     }
-    return out + "</svg></div>\n";
+    return out.append(svg::k_close);
 }
 
 std::string gains_svg(const State& state) {
@@ -86,42 +82,32 @@ std::string gains_svg(const State& state) {
     }
     const auto y = [&](double gain) { return k_margin + (high - gain) / (high - low) * (k_height - 2 * k_margin); };
     const double width = k_left + k_step * static_cast<double>(state.attempts.size());
-    std::string out =
-        fmt::format("<div class=wide><svg width=\"{:.0f}\" height=\"{:.0f}\" role=\"img\" aria-label=\"Gains\">\n",
-                    width, k_height + 20);
+    std::string out = svg::open(width, k_height + 20, "Gains");
     for (const double gain : {low, 0.0, high}) {
-        out += fmt::format(
-            "<line class=axis x1=\"{}\" x2=\"{:.0f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text x=\"0\" y=\"{:.1f}\">{:+.1f} "
-            "%</text>\n",
-            k_left - 20, width, y(gain), y(gain), y(gain) + 4, to_percent(gain));
+        out += svg::line("axis", k_left - 20, y(gain), width, y(gain)) +
+               svg::text(0, y(gain) + 4, fmt::format("{:+.1f} %", to_percent(gain)));
     }
     for (const Attempt& one : state.attempts) {
         if (!one.measured || one.number == 0) continue;
         const double x = k_left + k_step * one.number;
         const std::string_view colour = colour_of(one.verdict);
-        out += fmt::format("<line class=\"bar {}\" x1=\"{:.0f}\" x2=\"{:.0f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", colour,
-                           x, x, y(one.measured->lo), y(one.measured->hi));
-        out += fmt::format("<circle class=\"{}\" cx=\"{:.0f}\" cy=\"{:.1f}\" r=\"4\"><title>{}</title></circle>\n",
-                           colour, x, y(one.measured->est), escaped(gain_text(*one.measured)));
-        out += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n", x, k_height + 14,
-                           one.number);
+        out += svg::line(fmt::format("bar {}", colour), x, y(one.measured->lo), x, y(one.measured->hi)) +
+               svg::circle({colour, gain_text(*one.measured)}, x, y(one.measured->est), 4) +
+               svg::text(x, k_height + 14, std::to_string(one.number), Anchor::middle);
     }
-    return out + "</svg></div>\n";
+    return out.append(svg::k_close);
 }
 
 std::string attempts_table(const State& state) {
-    std::string out =
-        "<div class=wide><table><tr><th>N<th>operator<th>lineage<th>verdict<th>gain against the champion, or why"
-        "<th>tokens<th>device s<th>commit\n";
+    html::Table table("N@n|operator|lineage@n|verdict|gain against the champion, or why|tokens@n|device s@n|commit");
     for (const Attempt& one : state.attempts) {
         if (one.number == 0) continue;
-        out += fmt::format("<tr><td class=n>{}<td>{}<td class=n>{}<td>{}<td>{}<td class=n>{}<td class=n>{:.1f}<td>{}\n",
-                           one.number, to_text(one.op), one.lineage, verdict_word(one),
-                           escaped(one.measured ? gain_text(*one.measured) : one.reason),
-                           one.tokens ? std::to_string(*one.tokens) : std::string("unknown"), one.device_s,
-                           one.commit.substr(0, 7));
+        table.row({std::to_string(one.number), to_text(one.op), std::to_string(one.lineage), verdict_word(one),
+                   escaped(one.measured ? gain_text(*one.measured) : one.reason),
+                   one.tokens ? std::to_string(*one.tokens) : std::string("unknown"),
+                   fmt::format("{:.1f}", one.device_s), one.commit.substr(0, 7)});
     }
-    return out + "</table></div>\n";
+    return table.section("Attempts");
 }
 
 // Text of a table's cell in Markdown.
@@ -156,22 +142,21 @@ std::string report_markdown(const RunView& view) {
 std::string report_html(const RunView& view) {
     const State& state = view.state;
     const Attempt& best = state.at(state.best);
-    std::string body = fmt::format("<h1>Evolve run {}</h1>\n<dl>\n", escaped(state.run));
-    const auto field = [&body](std::string_view name, const std::string& value) {
-        body += fmt::format("<div><dt>{}<dd>{}</div>\n", name, escaped(value));
-    };
-    field("best", best.number == 0
-                      ? std::string("the base commit")
-                      : fmt::format("attempt {}, {:+.2f} % against the base", best.number, to_percent(best.gain)));
-    field("attempts", std::to_string(state.attempts.size() - 1));
-    if (state.noise_measured) field("noise of a pair", fmt::format("{:.2f} %", to_percent(state.noise_sd)));
-    field("tokens", std::to_string(state.spent.tokens));
-    field("device", fmt::format("{:.0f} s", state.spent.device_s));
-    field("wall", fmt::format("{:.0f} s", state.spent.wall_s));
-    body += "</dl>\n<h2>Tree</h2>\n" + tree_svg(state);
-    body += "<h2>Gains against the champion of their time</h2>\n" + gains_svg(state);
-    body += "<h2>Attempts</h2>\n" + attempts_table(state);
-    return html::document("Evolve run " + state.run, k_style, body);
+    const std::string best_text =
+        best.number == 0 ? std::string("the base commit")
+                         : fmt::format("attempt {}, {:+.2f} % against the base", best.number, to_percent(best.gain));
+    const std::string body =
+        fmt::format("<h1>Evolve run {}</h1>\n", escaped(state.run)) +
+        html::facts({{"best", best_text},
+                     {"attempts", std::to_string(state.attempts.size() - 1)},
+                     {"noise of a pair",
+                      state.noise_measured ? fmt::format("{:.2f} %", to_percent(state.noise_sd)) : std::string()},
+                     {"tokens", std::to_string(state.spent.tokens)},
+                     {"device", fmt::format("{:.0f} s", state.spent.device_s)},
+                     {"wall", fmt::format("{:.0f} s", state.spent.wall_s)}}) +
+        html::section("Tree", tree_svg(state)) +
+        html::section("Gains against the champion of their time", gains_svg(state)) + attempts_table(state);
+    return html::document("Evolve run " + state.run, look(), body);
 }
 
 Json report_json(const RunView& view) {

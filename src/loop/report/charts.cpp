@@ -7,15 +7,15 @@
 
 #include "core/for_people.h"
 #include "loop/report/verdict_words.h"
-#include "render/html_page.h"
+#include "render/svg.h"
 
 namespace gdnctl::loop::report {
 
 namespace {
 
-using html::escaped;
 using loop::IterationView;
 using loop::shown;
+using svg::Anchor;
 
 constexpr double k_left = 84;
 constexpr double k_wide = 880;
@@ -23,16 +23,6 @@ constexpr double k_top_edge = 14;
 constexpr double k_high = 260;
 constexpr std::size_t k_strip_row = 50;
 constexpr std::size_t k_most_bars = 150;
-
-// The smallest 1, 2 or 5 times a power of ten that is at least `least`.
-double round_step(double least) {
-    if (!(least > 0)) return 1;
-    const double decade = std::pow(10, std::floor(std::log10(least)));
-    for (const double factor : {1.0, 2.0, 5.0}) {
-        if (factor * decade >= least) return factor * decade;
-    }
-    return 10 * decade;
-}
 
 double middle_of(std::vector<double> values) {
     const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -80,24 +70,23 @@ Axes axes_of(const Report& report) {
 }
 
 std::string value_lines(const Axes& axes) {
-    std::string svg;
-    const double step = round_step((axes.high - axes.low) / 6);
+    std::string chart;
+    const double step = svg::round_step((axes.high - axes.low) / 6);
     for (double value = std::ceil(axes.low / step) * step; value <= axes.high; value += step) {
-        svg += fmt::format(
-            "<line class=grid x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/><text x=\"{3}\" y=\"{4:.1f}\" "
-            "text-anchor=\"end\">{5}</text>\n",
-            k_left, k_left + k_wide, axes.y_of(value), k_left - 6, axes.y_of(value) + 4, number_for_people(value));
+        const double y = axes.y_of(value);
+        chart += svg::line("axis", k_left, y, k_left + k_wide, y) +
+                 svg::text(k_left - 6, y + 4, number_for_people(value), Anchor::end);
     }
-    return svg;
+    return chart;
 }
 
 std::string iteration_numbers(const Axes& axes, double y) {
-    std::string svg;
-    const int step = std::max(1, static_cast<int>(round_step(axes.last / 14.0)));
+    std::string chart;
+    const int step = std::max(1, static_cast<int>(svg::round_step(axes.last / 14.0)));
     for (int i = 0; i <= axes.last; i += step) {
-        svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n", axes.x_of(i), y, i);
+        chart += svg::text(axes.x_of(i), y, fmt::format("{}", i), Anchor::middle);
     }
-    return svg;
+    return chart;
 }
 
 // A champion's line goes from its iteration to that of the next one; a champion of an earlier run starts at the left
@@ -121,42 +110,39 @@ std::string reigns(const Report& report, const Axes& axes) {
         if (to < from) continue;
         if (report.noise_pct) {
             const double width = *report.noise_pct / 100 * std::abs(*one.value);
-            bands += fmt::format("<rect class=band x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n",
-                                 from, axes.y_of(*one.value + width), to - from,
-                                 axes.y_of(*one.value - width) - axes.y_of(*one.value + width));
+            const double top = axes.y_of(*one.value + width);
+            bands += svg::rect({"band"}, {from, top, to - from, axes.y_of(*one.value - width) - top});
         }
         steps += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", from, axes.y_of(*one.value), to, axes.y_of(*one.value));
     }
     return bands + fmt::format("<polyline class=reign points=\"{}\"/>\n", steps);
 }
 
+std::string linked(int iteration, const std::string& mark) {
+    return fmt::format("<a href=\"#i{}\">{}</a>\n", iteration, mark);
+}
+
 std::string point_of(const IterationView& i, const loop::MeasuredView& m, const Axes& axes) {
     const double x = axes.x_of(i.number);
     const double y = axes.y_of(*m.value);
-    const std::string title = escaped(fmt::format("iteration {}: {} = {}{}{}; {}{}", i.number, shown(m.metric, 60),
-                                                  value_text(m), m.gain ? ", " : "", gain_text(&m), verdict_text(i),
-                                                  m.suspect ? "; suspect: the base had moved" : ""));
-    const auto colour = colour_of(i);
+    const std::string title =
+        fmt::format("iteration {}: {} = {}{}{}; {}{}", i.number, shown(m.metric, 60), value_text(m), m.gain ? ", " : "",
+                    gain_text(&m), verdict_text(i), m.suspect ? "; suspect: the base had moved" : "");
+    const svg::Mark look{colour_of(i), title};
     std::string mark;
     if (!axes.shows(*m.value)) {  // outside the chart: an arrow at its edge
         const double tip = *m.value > axes.high ? -7 : 7;
-        mark = fmt::format("<path class=\"{0}\" d=\"M{1:.1f} {2:.1f} l-5 {3} h10 z\"><title>{4}</title></path>", colour,
-                           x, y + (tip < 0 ? 1 : -1), -tip, title);
+        mark = svg::path(look, fmt::format("M{:.1f} {:.1f} l-5 {} h10 z", x, y + (tip < 0 ? 1 : -1), -tip));
     } else if (i.promoted) {
-        mark = fmt::format("<path class=\"{}\" d=\"M{:.1f} {:.1f} l6 6 -6 6 -6 -6 z\"><title>{}</title></path>", colour,
-                           x, y - 6, title);
+        mark = svg::path(look, fmt::format("M{:.1f} {:.1f} l6 6 -6 6 -6 -6 z", x, y - 6));
     } else {
-        mark = fmt::format("<circle class=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}</title></circle>",
-                           colour, x, y, axes.last > 300 ? 2.4 : 4, title);
+        mark = svg::circle(look, x, y, axes.last > 300 ? 2.4 : 4);
     }
-    return fmt::format("<a href=\"#i{}\">{}</a>\n", i.number, mark);
+    return linked(i.number, mark);
 }
 
 std::string open_svg(double height, std::string_view label) {
-    return fmt::format(
-        "<div class=wide><svg width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" role=img "
-        "aria-label=\"{2}\">\n",
-        k_left + k_wide + 16, height, label);
+    return svg::open(k_left + k_wide + 16, height, label, true);
 }
 
 struct CostBar {
@@ -192,17 +178,17 @@ std::string hours_text(double hours) { return duration_text(static_cast<std::int
 std::string stacked(const CostBar& bar, double x, double width, double bottom, double scale) {
     const std::string which = bar.first == bar.last ? fmt::format("iteration {}", bar.first)
                                                     : fmt::format("iterations {} to {}", bar.first, bar.last);
-    std::string svg = fmt::format("<g><title>{}: agent {}, device {}, other {}, {:.2f} million tokens</title>\n", which,
-                                  hours_text(bar.agent), hours_text(bar.device), hours_text(bar.rest), bar.tokens);
+    std::string chart =
+        fmt::format("<g><title>{}: agent {}, device {}, other {}, {:.2f} million tokens</title>\n", which,
+                    hours_text(bar.agent), hours_text(bar.device), hours_text(bar.rest), bar.tokens);
     double y = bottom;
     for (const auto& [part, name] : {std::pair{bar.agent, "cagent"}, {bar.device, "cdevice"}, {bar.rest, "crest"}}) {
         const double height = part * scale;
         if (height < 0.05) continue;
         y -= height;
-        svg += fmt::format("<rect class={} x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n", name, x,
-                           y, width, height);
+        chart += svg::rect({name}, {x, y, width, height});
     }
-    return svg + "</g>\n";
+    return chart + "</g>\n";
 }
 
 }  // namespace
@@ -222,34 +208,31 @@ std::string metric_chart(const Report& report) {
                                  [](const auto* m) { return m != nullptr && m->value; });
     if (!any && report.champions.empty()) return {};
     const Axes axes = axes_of(report);
-    std::string svg = open_svg(k_top_edge + k_high + 26, "the metric over the iterations");
-    svg += value_lines(axes) + iteration_numbers(axes, k_top_edge + k_high + 18) + reigns(report, axes);
+    std::string chart = open_svg(k_top_edge + k_high + 26, "the metric over the iterations");
+    chart += value_lines(axes) + iteration_numbers(axes, k_top_edge + k_high + 18) + reigns(report, axes);
     for (std::size_t i = 0; i < report.of_iteration.size(); ++i) {
         const auto* m = report.of_iteration[i];
-        if (m != nullptr && m->value) svg += point_of(report.run.view.iterations[i], *m, axes);
+        if (m != nullptr && m->value) chart += point_of(report.run.view.iterations[i], *m, axes);
     }
-    return svg + "</svg></div>\n";
+    return chart.append(svg::k_close);
 }
 
 std::string outcome_strip(const Report& report) {
     const auto& all = report.run.view.iterations;
     constexpr double k_cell = 17;
     const std::size_t rows = (all.size() + k_strip_row - 1) / k_strip_row;
-    std::string svg = open_svg(static_cast<double>(rows) * (k_cell + 3) + 4, "the outcomes in order");
+    std::string chart = open_svg(static_cast<double>(rows) * (k_cell + 3) + 4, "the outcomes in order");
     for (std::size_t n = 0; n < all.size(); ++n) {
         const std::size_t row = n / k_strip_row;
         const double y = static_cast<double>(row) * (k_cell + 3) + 2;
         if (n % k_strip_row == 0) {
-            svg += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", k_left - 8, y + 12.5,
-                               all[n].number);
+            chart += svg::text(k_left - 8, y + 12.5, fmt::format("{}", all[n].number), Anchor::end);
         }
-        svg += fmt::format(
-            "<a href=\"#i{}\"><rect class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" rx=\"2\"><title>"
-            "iteration {}: {}</title></rect></a>\n",
-            all[n].number, colour_of(all[n]), k_left + static_cast<double>(n % k_strip_row) * (k_cell + 0.6), y,
-            k_cell - 2, k_cell - 2, all[n].number, escaped(verdict_text(all[n])));
+        const std::string title = fmt::format("iteration {}: {}", all[n].number, verdict_text(all[n]));
+        const double x = k_left + static_cast<double>(n % k_strip_row) * (k_cell + 0.6);
+        chart += linked(all[n].number, svg::rect({colour_of(all[n]), title}, {x, y, k_cell - 2, k_cell - 2}));
     }
-    return svg + "</svg></div>\n";
+    return chart.append(svg::k_close);
 }
 
 std::string cost_chart(const Report& report) {
@@ -261,19 +244,18 @@ std::string cost_chart(const Report& report) {
     if (most <= 0) return {};
     const double bottom = k_top_edge + k_bar_space;
     const double place = std::min(k_wide / static_cast<double>(bars.size()), 40.0);
-    std::string svg = open_svg(bottom + 24, "time by iteration");
-    svg += fmt::format(
-        "<text x=\"{0}\" y=\"{1}\" text-anchor=\"end\">{2}</text><text x=\"{0}\" y=\"{3}\" text-anchor=\"end\">0</text>"
-        "<line class=grid x1=\"{4}\" x2=\"{5}\" y1=\"{3}\" y2=\"{3}\"/>\n",
-        k_left - 6, k_top_edge + 4, hours_text(most), bottom, k_left, k_left + k_wide);
+    std::string chart = open_svg(bottom + 24, "time by iteration");
+    chart += svg::text(k_left - 6, k_top_edge + 4, hours_text(most), Anchor::end) +
+             svg::text(k_left - 6, bottom, "0", Anchor::end) +
+             svg::line("axis", k_left, bottom, k_left + k_wide, bottom);
     const std::size_t named = std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(46 / place)));
     for (std::size_t i = 0; i < bars.size(); ++i) {
         const double x = k_left + static_cast<double>(i) * place;
-        svg += stacked(bars[i], x, std::max(place - 1.5, 1.0), bottom, k_bar_space / most);
+        chart += stacked(bars[i], x, std::max(place - 1.5, 1.0), bottom, k_bar_space / most);
         if (i % named != 0) continue;
-        svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>\n", x, bottom + 16, bars[i].first);
+        chart += svg::text(x, bottom + 16, fmt::format("{}", bars[i].first));
     }
-    return svg + "</svg></div>\n";
+    return chart.append(svg::k_close);
 }
 
 std::string failure_bars(const Report& report) {
@@ -281,7 +263,7 @@ std::string failure_bars(const Report& report) {
     const double most = report.failures.front().count;
     constexpr double k_row = 22;
     constexpr double k_names = 104;
-    std::string svg =
+    std::string chart =
         open_svg(static_cast<double>(report.failures.size()) * k_row + 6, "iterations that were not kept, by class");
     double y = 4;
     for (const FailureClass& one : report.failures) {
@@ -289,14 +271,12 @@ std::string failure_bars(const Report& report) {
         sample.ended = true;
         sample.outcome = one.outcome;
         const double width = one.count / most * (k_left + k_wide - k_names - 60);
-        svg += fmt::format(
-            "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text><rect class=\"{}\" x=\"{}\" y=\"{:.1f}\" "
-            "width=\"{:.1f}\" height=\"15\" rx=\"2\"/><text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
-            k_names - 8, y + 12, escaped(shown(one.outcome, 24)), colour_of(sample), k_names, y, width,
-            k_names + width + 6, y + 12, one.count);
+        chart += svg::text(k_names - 8, y + 12, shown(one.outcome, 24), Anchor::end) +
+                 svg::rect({colour_of(sample)}, {k_names, y, width, 15}) +
+                 svg::text(k_names + width + 6, y + 12, fmt::format("{}", one.count));
         y += k_row;
     }
-    return svg + "</svg></div>\n";
+    return chart.append(svg::k_close);
 }
 
 }  // namespace gdnctl::loop::report

@@ -1,7 +1,7 @@
 #include "oracle/judge/report.h"
 
+#include <algorithm>
 #include <cmath>
-#include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,8 +10,15 @@
 
 namespace gdnctl::oracle_report {
 
+using oracle::TensorReport;
 using oracle::Verdict;
 using oracle::Worst;
+
+namespace {
+
+Json outside_json(const oracle::Outside& outside) { return {{"count", outside.count}, {"fraction", outside.fraction}}; }
+
+}  // namespace
 
 ExitCode exit_code_of(Verdict verdict, bool allow_suspect) {
     switch (verdict) {
@@ -105,6 +112,93 @@ Json worst_json(const std::optional<Worst>& worst) {
             {"index", worst->index},
             {"got", number(worst->got)},
             {"want", number(worst->want)}};
+}
+
+Json not_compared_json(const std::vector<oracle::NotCompared>& missing) {
+    Json list = Json::array();
+    for (const auto& item : missing) list.push_back({{"tensor", item.tensor}, {"reason", item.reason}});
+    return list;
+}
+
+std::string tensor_text(const TensorReport& t) {
+    std::string line = fmt::format("{:<15} {:<8} {:<14} {:<7} {:>7.2g} x budget  rms {:.2g}  max {:.2g}", t.name,
+                                   oracle::name_of(t.stored), oracle::text_of(t.shape), oracle::name_of(t.verdict),
+                                   t.error_over_budget, t.rms_ratio, t.max_abs);
+    if (t.by_budget != t.verdict && t.verdict == Verdict::ok) {
+        line += fmt::format("  ({} by the budget)", oracle::name_of(t.by_budget));
+    }
+    // Above that, a distance in ULPs says nothing more than rms.
+    if (t.ulp.max < 1000) line += fmt::format("  ulp {:.0f}", t.ulp.max);
+    if (t.nonfinite_got > 0) line += fmt::format("\n{:<15} {} values are not finite", "", t.nonfinite_got);
+    if (t.nonfinite_want > 0)
+        line += fmt::format("\n{:<15} {} values of the truth are not finite", "", t.nonfinite_want);
+    return line + "\n";
+}
+
+Json tensor_json(const TensorReport& t) {
+    Json object;
+    object["name"] = t.name;
+    object["meaning"] = t.canonical;
+    object["shape"] = t.shape;
+    object["dtype"] = oracle::name_of(t.stored);
+    object["judged_as"] = oracle::name_of(t.judged);
+    object["verdict"] = oracle::name_of(t.verdict);
+    object["budget_verdict"] = oracle::name_of(t.by_budget);
+    object["error_over_budget"] = number(t.error_over_budget);
+    object["budget_rms_ratio"] = number(t.budget_relative);
+    object["max_abs"] = number(t.max_abs);
+    object["max_rel"] = number(t.max_rel);
+    object["rms_ratio"] = number(t.rms_ratio);
+    object["nmse"] = number(t.nmse);
+    object["cosine"] = number(t.cosine);
+    object["ulp"] = {{"max", number(t.ulp.max)}, {"p50", number(t.ulp.p50)}, {"p99", number(t.ulp.p99)}};
+    object["outside_atol_rtol"] = outside_json(t.numpy_rule);
+    object["outside_flashinfer"] = outside_json(t.flashinfer_rule);
+    object["nonfinite"] = {{"got", t.nonfinite_got}, {"want", t.nonfinite_want}};
+    object["worst"] = t.worst.index.empty() ? Json() : worst_json(t.worst);
+    return object;
+}
+
+std::string contract_text(const std::string& first, const std::vector<oracle::ContractField>& fields,
+                          std::string_view usual) {
+    std::vector<std::string> words;
+    for (const auto& f : fields) {
+        words.push_back(f.origin == usual ? fmt::format("{}={}", f.name, f.value)
+                                          : fmt::format("{}={} ({})", f.name, f.value, f.origin));
+    }
+    return wrapped(first + ": ", words);
+}
+
+Json contract_json(std::string_view name, const std::vector<oracle::ContractField>& fields) {
+    Json all = Json::object();
+    for (const auto& f : fields) all[f.name] = {{"value", f.value}, {"origin", f.origin}};
+    return {{"name", name}, {"fields", std::move(all)}};
+}
+
+std::string stages_text(const std::vector<std::string>& stages) {
+    if (stages.empty()) return {};
+    if (stages.size() == 1) return fmt::format("stage: {}\n", stages.front());
+    return wrapped(fmt::format("stage: {}; also possible: ", stages.front()), {stages.begin() + 1, stages.end()});
+}
+
+std::string hint_text(const std::vector<oracle::Hint>& hints) {
+    std::string text;
+    for (const oracle::Hint& h : hints) text += (text.empty() ? "" : "; or ") + h.text;
+    return text;
+}
+
+void add_diagnosis(Json& object, const std::vector<std::string>& stages, const std::vector<oracle::Hint>& hints) {
+    object["stage"] = stages.empty() ? Json() : Json(stages.front());
+    object["stages"] = stages;
+    object["hint"] = hints.empty() ? Json() : Json(hint_text(hints));
+    object["hints"] = Json::array();
+    for (const oracle::Hint& h : hints) {
+        object["hints"].push_back({{"stage", h.stage}, {"text", h.text}, {"error_reduction", number(h.improvement)}});
+    }
+}
+
+std::string verdict_text(std::string_view verdict, std::string_view reason) {
+    return fmt::format("verdict: {}{}{}\n", verdict, reason.empty() ? "" : ": ", reason);
 }
 
 }  // namespace gdnctl::oracle_report

@@ -8,6 +8,7 @@
 
 #include "core/exit_code.h"
 #include "core/json.h"
+#include "oracle/judge/metrics.h"
 #include "oracle/judge/verdict.h"
 #include "oracle/tensor/tensor.h"
 
@@ -30,5 +31,18 @@ Json number(double x);
 void add_left_alone(Json& object, const std::vector<std::string>& unknown,
                     const std::vector<oracle::UnreadTensor>& unread);
 Json worst_json(const std::optional<oracle::Worst>& worst);
+Json not_compared_json(const std::vector<oracle::NotCompared>& missing);
+// Metrics of one tensor, on one or two lines.
+std::string tensor_text(const oracle::TensorReport& tensor);
+Json tensor_json(const oracle::TensorReport& tensor);
+// "FIRST: layout=hv (inputs metadata), ..."; an origin that is `usual` is left out.
+std::string contract_text(const std::string& first, const std::vector<oracle::ContractField>& fields,
+                          std::string_view usual);
+Json contract_json(std::string_view name, const std::vector<oracle::ContractField>& fields);
+std::string stages_text(const std::vector<std::string>& stages);  // most likely first; empty without any
+std::string hint_text(const std::vector<oracle::Hint>& hints);    // all in one line, joined by "; or "
+// Sets `stage`, `stages`, `hint` and `hints`.
+void add_diagnosis(Json& object, const std::vector<std::string>& stages, const std::vector<oracle::Hint>& hints);
+std::string verdict_text(std::string_view verdict, std::string_view reason);  // the last line
 
 }  // namespace gdnctl::oracle_report

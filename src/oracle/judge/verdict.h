@@ -25,6 +25,13 @@ struct NotCompared {
     std::string reason;
 };
 
+// What a field of a contract says, and who said so.
+struct ContractField {
+    std::string name;    // "head_map"
+    std::string value;   // "interleaved"
+    std::string origin;  // "contract marin", "inputs metadata", "--set", "default"
+};
+
 // A known mistake that would explain the dump.
 struct Hint {
     std::string stage;       // one word of docs/oracle.md, "Stages"

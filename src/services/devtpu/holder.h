@@ -37,7 +37,8 @@ JobRequest holder_job(const HolderRequest& request);
 JobRequest local_holder_job(const HolderRequest& request, std::string_view self, const std::filesystem::path& lease);
 
 // A job of no resources that renews the lease from beside the holder.
-JobRequest heartbeat_job(std::string_view submission_id, std::string_view heartbeat_id);
+// `record`: see run_record().
+JobRequest heartbeat_job(std::string_view submission_id, std::string_view heartbeat_id, std::string_view record);
 
 // Body of the local holder; returns when the hold is over, and says on `out` what a cluster's holder would. Its
 // settings come from the environment that local_holder_job() gives it.

@@ -4,6 +4,7 @@
 #include "services/devtpu/holder.h"
 #include "services/devtpu/holder_script.h"
 #include "services/devtpu/names.h"
+#include "services/devtpu/road.h"
 
 namespace gdnctl::devtpu {
 
@@ -68,13 +69,12 @@ JobRequest local_holder_job(const HolderRequest& request, std::string_view self,
     return job;
 }
 
-JobRequest heartbeat_job(std::string_view submission_id, std::string_view heartbeat_id) {
+JobRequest heartbeat_job(std::string_view submission_id, std::string_view heartbeat_id, std::string_view record) {
     JobRequest job;
     job.submission_id = heartbeat_id;
     job.beside = submission_id;
     job.metadata = {{"kind", "beat"}, {"hold", std::string(submission_id)}};
-    const std::string file = text::shell_quote(lease_path(submission_id));
-    job.entrypoint = fmt::format("test -f {0} && touch -c -h {0}", file);
+    job.entrypoint = touch_line(lease_path(submission_id), record);
     return job;
 }
 

@@ -117,7 +117,7 @@ while not over:
         end("max-hold")
     elif now - (start if renewed is None else renewed) >= (GRACE if renewed is None else LEASE):
         end("lease")
-for path in ("/tmp/libtpu_lockfile", FILE):
+for path in ["/tmp/libtpu_lockfile", FILE] + glob.glob(FILE + ".*"):
     try:
         os.unlink(path)
     except OSError:

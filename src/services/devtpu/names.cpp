@@ -19,7 +19,9 @@ Status check_tpu_name(std::string_view name) {
         !name.empty() && name.size() <= k_longest && is_word(name.front()) &&
         std::all_of(name.begin(), name.end(), [](char c) { return is_word(c) || c == '_' || c == '.' || c == '-'; });
     if (fits) return {};
-    return fail(ErrorKind::usage, "--tpu-name '" + text::visible(name) + "' cannot be the name of a dev TPU",
+    std::string shown = text::visible(name.substr(0, k_longest)) + (name.size() > k_longest ? "..." : "");
+    std::replace(shown.begin(), shown.end(), '\n', ' ');
+    return fail(ErrorKind::usage, "--tpu-name '" + shown + "' cannot be the name of a dev TPU",
                 "use up to 63 letters, digits, '_', '.' and '-', beginning with a letter or a digit");
 }
 

@@ -21,46 +21,60 @@ constexpr int k_no_tree_code = 97;
 constexpr std::string_view k_no_tree = "gdnctl-host: no-tree";
 constexpr std::string_view k_last_line = "#whole";  // of a script: without it a connection was cut while it came
 
-// Processes of a run are known by their environment, wherever they have gone.
+// Processes of a run are known by their environment, wherever they have gone, and by the session that it began in.
 constexpr std::string_view k_strays = R"sh(strays() {
   for e in $(grep -laz -e "^GDNCTL_RUN=$1" /proc/[0-9]*/environ 2>/dev/null); do
     e=${e#/proc/}
     echo "${e%/environ}"
   done
+  [ -z "${2:-}" ] || ps -o stat=,pid= -s "$2" 2>/dev/null | sed -n '/^Z/d;s/^[^ ]* *//p'
 }
 end_strays() {
-  s=$(strays "$1")
+  s=$(strays "$1" "${3:-}")
   [ -n "$s" ] || return 0
   kill -TERM $s 2>/dev/null
   i=0
-  while [ "$i" -lt "$2" ] && [ -n "$(strays "$1")" ]; do sleep 0.1; i=$((i + 1)); done
-  s=$(strays "$1")
+  while [ "$i" -lt "$2" ] && [ -n "$(strays "$1" "${3:-}")" ]; do sleep 0.1; i=$((i + 1)); done
+  s=$(strays "$1" "${3:-}")
   [ -z "$s" ] || kill -KILL $s 2>/dev/null
 }
 )sh";
 
-// The run ends when its lease does (file gone, or not renewed for so long), when the shell that waits for it is gone,
-// or when that shell has lost its parent: the connection is cut then.
-constexpr std::string_view k_run = R"sh(touch -c -h "$lease" 2>/dev/null
+// Whether a run may go on: the holder has not removed the lease file, and the file that the run's client renews is not
+// older than the lease. That is the run's own record, because others may go on renewing the lease when this client can
+// no longer reach the host; on a full disk, or for the set-up, it is the lease file itself. Where another program holds
+// the TPU there is neither, and nothing limits the run.
+constexpr std::string_view k_lasts = R"sh(known=0
+[ -z "$lease" ] || [ ! -e "$lease" ] || known=1
+beat=$lease
+if [ "$known" = 1 ] && [ -n "$record" ] && (umask 0; set -C; : >"$record") 2>/dev/null; then beat=$record; fi
 up() { cut -d. -f1 /proc/uptime; }
+last= since=$(up)
+lasts() {
+  [ "$known" = 1 ] || return 0
+  [ -e "$lease" ] || return 1
+  now=$(stat -c %y "$1")
+  [ "$now" = "$last" ] || { last=$now since=$(up); }
+  [ $(($(up) - since)) -le "$limit" ]
+}
+forget() { [ "$beat" = "$lease" ] || rm -f "$record"; }
+)sh";
+
+// The run also ends when the shell that waits for it is gone, or when that shell has lost its parent: the connection is
+// cut then.
+constexpr std::string_view k_run = R"sh([ "$known" = 0 ] || touch -c -h "$lease" 2>/dev/null
 parent() { read -r a b c p d </proc/$$/stat && echo "$p"; }
 mine=$(parent)
 GDNCTL_RUN=$run setsid sh -c "$line" </dev/null &
 child=$!
 watch() {
-  known=0
-  [ -e "$lease" ] && known=1
-  last=
-  since=$(up)
   while kill -0 "$child"; do
     sleep 1
-    now=$(stat -c %y "$lease")
-    [ "$now" = "$last" ] || { last=$now; since=$(up); }
     [ "$(parent)" = "$mine" ] || break
-    [ "$known" = 0 ] || [ -e "$lease" ] || break
-    [ $(($(up) - since)) -le "$limit" ] || break
+    lasts "$beat" || break
   done
-  end_strays "$run" 50
+  end_strays "$run" 50 "$child"
+  forget
 }
 watch >/dev/null 2>&1 </dev/null &
 dog=$!
@@ -69,10 +83,53 @@ wait "$child"
 rc=$?
 while [ "$rc" -gt 128 ] && kill -0 "$child" 2>/dev/null; do wait "$child"; rc=$?; done
 kill "$dog" 2>/dev/null
-end_strays "$run" 5
+end_strays "$run" 5 "$child"
+forget
 [ "$rc" != 255 ] || rc=254
 exit "$rc"
 )sh";
+
+// What a shell leaves in the background may go on for as long as the hold does.
+constexpr std::string_view k_run_in_terminal = R"sh(watch() {
+  trap '' HUP INT QUIT TSTP
+  over=0
+  while [ "$over" = 0 ] && kill -0 $$; do sleep 1; lasts "$beat" || over=1; done
+  forget
+  last= since=$(up)
+  while [ "$over" = 0 ] && [ -n "$(strays "$run")" ]; do sleep 2; lasts "$lease" || over=1; done
+  [ "$over" = 0 ] || end_strays "$run" 50
+}
+watch >/dev/null 2>&1 </dev/null &
+GDNCTL_RUN=$run sh -c "$line"
+rc=$?
+[ "$rc" != 255 ] || rc=254
+exit "$rc"
+)sh";
+
+// $1: the job's shell. What is ended is known by the environment that the whole job has, and this shell has not.
+constexpr std::string_view k_guard = R"sh(trap 'end_strays "$run" 20; forget; exit' TERM
+while kill -0 "$1"; do sleep 1; lasts "$beat" || break; done
+end_strays "$run" 50
+forget
+)sh";
+
+std::string script_words(std::string_view run_id, std::string_view lease, std::string_view record,
+                         std::int64_t lease_s) {
+    return fmt::format("run={} lease={} record={} limit={}\n", text::shell_quote(run_id), text::shell_quote(lease),
+                       text::shell_quote(record), lease_s);
+}
+
+// Goes to the tree, sets the environment, and names what the rest of the script works on.
+std::string script_head(const Road& road, const HostCommand& command, std::string_view without_tree) {
+    std::string script = fmt::format("cd {} 2>/dev/null || {}\n", road.tree, without_tree);
+    script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\n";
+    for (const JobEnv& item : command.env) {
+        script += fmt::format("export {}={}\n", item.name, text::shell_quote(item.value));
+    }
+    script += fmt::format("line={}\n", text::shell_quote(command.line));
+    script += script_words(command.run_id, road.lease, command.record, command.lease_s);
+    return script.append(k_strays).append(k_lasts);
+}
 
 }  // namespace
 
@@ -83,7 +140,7 @@ Road ssh_road(std::vector<std::string> options, std::string_view tpu_name, std::
     road.ssh.push_back(ssh_alias(tpu_name));
     road.base = "\"$HOME\"/.gdnctl";
     road.tree = "\"$HOME\"/marin";
-    road.lease = lease_path(submission_id);
+    if (!submission_id.empty()) road.lease = lease_path(submission_id);
     return road;
 }
 
@@ -156,10 +213,19 @@ Result<Answer> ask_host(const Road& road, std::string_view line, std::string inp
     return Answer{result.exit_code, std::move(result.out), std::move(result.err)};
 }
 
-Status touch_lease(const Road& road, milliseconds limit, Process& process, std::stop_token stop) {
-    const std::string file = text::shell_quote(road.lease);
-    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, fmt::format("test -f {0} && touch -c -h {0}", file), {},
-                                                    limit, process, std::move(stop)));
+std::string touch_line(std::string_view lease, std::string_view record) {
+    const std::string more = record.empty() ? std::string() : " " + text::shell_quote(record);
+    return fmt::format("test -f {0} && touch -c -h {0}{1}", text::shell_quote(lease), more);
+}
+
+std::string run_record(std::string_view lease, std::string_view run_id) {
+    return lease.empty() ? std::string() : std::string(lease) + std::string(run_id.substr(run_id.rfind('.')));
+}
+
+Status touch_lease(const Road& road, std::string_view record, milliseconds limit, Process& process,
+                   std::stop_token stop) {
+    GDNCTL_TRY_ASSIGN(const Answer answer,
+                      ask_host(road, touch_line(road.lease, record), {}, limit, process, std::move(stop)));
     if (answer.exit_code == 0) return {};
     return fail(ErrorKind::remote_missing, "no lease file " + road.lease + " on the TPU's host");
 }
@@ -170,15 +236,20 @@ std::string receive_line() {
 }
 
 std::string command_script(const Road& road, const HostCommand& command) {
-    std::string script =
-        fmt::format("cd {} 2>/dev/null || {{ echo '{}' >&2; exit {}; }}\n", road.tree, k_no_tree, k_no_tree_code);
-    script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\n";
-    for (const JobEnv& item : command.env) {
-        script += fmt::format("export {}={}\n", item.name, text::shell_quote(item.value));
-    }
-    script += fmt::format("run={} lease={} limit={} line={}\n", text::shell_quote(command.run_id),
-                          text::shell_quote(road.lease), command.lease_s, text::shell_quote(command.line));
-    return script.append(k_strays).append(k_run).append(k_last_line);
+    const std::string complaint = fmt::format("{{ echo '{}' >&2; exit {}; }}", k_no_tree, k_no_tree_code);
+    return script_head(road, command, complaint).append(k_run).append(k_last_line);
+}
+
+std::string terminal_script(const Road& road, const HostCommand& command) {
+    return "rm -f \"$1\"\n" + script_head(road, command, "cd").append(k_run_in_terminal);
+}
+
+std::string beside_guard(std::string_view submission_id, std::string_view run_id, std::int64_t lease_s) {
+    const std::string lease = lease_path(submission_id);
+    std::string script = script_words(run_id, lease, run_record(lease, run_id), lease_s);
+    script.append(k_strays).append(k_lasts).append(k_guard);
+    return fmt::format("env -u {} setsid sh -c {} sh $$ >/dev/null 2>&1 </dev/null & {}", k_run_variable,
+                       text::shell_quote(script), k_guard_end);
 }
 
 std::string end_line(std::string_view prefix) {

@@ -89,8 +89,11 @@ std::string without_block(std::string_view config, std::string_view name) {
         while (last < lines.size() && bare(lines[last]) != end && !bare(lines[last]).starts_with("# BEGIN_DEV_TPU_")) {
             ++last;
         }
-        // Without its end the block's extent is unknown: only the marker goes, and what follows stays the user's.
-        if (last == lines.size() || bare(lines[last]) != end) continue;
+        // Without its end the block's extent is unknown. Ours are written whole, so this one is the user's.
+        if (last == lines.size() || bare(lines[last]) != end) {
+            out += lines[i];
+            continue;
+        }
         std::string block;
         for (; i <= last; ++i) block += lines[i];
         --i;

@@ -24,7 +24,7 @@ struct SshHost {
 std::string ssh_block(const SshHost& host);
 
 // The configuration with the block of this TPU replaced, or put at its top: ssh takes the first value that it finds.
-// An old block without an end, or twice, is handled line by line: only our own lines go. Pure.
+// A block that is there twice goes twice; a marker without its end is the user's, and stays. Pure.
 std::string with_block(std::string_view config, const SshHost& host);
 // The configuration without the block of TPU `name`. Pure.
 std::string without_block(std::string_view config, std::string_view name);

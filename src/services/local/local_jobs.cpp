@@ -324,7 +324,9 @@ Result<bool> LocalJobs::stop(std::string_view id) {
     GDNCTL_TRY_ASSIGN(const FileLock lock, m_store.lock());
     GDNCTL_TRY_ASSIGN(job, m_store.read(id));
     if (is_terminal(job.state)) return false;
-    GDNCTL_TRY(atomic_replace(m_store.file(id, "stop"), format_iso8601(m_clock.wall()) + "\n", 0600));
+    // Empty, because a full disk still takes a name, and what frees it must not wait for space.
+    const UniqueFd file(open(m_store.file(id, "stop").c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!file.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "write", m_store.file(id, "stop"), errno));
     if (job.state == JobState::running) return true;
     job.state = JobState::stopped;
     job.message = job_message::k_stopped;

@@ -7,6 +7,7 @@ build/conformance/oracle; --torch installs torch and transformers too. Where the
 skipped, and says why. Adds a line `passed failed skipped` per case to the file TALLY.
 
 run.py GDNCTL --bench [--threads N] [--gradient]: times levanter's compiled chunk function beside gdnctl instead.
+run.py GDNCTL --bench linear-ce [--threads N] [--bf16] [--torch]: levanter's and torch's cross-entropy beside gdnctl's.
 """
 import argparse
 import hashlib
@@ -69,7 +70,8 @@ def main():
     parser.add_argument("tally", nargs="?")
     parser.add_argument("-k", dest="only", default="", help="only cases with one of these words, separated by commas, in their name")
     parser.add_argument("--torch", action="store_true", help="install torch and transformers, and run the cases that need them")
-    parser.add_argument("--bench", action="store_true", help="time levanter's chunk function beside gdnctl")
+    parser.add_argument("--bench", nargs="?", const="gdn", choices=("gdn", "linear-ce"), help="time levanter's functions beside gdnctl")
+    parser.add_argument("--bf16", action="store_true", help="with --bench linear-ce: bf16 operands")
     parser.add_argument("--gradient", action="store_true", help="with --bench: its gradient too")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="with --bench: threads of both")
     words = parser.parse_args()
@@ -85,8 +87,10 @@ def main():
         return 0
     environment = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPYCACHEPREFIX=os.path.join(HOME, "pycache"),
                        JAX_COMPILATION_CACHE_DIR=os.path.join(HOME, "jax-cache"))
-    script = "bench.py" if words.bench else "suite.py"
-    options = [f"--threads={words.threads}"] + ["--gradient"] * words.gradient if words.bench else ["-k", words.only]
+    script = {None: "suite.py", "gdn": "bench.py", "linear-ce": "bench_ce.py"}[words.bench]
+    options = ["-k", words.only]
+    if words.bench:
+        options = [f"--threads={words.threads}"] + ["--gradient"] * words.gradient + ["--bf16"] * words.bf16
     command = [PYTHON, path(script), os.path.abspath(words.gdnctl)]
     if words.tally and not words.bench:
         command.append(os.path.abspath(words.tally))

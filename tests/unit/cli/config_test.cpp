@@ -92,7 +92,7 @@ TEST_CASE("--config replaces the project file and not the user's") {
     CHECK(world.error().message == "--config: no such file: missing.toml");
 }
 
-TEST_CASE("XDG_CONFIG_HOME wins over the home directory; without either there is no user file") {
+TEST_CASE("XDG_CONFIG_HOME wins over the home directory, without either there is no user file") {
     World world;
     world.write(".config/gdnctl/config.toml", "cluster = \"home\"\n");
     world.write("xdg/gdnctl/config.toml", "cluster = \"xdg\"\n");
@@ -179,7 +179,7 @@ TEST_CASE("typed access reports a value of another type with its origin") {
     CHECK(wrong.error().message == "gdnctl.toml:2: 'targets.a.log' must be a string");
 }
 
-TEST_CASE("the template is valid and sets nothing; made live, it still is") {
+TEST_CASE("the template is valid and sets nothing, made live, it still is") {
     const ConfigOrigin file{ConfigOrigin::Kind::project_file, "f", 0};
     const std::string text = config_template();
     const auto table = parse_toml(text, file);

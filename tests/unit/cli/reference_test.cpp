@@ -28,7 +28,8 @@ void describe_awkward(Args& args, Awkward& o) {
     args.option(o.value, {.names = "--value", .value = "A|B", .help = "it's [one] of: a | b \\ c <d>"});
 }
 Result<ExitCode> run_awkward(const Awkward&, Context&) { return ExitCode::ok; }
-constexpr Command k_awkward[] = {make<&describe_awkward, &run_awkward>("awkward", "Odd", "it's odd", Tier::none)};
+constexpr Command k_awkward_row = make<&describe_awkward, &run_awkward>("awkward", "Odd", "it's odd", Tier::none);
+constexpr TableRow k_awkward[] = {k_awkward_row};
 
 }  // namespace
 

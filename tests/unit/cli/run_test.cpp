@@ -60,11 +60,10 @@ Result<ExitCode> run_asks(const NoOptions&, Context& context) {
     return ExitCode::ok;
 }
 
-constexpr Command k_table[] = {
-    make<&describe_fail, &run_fail>("fail", "Tests", "fail", Tier::none).without_config(),
-    make<&describe_asks, &run_asks>("asks-git", "Tests", "ask", Tier::git).without_config(),
-    make<&describe_asks, &run_asks>("asks-http", "Tests", "ask", Tier::http).without_config(),
-};
+constexpr Command k_fail = make<&describe_fail, &run_fail>("fail", "Tests", "fail", Tier::none).without_config();
+constexpr Command k_git = make<&describe_asks, &run_asks>("asks-git", "Tests", "ask", Tier::git).without_config();
+constexpr Command k_http = make<&describe_asks, &run_asks>("asks-http", "Tests", "ask", Tier::http).without_config();
+constexpr TableRow k_table[] = {k_fail, k_git, k_http};
 
 int call(std::vector<std::string> words) {
     g_lines.clear();

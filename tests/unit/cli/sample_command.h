@@ -78,7 +78,7 @@ struct NoOptions {};
 inline void describe_nothing(cli::Args& args, NoOptions&) { args.example("gdnctl sample list"); }
 inline Result<ExitCode> run_nothing(const NoOptions&, Context&) { return ExitCode::ok; }
 
-inline constexpr cli::Command k_sample_table[] = {
+inline constexpr cli::Command k_sample_rows[] = {
     cli::make<&describe_sample, &run_sample>("sample run", "Samples", "run the sample", Tier::none),
     cli::make<&describe_nothing, &run_nothing>("sample list", "Samples", "list the samples", Tier::none),
     cli::make<&describe_nothing, &run_nothing>("lint-log", "Logs", "check the running log", Tier::none),
@@ -86,5 +86,7 @@ inline constexpr cli::Command k_sample_table[] = {
     cli::make<&describe_nothing, &run_nothing>("log init", "Logs", "start a log", Tier::none),
     cli::make<&describe_nothing, &run_nothing>("__hidden", "", "for scripts", Tier::none),
 };
+inline constexpr cli::TableRow k_sample_table[] = {k_sample_rows[0], k_sample_rows[1], k_sample_rows[2],
+                                                   k_sample_rows[3], k_sample_rows[4], k_sample_rows[5]};
 
 }  // namespace gdnctl::test

@@ -15,6 +15,7 @@
 #include "harness/files.h"
 #include "platform/clock.h"
 #include "platform/context.h"
+#include "platform/fs.h"
 #include "support/fake_env.h"
 #include "support/fake_http.h"
 #include "support/fake_process.h"
@@ -85,6 +86,11 @@ TEST_CASE("compare judges a dump of an operator from a test") {
     CHECK(world.json()["verdict"] == "WRONG");
     CHECK(world.json()["worst"]["tensor"] == "y");
     CHECK(world.json()["error_over_budget"] > 1);
+    options.html = "page.html";
+    CHECK(commands::oracle_compare::run(options, world.context).value() == ExitCode::check_failed);
+    const std::string page = read_file(world.folder.path() / "page.html", {1 << 20, ErrorKind::usage}).value();
+    CHECK(page.find("<h1>scaled-sum: <span class=WRONG>WRONG</span></h1>") != std::string::npos);
+    CHECK(page.find("<code>y[r=") != std::string::npos);
 }
 
 TEST_CASE("compare says what of a file an operator cannot use") {

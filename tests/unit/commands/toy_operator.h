@@ -32,7 +32,7 @@ public:
     TensorFile file() const override { return m_inputs; }
 
     // A sum of n terms in fp32 is within n eps of the sum of their sizes.
-    Result<harness::Judgement> judge(const TensorFile& outputs, const harness::Judging& /*how*/) const override {
+    Result<harness::Judgement> judge(const TensorFile& outputs, const harness::Judging& /*how*/) override {
         const oracle::Tensor* y = outputs.find("y");
         if (y == nullptr) return harness::Judgement{.reason = "y is not in the dump"};
         if (y->shape != oracle::Shape{m_shape[0]}) return fail(ErrorKind::bad_input, "y has another shape");
@@ -120,6 +120,7 @@ inline constexpr commands::Operator k_toy_row = {.name = "scaled-sum",
                                                  .what = "a toy",
                                                  .plain = &toy,
                                                  .cases = {&commands::oracle_plain::cases},
+                                                 .read = &commands::oracle_plain::read,
                                                  .compare = {&commands::oracle_plain::compare},
                                                  .verify = {&commands::oracle_plain::verify},
                                                  .bench = {&commands::oracle_plain::bench}};

@@ -28,7 +28,7 @@ struct Arena {
         const auto problem = oracle::read_problem(inputs, *contract);
         REQUIRE(problem);
         dims = problem->dims;
-        call = gdn_call_of(oracle::make_call(*problem, contract->value, narrow), 2);
+        call = arrays_of(oracle::make_call(*problem, contract->value, narrow), 2);
         header = lay_out(call);
         memory.resize(header.bytes);
         fill(memory.data(), header, call);

@@ -63,7 +63,7 @@ TEST_CASE("run: --no-wait prints the id and asks nobody") {
     CHECK(world.jobs.asked.empty());
 }
 
-TEST_CASE("run: --timeout leaves the job running; with --auto-stop, and at the target's own limit, it is stopped") {
+TEST_CASE("run: --timeout leaves the job running, with --auto-stop, and at the target's own limit, it is stopped") {
     for (const auto& [auto_stop, own_limit] : {std::pair{false, false}, {true, false}, {false, true}}) {
         JobWorld world;
         world.jobs.script.turns = {{0, JobState::running}};

@@ -18,7 +18,7 @@ struct StopWorld : JobWorld {
 
 }  // namespace
 
-TEST_CASE("stop: a job that runs stops; one that has ended is left as it is") {
+TEST_CASE("stop: a job that runs stops, one that has ended is left as it is") {
     StopWorld world;
     auto job = world.stop_it({true, {}});
     REQUIRE(job);

@@ -33,7 +33,7 @@ struct FollowWorld : JobWorld {
 
 }  // namespace
 
-TEST_CASE("watch: each byte of the log once, the last ones before the end is told; a status line a change") {
+TEST_CASE("watch: each byte of the log once, the last ones before the end is told, a status line a change") {
     FollowWorld world;
     world.jobs.script.turns = {{0, JobState::pending}, {3, JobState::running}, {10, JobState::succeeded}};
     world.jobs.script.log = {{3, "one\n"}, {5, "two\n"}, {10, "last"}};
@@ -46,7 +46,7 @@ TEST_CASE("watch: each byte of the log once, the last ones before the end is tol
     CHECK(world.jobs.now() == doctest::Approx(10.0).epsilon(0.03));
 }
 
-TEST_CASE("watch: a time limit ends the watch at that moment, with what was heard last; the job is left alone") {
+TEST_CASE("watch: a time limit ends the watch at that moment, with what was heard last, the job is left alone") {
     FollowWorld world;
     world.jobs.script.turns = {{0, JobState::pending}, {2, JobState::running}};
     world.watch.timeout = milliseconds(7300);

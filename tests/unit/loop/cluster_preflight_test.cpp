@@ -39,7 +39,7 @@ TEST_CASE("cluster preflight: one that answers is enough, and no more are asked"
     ok(here.look());
 }
 
-TEST_CASE("cluster preflight: none answers; --resilient goes on, as it may come back") {
+TEST_CASE("cluster preflight: none answers, --resilient goes on, as it may come back") {
     for (const bool resilient : {false, true}) {
         PreflightWorld world;
         world.resilient = resilient;
@@ -73,7 +73,7 @@ TEST_CASE("cluster preflight: what is configured wrong does not come back by its
     }
 }
 
-TEST_CASE("cluster preflight: one that never answers has a minute; a signal ends it") {
+TEST_CASE("cluster preflight: one that never answers has a minute, a signal ends it") {
     PreflightWorld world;
     world.options.clusters = {"a"};
     world.cluster("a", ErrorKind::timeout, "no answer within 1 min");

@@ -19,7 +19,7 @@ TEST_CASE("artefacts: names have three digits at least and are read back, beyond
     }
 }
 
-TEST_CASE("artefacts: nothing is overwritten; earlier runs are set aside (defect 16)") {
+TEST_CASE("artefacts: nothing is overwritten, earlier runs are set aside (defect 16)") {
     const test::TempDir folder;
     const auto files = ok(Artefacts::open(folder / "logs"));
     write_text(files.unused(1, "transcript", ".log"), "a");

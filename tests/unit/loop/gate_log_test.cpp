@@ -46,7 +46,7 @@ std::string by_hand(const char* commit) {
 
 }  // namespace
 
-TEST_CASE("gate log: words of the commits where the agent reported none; checks apart from profile and policy") {
+TEST_CASE("gate log: words of the commits where the agent reported none, checks apart from profile and policy") {
     RunScript script(3);
     script.begin(1);
     script.attempt(1, 1, "ok", "collect");

@@ -114,7 +114,7 @@ TEST_CASE("sync-main: a merge that a file of the user's forbids leaves that file
     CHECK(world.head() == world.base);
 }
 
-TEST_CASE("sync-main: conflicts can be skipped; once means once, also then") {
+TEST_CASE("sync-main: conflicts can be skipped, once means once, also then") {
     const SyncWorld world;
     world.diverge();
     const auto before = world.head();

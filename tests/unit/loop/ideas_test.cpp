@@ -94,7 +94,7 @@ TEST_CASE("ideas: come back out of the ledger as they went in") {
     CHECK(check_idea(ideas[2].idea, ideas, IdeaPolicy::warn).failed == 2);
 }
 
-TEST_CASE("coverage: slots are data; open is what has neither won nor failed twice") {
+TEST_CASE("coverage: slots are data, open is what has neither won nor failed twice") {
     const auto slots =
         ok(parse_coverage(R"({"slots":[{"slot":"A","title":"layout"},{"slot":"G"},{"slot":"H"}]})", "c"));
     const std::vector<PastIdea> ledger = {past(1, "G", "", "rejected"), past(2, "G", "", "oom"),

@@ -233,11 +233,11 @@ void sweep(Isolation isolation, unsigned seed, int count) {
 
 }  // namespace
 
-TEST_CASE("kill -9: at random instants of a run in a slot; the end is that of an undisturbed run") {
+TEST_CASE("kill -9: at random instants of a run in a slot, the end is that of an undisturbed run") {
     sweep(Isolation::worktree, 6, (kills() + 1) / 2);
 }
 
-TEST_CASE("kill -9: at random instants of a run in place with a stash; the end is that of an undisturbed run") {
+TEST_CASE("kill -9: at random instants of a run in place with a stash, the end is that of an undisturbed run") {
     sweep(Isolation::inplace, 7, kills() / 2);
 }
 

@@ -65,7 +65,7 @@ TEST_CASE("ledger: the record of a refused one says where its commits are, what 
     CHECK(refused["gates"][0]["id"] == "while_ms");
 }
 
-TEST_CASE("ledger: infrastructure is told by class and sign; an agent that did nothing has no commit") {
+TEST_CASE("ledger: infrastructure is told by class and sign, an agent that did nothing has no commit") {
     RunScript script(2);
     script.begin(1);
     script.add(RecordType::decision, 1,

@@ -149,7 +149,7 @@ TEST_CASE("review: A/A on a busy machine crowns nothing") {
     CHECK(device.judge("next").base_shifted);
 }
 
-TEST_CASE("review: the gain is of the runs that were compared; what the champion had recorded alone stands beside it") {
+TEST_CASE("review: the gain is of the runs that were compared, what the champion had recorded alone stands beside it") {
     Device device;
     device.noise = 0.02;
     device.speed = {{"base", 4.0}, {"better", 5.0}};

@@ -155,7 +155,7 @@ TEST_CASE("presets: front matter that does not end, or stands elsewhere, is text
     CHECK(find_document(DocumentKind::directive, "crlf", root.path())->slot == "A");
 }
 
-TEST_CASE("presets: presets, files, inline texts, in this order; wrong ones in the recipe's words") {
+TEST_CASE("presets: presets, files, inline texts, in this order, wrong ones in the recipe's words") {
     const TempDir root;
     write_text(root / "scripts/gdn/session_directives/a.md", "A\n");
     write_text(root / "notes/b.md", "\nB\n\n");

@@ -173,7 +173,7 @@ TEST_CASE("outcome: every class has its retry, its count and its candidate's fat
     CHECK_FALSE(parse_outcome("fine"));
 }
 
-TEST_CASE("outcome: each known sign names its class; trouble of the surroundings wins (failure mode I)") {
+TEST_CASE("outcome: each known sign names its class, trouble of the surroundings wins (failure mode I)") {
     const auto class_of = [](std::string_view output) {
         const auto failure = failure_of(output);
         return failure ? to_text(failure->outcome) : "none";
@@ -219,7 +219,7 @@ TEST_CASE("outcome: each known sign names its class; trouble of the surroundings
     CHECK(failure_of("x ConnectionResetError 1")->sign == failure_of("y ConnectionResetError 2")->sign);
 }
 
-TEST_CASE("failures: more than the limit stops, 0 at the first one, negative never; pauses grow") {
+TEST_CASE("failures: more than the limit stops, 0 at the first one, negative never, pauses grow") {
     CHECK(too_many_failures(1, 0));
     CHECK_FALSE(too_many_failures(0, 0));
     CHECK_FALSE(too_many_failures(3, 3));

@@ -64,7 +64,7 @@ TEST_CASE("transaction: branches that go on, new ones and stashes in another ord
     CHECK(world.others().empty());
 }
 
-TEST_CASE("in place: the run's own stash and branch are not among the others; a stash that stays is") {
+TEST_CASE("in place: the run's own stash and branch are not among the others, a stash that stays is") {
     const Bystanders world;
     auto all = world.transactions(Isolation::inplace);
     world.write("kernel.c", "mine\n");

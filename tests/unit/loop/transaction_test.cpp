@@ -183,7 +183,7 @@ TEST_CASE("transaction: a second attempt starts on a clean tree, the first one i
     CHECK(fs::exists(world.log_dir() / "iteration-001-attempt-1-leftovers.patch"));
 }
 
-TEST_CASE("transaction: the branch moved in mid-iteration; the candidate follows, and nothing is lost") {
+TEST_CASE("transaction: the branch moved in mid-iteration, the candidate follows, and nothing is lost") {
     const LoopWorld world;
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));

@@ -164,7 +164,7 @@ TEST_CASE("validation: what a failed job means (failure mode F)") {
           "validation tests on c: 87 passed, 2 skipped (job job-1)");
 }
 
-TEST_CASE("validation: clusters one after the other; one that does not exist is not asked twice") {
+TEST_CASE("validation: clusters one after the other, one that does not exist is not asked twice") {
     Children children;
     children.options.clusters = {"gone", "busy", "good"};
     std::vector<std::string> asked;
@@ -235,7 +235,7 @@ TEST_CASE("validation: a test that passes alone is flaky, one that fails twice i
     }
 }
 
-TEST_CASE("validation: a target that runs as it is written gets no settings; no cluster is named unless one is") {
+TEST_CASE("validation: a target that runs as it is written gets no settings, no cluster is named unless one is") {
     StageWorld world;
     world.children.target = plain_target();
     world.children.child({"ray-test", "--timeout", "1800", "--auto-stop", "--json"}, 0, report_of("SUCCEEDED"),

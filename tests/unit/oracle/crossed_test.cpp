@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/text.h"
+#include "unit/oracle/changed_kernel.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl;
@@ -67,31 +68,19 @@ const Met* smallest(const std::vector<Met>& all, const CaseValue& a, const CaseV
 }
 
 // A kernel of ours whose `out` is too large where two values meet, and nowhere else.
-class PlantedKernel : public KernelUnderTest {
-public:
-    PlantedKernel(CaseValue a, CaseValue b, double factor)
-        : m_kernel(*find_builtin_kernel("builtin:fused")), m_a(std::move(a)), m_b(std::move(b)), m_factor(factor) {}
-    std::string name() const override { return "planted"; }
-    bool worth_repeating() const override { return false; }
-    Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) override {
-        auto run = m_kernel->run(inputs, contract, threads);
-        const auto values = case_values(*find_gdn_case(inputs.metadata.at("case")));
-        if (!run || !has(values, m_a) || !has(values, m_b)) return run;
-        Tensor& out = run->outputs.tensors[0].tensor;
-        std::vector<double> numbers = to_f64(out);
-        for (double& x : numbers) x *= m_factor;
-        out = from_f64(numbers, out.shape, out.dtype);
-        return run;
-    }
+ChangedKernel planted(const CaseValue& a, const CaseValue& b, double factor) {
+    return {"builtin:fused", {}, [=](const GdnInputs& of, KernelRun& run) {
+                const auto values = case_values(*find_gdn_case(of.tensors().metadata.at("case")));
+                if (!has(values, a) || !has(values, b)) return;
+                Tensor& out = run.outputs.tensors[0].tensor;
+                std::vector<double> numbers = to_f64(out);
+                for (double& x : numbers) x *= factor;
+                out = from_f64(numbers, out.shape, out.dtype);
+            }};
+}
 
-private:
-    std::unique_ptr<KernelUnderTest> m_kernel;
-    CaseValue m_a, m_b;
-    double m_factor;
-};
-
-Verdict verdict_of(KernelUnderTest& kernel, const TensorFile& inputs, const GdnReference& reference) {
-    const auto run = kernel.run(inputs, reference.contract, 2);
+Verdict verdict_of(Kernel& kernel, const TensorFile& inputs, const GdnReference& reference) {
+    const auto run = run_pass(kernel, KernelPass::forward, inputs, reference.contract, 2);
     REQUIRE(run);
     CompareOptions options;
     options.hints = false;
@@ -188,9 +177,9 @@ TEST_CASE("crossed: a fault at any one pair is refused, and the same kernel is r
         CAPTURE(m->test_case->name);
         const TensorFile inputs = make_inputs(*m->test_case);
         const GdnReference reference = reference_for(inputs);
-        PlantedKernel wrong(pair.first, pair.second, is_exact(m->values) ? 1.01 : 1.5);
+        ChangedKernel wrong = planted(pair.first, pair.second, is_exact(m->values) ? 1.01 : 1.5);
         CHECK(verdict_of(wrong, inputs, reference) == Verdict::wrong);
-        PlantedKernel elsewhere(pair.first, {pair.second.factor, "another"}, 1.5);
+        ChangedKernel elsewhere = planted(pair.first, {pair.second.factor, "another"}, 1.5);
         CHECK(verdict_of(elsewhere, inputs, reference) == Verdict::ok);
     }
     MESSAGE(chosen.size(), " cases judged");

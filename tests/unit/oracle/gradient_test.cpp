@@ -225,7 +225,7 @@ TEST_CASE("gradient fault: dq and dk go wrong in the sum over value heads, the l
     expect_fault(inputs, with_keys(dq, right.dk), "dq", "dq wrong and no other gradient");
 }
 
-TEST_CASE("gradient fault: one token, at its place; a wrong forward pass comes first") {
+TEST_CASE("gradient fault: one token, at its place, a wrong forward pass comes first") {
     const TensorFile inputs = inputs_of("gdn_d64");
     TensorFile dump = dump_of("gdn_d64");
     change(dump, "dv", [](std::vector<double>& x) { x[(100 * 2 + 1) * 64 + 5] += 1; });  // t=100, h=1 of 2

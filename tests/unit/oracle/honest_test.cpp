@@ -30,7 +30,7 @@ TEST_CASE("honest: our kernels are judged as expected on every generated case") 
             CAPTURE(kernel);
             const auto under_test = find_builtin_kernel("builtin:" + kernel);
             REQUIRE(under_test);
-            const auto run = (*under_test)->run(make_inputs(c), r.contract, 2);
+            const auto run = run_pass(**under_test, KernelPass::forward, make_inputs(c), r.contract, 2);
             REQUIRE(run);
             const GdnReport report = judged(r, run->outputs);
             CAPTURE(report.reason);

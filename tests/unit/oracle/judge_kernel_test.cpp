@@ -7,6 +7,7 @@
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/under_test/call.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
+#include "unit/oracle/changed_kernel.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl;
@@ -15,30 +16,13 @@ using namespace gdnctl::oracle::testing;
 
 namespace {
 
-// A kernel of ours with something done to the outputs of each call.
-class Spoiled : public KernelUnderTest {
-public:
-    using Spoil = std::function<void(int call, KernelRun& run)>;
-    explicit Spoiled(Spoil spoil) : m_kernel(*find_builtin_kernel("builtin:fused")), m_spoil(std::move(spoil)) {}
+// Something done to the outputs of each call of a kernel of ours.
+using Spoil = std::function<void(int call, KernelRun& run)>;
 
-    std::string name() const override { return "spoiled"; }
-    bool worth_repeating() const override { return true; }
-    Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) override {
-        auto result = m_kernel->run(inputs, contract, threads);
-        if (result) m_spoil(++calls, *result);
-        return result;
-    }
-
-    int calls = 0;
-
-private:
-    std::unique_ptr<KernelUnderTest> m_kernel;
-    Spoil m_spoil;
-};
-
-KernelVerdict verdict_on(const std::string& name, const Spoiled::Spoil& spoil) {
+KernelVerdict verdict_on(const std::string& name, const Spoil& spoil) {
     const TensorFile inputs = make_inputs(*find_gdn_case(name));
-    Spoiled kernel(spoil);
+    int calls = 0;
+    ChangedKernel kernel("builtin:fused", {}, [&](const GdnInputs&, KernelRun& run) { spoil(++calls, run); });
     const auto verdict = judge_kernel(kernel, inputs, reference_for(inputs), 2, 7);
     REQUIRE(verdict);
     return *verdict;
@@ -67,8 +51,8 @@ TEST_CASE("disguise: signs of head dimensions change no bit of an honest kernel'
             CAPTURE(name);
             const auto kernel = find_builtin_kernel("builtin:" + name);
             REQUIRE(kernel);
-            const auto plain = (*kernel)->run(inputs, *contract, 2);
-            auto disguised = (*kernel)->run(other, *contract, 1);
+            const auto plain = run_pass(**kernel, KernelPass::forward, inputs, *contract, 2);
+            auto disguised = run_pass(**kernel, KernelPass::forward, other, *contract, 1);
             REQUIRE(plain);
             REQUIRE(disguised);
             const auto values = to_f64(plain->outputs.tensors[0].tensor);

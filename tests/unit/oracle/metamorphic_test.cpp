@@ -6,33 +6,21 @@
 #include <doctest/doctest.h>
 
 #include "oracle/gdn/contract/problem.h"
+#include "unit/oracle/changed_kernel.h"
 
 using namespace gdnctl;
 using namespace gdnctl::oracle;
+using oracle::testing::ChangedKernel;
 
 namespace {
 
 using Edit = std::function<void(TensorFile&)>;
 
-// A kernel of ours that gets other inputs than it was given, and whose outputs are changed.
-class FaultyKernel : public KernelUnderTest {
-public:
-    FaultyKernel(Edit inputs, Edit outputs)
-        : m_kernel(*find_builtin_kernel("builtin:fused")), m_inputs(std::move(inputs)), m_outputs(std::move(outputs)) {}
-    std::string name() const override { return "mutant"; }
-    bool worth_repeating() const override { return true; }
-    Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) override {
-        TensorFile changed = inputs;
-        if (m_inputs) m_inputs(changed);
-        auto run = m_kernel->run(changed, contract, threads);
-        if (run && m_outputs) m_outputs(run->outputs);
-        return run;
-    }
-
-private:
-    std::unique_ptr<KernelUnderTest> m_kernel;
-    Edit m_inputs, m_outputs;
-};
+ChangedKernel faulty(const Edit& inputs, const Edit& outputs) {
+    return {"builtin:fused", inputs, [outputs](const GdnInputs&, KernelRun& run) {
+                if (outputs) outputs(run.outputs);
+            }};
+}
 
 void edit(TensorFile& file, std::string_view name, const std::function<void(std::vector<double>&, const Shape&)>& how) {
     for (NamedTensor& entry : file.tensors) {
@@ -50,7 +38,7 @@ void scale(TensorFile& file, std::string_view name, double factor) {
 }
 
 bool holds(const std::string& relation, const Edit& inputs, const Edit& outputs) {
-    FaultyKernel mutant(inputs, outputs);
+    ChangedKernel mutant = faulty(inputs, outputs);
     const auto result = check_relation(relation, mutant, 2, 1);
     REQUIRE(result);
     if (!result->held() && !result->fault) CHECK(!result->worst.empty());
@@ -149,33 +137,18 @@ TEST_CASE("metamorphic: NaN, missing outputs and other sizes are faults or viola
     }));
     CHECK_FALSE(holds("prefixes", {}, [](TensorFile& file) { file.tensors.pop_back(); }));
     CHECK_FALSE(holds("prefixes", {}, [](TensorFile& file) { file.tensors[0].tensor.bytes.resize(4); }));
-    FaultyKernel mutant({}, {});
+    ChangedKernel mutant = faulty({}, {});
     CHECK_FALSE(check_relation("causalty", mutant, 1, 1));
 }
 
 namespace {
 
 // A kernel with a backward, whose gradients are changed.
-class WrongGradients : public KernelUnderTest {
-public:
-    explicit WrongGradients(Edit edit) : m_kernel(*find_builtin_kernel("builtin:chunk")), m_edit(std::move(edit)) {}
-    std::string name() const override { return "wrong gradients"; }
-    bool worth_repeating() const override { return true; }
-    Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) override {
-        return m_kernel->run(inputs, contract, threads);
-    }
-    Result<std::vector<KernelPass>> passes() override { return m_kernel->passes(); }
-    Result<KernelRun> run_pass(KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
-                               int threads) override {
-        auto run = m_kernel->run_pass(pass, inputs, contract, threads);
-        if (run && pass == KernelPass::backward) m_edit(run->outputs);
-        return run;
-    }
-
-private:
-    std::unique_ptr<KernelUnderTest> m_kernel;
-    Edit m_edit;
-};
+ChangedKernel wrong_gradients(const Edit& edit) {
+    return {"builtin:chunk", {}, [edit](const GdnInputs& of, KernelRun& run) {
+                if (of.pass() == KernelPass::backward) edit(run.outputs);
+            }};
+}
 
 }  // namespace
 
@@ -184,7 +157,7 @@ TEST_CASE("metamorphic: each wrong gradient is found by differences of the forwa
         for (const double factor : {1.01, -1.0, 0.0}) {
             CAPTURE(name);
             CAPTURE(factor);
-            WrongGradients kernel([&](TensorFile& file) { scale(file, name, factor); });
+            ChangedKernel kernel = wrong_gradients([&](TensorFile& file) { scale(file, name, factor); });
             const auto result = check_relation("gradient", kernel, 2, 1);
             REQUIRE(result);
             CHECK_FALSE(result->held());
@@ -192,13 +165,13 @@ TEST_CASE("metamorphic: each wrong gradient is found by differences of the forwa
         }
     }
     // One head of one token in 560.
-    WrongGradients one([](TensorFile& file) {
+    ChangedKernel one = wrong_gradients([](TensorFile& file) {
         edit(file, "dv", [](std::vector<double>& x, const Shape&) {
             for (std::size_t i = 0; i < 8; ++i) x[i] = 0;
         });
     });
     CHECK_FALSE(check_relation("gradient", one, 2, 1)->held());
-    WrongGradients nan(
+    ChangedKernel nan = wrong_gradients(
         [](TensorFile& file) { edit(file, "dk", [](std::vector<double>& x, const Shape&) { x[0] = std::nan(""); }); });
     CHECK_FALSE(check_relation("gradient", nan, 2, 1)->held());
 }

@@ -115,7 +115,7 @@ struct Arrays {
 
 }  // namespace
 
-TEST_CASE("bf16: rounding is to nearest even, as files have it; NaN and infinity stay what they are") {
+TEST_CASE("bf16: rounding is to nearest even, as files have it, NaN and infinity stay what they are") {
     std::vector<float> values = {0.0F, -0.0F, 1.0F, 1.00390625F, 1.01171875F, 3.4e38F, -3.4e38F, 1e-40F, 1.17e-38F};
     values.push_back(std::numeric_limits<float>::infinity());
     values.push_back(std::bit_cast<float>(0x7f800001U));

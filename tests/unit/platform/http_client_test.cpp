@@ -70,7 +70,7 @@ TEST_CASE("http: POST and PUT send their body with a length and without Expect")
     for (const auto& one : seen) CHECK_FALSE(one.has_header("expect"));
 }
 
-TEST_CASE("http: a body comes from a file; a missing one is local i/o") {
+TEST_CASE("http: a body comes from a file, a missing one is local i/o") {
     HttpWorld world;
     const std::string path = "/tmp/gdnctl-http-body-" + std::to_string(::getpid());
     std::ofstream(path, std::ios::binary) << std::string(200000, 'f');
@@ -169,7 +169,7 @@ TEST_CASE("http: a callback gets the bytes and may have had enough") {
     CHECK(enough->status == 200);
 }
 
-TEST_CASE("http: a body in memory has a limit; an error body is cut instead") {
+TEST_CASE("http: a body in memory has a limit, an error body is cut instead") {
     HttpWorld world;
     world.server.then(reply(200, std::string(1001, 'x'))).then(reply(503, std::string(1001, 'x')));
     HttpRequest request = world.get();

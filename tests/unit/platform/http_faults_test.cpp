@@ -180,7 +180,7 @@ TEST_CASE("http retry: listed statuses are tried again with growing delays") {
     CHECK(world.clock.sleeps() == std::vector{500ms, 750ms});
 }
 
-TEST_CASE("http retry: Retry-After wins over a shorter delay; other statuses are final") {
+TEST_CASE("http retry: Retry-After wins over a shorter delay, other statuses are final") {
     HttpWorld world;
     world.server.then(reply(503, "", {{"Retry-After", "7"}})).then(reply(500, "final"));
     HttpRequest request = world.get();

@@ -193,7 +193,7 @@ TEST_CASE("signals: a broken pipe is an error, not a death") {
     CHECK(end.exit_code == 0);
 }
 
-TEST_CASE("signals: the same token every time; a stop without a signal is an interruption") {
+TEST_CASE("signals: the same token every time, a stop without a signal is an interruption") {
     const auto end = in_child([] { return stop_on_signals() == stop_on_signals() ? 0 : 1; });
     CHECK(end.exit_code == 0);
     CHECK(stopped_error().kind == ErrorKind::interrupted);

@@ -80,7 +80,7 @@ TEST_CASE("zip reader: archives that NumPy wrote") {
     CHECK(deflated->read(deflated->members()[0], 100000).value().size() == 128 + 64 * 64 * 4);
 }
 
-TEST_CASE("zip reader: a file gives the same as memory; threads may read at once") {
+TEST_CASE("zip reader: a file gives the same as memory, threads may read at once") {
     const Scratch scratch;
     RawArchive archive;
     const std::string content(3'000'000, 'm');

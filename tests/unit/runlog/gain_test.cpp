@@ -86,7 +86,7 @@ TEST_CASE("gain: words, bounds in the direction that they say, number of pairs")
     CHECK(compared_text(gain) == "8.2 ms");
 }
 
-TEST_CASE("gain: the sign is that of the speed, whichever way the metric goes; fewer bytes are not faster") {
+TEST_CASE("gain: the sign is that of the speed, whichever way the metric goes, fewer bytes are not faster") {
     CHECK(*speed_factor(8.0, 4.0, true) == 2.0);
     CHECK(*speed_factor(4.0, 8.0, false) == 2.0);
     CHECK_FALSE(speed_factor(0.0, 4.0, true));

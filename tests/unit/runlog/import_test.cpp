@@ -13,7 +13,7 @@ using namespace gdnctl;
 using namespace gdnctl::runlog;
 using namespace gdnctl::runlog::test;
 
-TEST_CASE("import: values of several arms stay with their arm; a heading that says nothing is an unknown comparison") {
+TEST_CASE("import: values of several arms stay with their arm, a heading that says nothing is an unknown comparison") {
     const Json arms =
         imported("### Iteration 1 - a\n- Hybrid: while 2.0 ms\n- Control: while 1.0 ms\n- Step duration: `9.0 ms`\n");
     CHECK_FALSE(arms["metrics"].contains("while_ms"));

@@ -332,8 +332,9 @@ TEST_CASE("runlog 10.20 experiment template") {
 }
 
 TEST_CASE("experiment template: a heading of three # without a space, underlined, is no part of an entry") {
-    for (const std::string part : {"###x", "###Experiment 1", "#### y"}) {
-        const auto document = parse_document("# L\n\n## 2026-02-13 - A\n\n### Goal\ng\n\n" + part + "\n===\n\nmore\n");
+    for (const std::string part : {"###x", "###Experiment 1", "####y"}) {
+        const std::string text = "# L\n\n## 2026-02-13 - A\n\n### Goal\ng\n\n" + part + "\n===\n\nmore\n";
+        const auto document = parse_document(text);
         REQUIRE(document);
         const auto entries = parse_experiments(*document);
         REQUIRE(entries.size() == 1);

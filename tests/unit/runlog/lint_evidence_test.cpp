@@ -26,7 +26,7 @@ std::string with_result(const std::string& result) {
 
 }  // namespace
 
-TEST_CASE("runlog L503: a bad verdict with a commit, in every spelling; L501 knows it for a verdict") {
+TEST_CASE("runlog L503: a bad verdict with a commit, in every spelling, L501 knows it for a verdict") {
     for (const char* verdict : {"verdict: WRONG", "`WRONG`", "WRONG (3 cases: 3 WRONG)", "`verdict: NO_DATA`",
                                 "`FAILED (exit 1, verdict WRONG: 3 WRONG)`", "UNSTABLE_INPUT.", "`run` -> `FAILED`"}) {
         CAPTURE(verdict);

@@ -223,7 +223,7 @@ std::string shells(const std::string& before_label, const std::string& after_lab
 
 TEST_CASE("runlog 10.10 shell labels (case 18)") { check_shells(Parsed(shells("- ", ": `", " ms", " -> ", "`"))); }
 
-TEST_CASE("runlog 10.11 spellings C, D and J read the same; n/a is null") {
+TEST_CASE("runlog 10.11 spellings C, D and J read the same, n/a is null") {
     check_shells(Parsed(shells("- `", ": ", " ms", " -> ", "`")));
     check_shells(Parsed(shells("* **", ":** ", " ms", " \xE2\x86\x92 ", "")));
     check_shells(Parsed(shells("+ ", ": ", "ms", " => ", "")));

@@ -83,7 +83,7 @@ struct World {
 
 }  // namespace
 
-TEST_CASE("all configurations once, then again; the first runs are discarded") {
+TEST_CASE("all configurations once, then again, the first runs are discarded") {
     World w;
     w.answer = [](const std::string& label, std::size_t nth) {
         return RunOutput{ok(nth <= 2 ? 9.0 : label.ends_with("v128") ? 0.5 : 0.6), false, false, "", 0, 1};

@@ -253,7 +253,7 @@ TEST_CASE("target: a table of one's own") {
     CHECK(test_command(*target, {}, "g")->entrypoint == "sh -c 'exit 0'");
 }
 
-TEST_CASE("target: a table over a built-in one keeps the rest; a test of its own ends the assembly") {
+TEST_CASE("target: a table over a built-in one keeps the rest, a test of its own ends the assembly") {
     ConfigTable table;
     table.emplace("log", value(std::string("other.md")));
     auto target = select_target(with_target("marin", table), "/nowhere");

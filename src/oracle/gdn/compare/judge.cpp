@@ -8,9 +8,9 @@
 #include "oracle/gdn/compare/compare.h"
 #include "oracle/gdn/compare/groups.h"
 #include "oracle/gdn/compare/localise.h"
-#include "oracle/gdn/compare/metrics.h"
 #include "oracle/gdn/compare/scores.h"
 #include "oracle/gdn/compare/unjudged.h"
+#include "oracle/judge/metrics.h"
 
 namespace gdnctl::oracle {
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "oracle/judge/verdict.h"
 #include "oracle/tensor/tensor.h"
 
 namespace gdnctl::oracle {
@@ -70,12 +71,6 @@ struct GdnContract {
     EmptySequence empty = EmptySequence::passthrough;
     std::optional<ExpClip> exp_clip;
     int chunk = 64;  // the device's chunk length, for the budget of chunked forms and for localising errors
-};
-
-struct ContractField {
-    std::string name;    // "head_map"
-    std::string value;   // "interleaved"
-    std::string origin;  // "contract marin", "inputs metadata", "--set"
 };
 
 struct ResolvedContract {

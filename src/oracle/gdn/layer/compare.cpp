@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "oracle/gdn/compare/groups.h"
-#include "oracle/gdn/compare/metrics.h"
 #include "oracle/gdn/kernels/kernels.h"
 #include "oracle/gdn/layer/layer.h"
+#include "oracle/judge/metrics.h"
 
 namespace gdnctl::oracle {
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
+#include "oracle/judge/place.h"
 
 namespace gdnctl::oracle_report {
 
@@ -15,35 +16,16 @@ namespace {
 using oracle::GdnReference;
 using oracle::GdnReport;
 using oracle::TensorReport;
-using oracle::Verdict;
-using oracle::Worst;
-
-// "0-3, 7": numbers in ascending order, at most a dozen runs.
-std::string ranges(const std::vector<std::int64_t>& numbers) {
-    std::string text;
-    int runs = 0;
-    for (std::size_t i = 0; i < numbers.size();) {
-        std::size_t end = i;
-        while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
-        if (++runs > 12) return text + ", ...";
-        text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[i]);
-        if (end > i) text += fmt::format("-{}", numbers[end]);
-        i = end + 1;
-    }
-    return text;
-}
 
 std::string place_of_fault_text(const GdnReference& reference, const GdnReport& report) {
     const oracle::FaultPlace& place = *report.place;
     const auto& d = reference.problem.dims;
-    std::string text =
-        fmt::format("where: value head{} {} of {}", place.heads.size() == 1 ? "" : "s", ranges(place.heads), d.Hv);
-    if (reference.problem.sequences.size() > 1) {
-        text += fmt::format("; sequence{} {} of {}", place.sequences.size() == 1 ? "" : "s", ranges(place.sequences),
-                            reference.problem.sequences.size());
-    }
-    text += fmt::format("; chunk{} {} (of {} tokens)\n", place.chunks.size() == 1 ? "" : "s", ranges(place.chunks),
-                        reference.contract.value.chunk);
+    const std::string tokens = fmt::format("(of {} tokens)", reference.contract.value.chunk);
+    std::vector<oracle::PlaceAxis> axes = {{"value head", "value heads", place.heads, d.Hv}};
+    const auto sequences = static_cast<std::int64_t>(reference.problem.sequences.size());
+    if (sequences > 1) axes.push_back({"sequence", "sequences", place.sequences, sequences});
+    axes.push_back({"chunk", "chunks", place.chunks, 0, tokens});
+    const std::string text = oracle::place_text(axes);
     if (report.backward_fault) {
         return text + fmt::format("last wrong token (gradients run from the end): {}[b={},t={},h={}], chunk {}\n",
                                   place.tensor, place.first_batch, place.first_token, place.first_head,
@@ -85,14 +67,6 @@ Json place_json(const std::optional<oracle::FaultPlace>& place) {
               {"chunk", place->first_chunk}}}};
 }
 
-Json hints_json(const GdnReport& report) {
-    Json hints = Json::array();
-    for (const oracle::Hint& h : report.hints) {
-        hints.push_back({{"stage", h.stage}, {"text", h.text}, {"error_reduction", number(h.improvement)}});
-    }
-    return hints;
-}
-
 bool is_gradient(const TensorReport& t) { return t.canonical != "out" && t.canonical != "final_state"; }
 
 bool has_gradients(const GdnReport& report) {
@@ -120,8 +94,6 @@ Json lanes_json(const std::vector<oracle::LaneErrors>& lanes, const char* state)
     return all;
 }
 
-Json outside_json(const oracle::Outside& outside) { return {{"count", outside.count}, {"fraction", outside.fraction}}; }
-
 }  // namespace
 
 std::vector<std::string> missing_gradients(const GdnReport& report) {
@@ -132,29 +104,10 @@ std::vector<std::string> missing_gradients(const GdnReport& report) {
     return names;
 }
 
-std::string tensor_text(const TensorReport& t) {
-    std::string line = fmt::format("{:<15} {:<8} {:<14} {:<7} {:>7.2g} x budget  rms {:.2g}  max {:.2g}", t.name,
-                                   oracle::name_of(t.stored), oracle::text_of(t.shape), oracle::name_of(t.verdict),
-                                   t.error_over_budget, t.rms_ratio, t.max_abs);
-    if (t.by_budget != t.verdict && t.verdict == Verdict::ok) {
-        line += fmt::format("  ({} by the budget)", oracle::name_of(t.by_budget));
-    }
-    // Above that, a distance in ULPs says nothing more than rms.
-    if (t.ulp.max < 1000) line += fmt::format("  ulp {:.0f}", t.ulp.max);
-    if (t.nonfinite_got > 0) line += fmt::format("\n{:<15} {} values are not finite", "", t.nonfinite_got);
-    if (t.nonfinite_want > 0)
-        line += fmt::format("\n{:<15} {} values of the truth are not finite", "", t.nonfinite_want);
-    return line + "\n";
-}
-
 std::string diagnosis_text(const GdnReference& reference, const GdnReport& report) {
     std::string text;
     if (report.place) text += place_of_fault_text(reference, report);
-    if (!report.stage.empty()) {
-        std::vector<std::string> others(report.stages.begin() + 1, report.stages.end());
-        text += others.empty() ? fmt::format("stage: {}\n", report.stage)
-                               : wrapped(fmt::format("stage: {}; also possible: ", report.stage), others);
-    }
+    text += stages_text(report.stages);
     constexpr std::size_t k_shown = 6;
     for (std::size_t i = 0; i < std::min(report.hints.size(), k_shown); ++i) {
         const oracle::Hint& h = report.hints[i];
@@ -164,21 +117,12 @@ std::string diagnosis_text(const GdnReference& reference, const GdnReport& repor
     return text;
 }
 
-std::string hint_text(const GdnReport& report) {
-    std::string text;
-    for (const oracle::Hint& h : report.hints) text += (text.empty() ? "" : "; or ") + h.text;
-    return text;
+std::string contract_text(const oracle::ResolvedContract& contract) {
+    const std::string own = "contract " + contract.name;
+    return contract_text(own, contract.fields, own);
 }
 
-std::string contract_text(const oracle::ResolvedContract& contract) {
-    std::vector<std::string> fields;
-    const std::string own = "contract " + contract.name;
-    for (const auto& f : contract.fields) {
-        fields.push_back(f.origin == own ? fmt::format("{}={}", f.name, f.value)
-                                         : fmt::format("{}={} ({})", f.name, f.value, f.origin));
-    }
-    return wrapped(own + ": ", fields);
-}
+Json contract_json(const oracle::ResolvedContract& contract) { return contract_json(contract.name, contract.fields); }
 
 std::string report_text(const GdnReference& reference, const GdnReport& report) {
     std::string text;
@@ -195,48 +139,14 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     if (report.outputs_are_truth) {
         text += "note: --outputs is a truth file that `gdnctl oracle run` wrote, so no kernel is judged here\n";
     }
-    return text + fmt::format("verdict: {}{}{}\n", oracle::name_of(report.verdict), report.reason.empty() ? "" : ": ",
-                              report.reason);
-}
-
-Json tensor_json(const TensorReport& t) {
-    Json object;
-    object["name"] = t.name;
-    object["meaning"] = t.canonical;
-    object["shape"] = t.shape;
-    object["dtype"] = oracle::name_of(t.stored);
-    object["judged_as"] = oracle::name_of(t.judged);
-    object["verdict"] = oracle::name_of(t.verdict);
-    object["budget_verdict"] = oracle::name_of(t.by_budget);
-    object["error_over_budget"] = number(t.error_over_budget);
-    object["budget_rms_ratio"] = number(t.budget_relative);
-    object["max_abs"] = number(t.max_abs);
-    object["max_rel"] = number(t.max_rel);
-    object["rms_ratio"] = number(t.rms_ratio);
-    object["nmse"] = number(t.nmse);
-    object["cosine"] = number(t.cosine);
-    object["ulp"] = {{"max", number(t.ulp.max)}, {"p50", number(t.ulp.p50)}, {"p99", number(t.ulp.p99)}};
-    object["outside_atol_rtol"] = outside_json(t.numpy_rule);
-    object["outside_flashinfer"] = outside_json(t.flashinfer_rule);
-    object["nonfinite"] = {{"got", t.nonfinite_got}, {"want", t.nonfinite_want}};
-    object["worst"] = t.worst.index.empty() ? Json() : worst_json(t.worst);
-    return object;
-}
-
-Json contract_json(const oracle::ResolvedContract& contract) {
-    Json fields = Json::object();
-    for (const auto& f : contract.fields) fields[f.name] = {{"value", f.value}, {"origin", f.origin}};
-    return {{"name", contract.name}, {"fields", fields}};
+    return text + verdict_text(oracle::name_of(report.verdict), report.reason);
 }
 
 void add_report(Json& object, const GdnReference& reference, const GdnReport& report,
                 const oracle::Condition& condition) {
     object["verdict"] = oracle::name_of(report.verdict);
     object["reason"] = report.reason;
-    object["stage"] = report.stage.empty() ? Json() : Json(report.stage);
-    object["stages"] = report.stages;
-    object["hint"] = report.hints.empty() ? Json() : Json(hint_text(report));
-    object["hints"] = hints_json(report);
+    add_diagnosis(object, report.stages, report.hints);
     object["place"] = place_json(report.place);
     object["worst"] = worst_json(report.worst);
     object["forward_only"] = !has_gradients(report);
@@ -246,10 +156,7 @@ void add_report(Json& object, const GdnReference& reference, const GdnReport& re
     object["cotangent"] = cotangent.empty() ? Json() : Json(cotangent);
     object["tensors"] = Json::array();
     for (const TensorReport& t : report.tensors) object["tensors"].push_back(tensor_json(t));
-    object["not_compared"] = Json::array();
-    for (const auto& item : report.not_compared) {
-        object["not_compared"].push_back({{"tensor", item.tensor}, {"reason", item.reason}});
-    }
+    object["not_compared"] = not_compared_json(report.not_compared);
     add_left_alone(object, report.unknown, report.unread);
     object["unjudged_gradients"] = Json::array();
     for (const auto& item : report.unjudged_gradients) {
@@ -265,6 +172,31 @@ void add_report(Json& object, const GdnReference& reference, const GdnReport& re
                            {"gradients", lanes_json(report.gradient_errors, "d_initial_state")}};
     object["bands"] = {{"ok", oracle::k_ok_band}, {"wrong", oracle::k_wrong_band}};
     object["contract"] = contract_json(reference.contract);
+}
+
+oracle::ErrorMap lane_map(const GdnReference& reference, const std::vector<oracle::LaneErrors>& errors,
+                          std::string_view state) {
+    oracle::ErrorMap map{{{"sequence", static_cast<std::int64_t>(reference.problem.sequences.size())},
+                          {"head", reference.problem.dims.Hv}},
+                         "value head",
+                         "chunk",
+                         fmt::format("{} tokens", reference.contract.value.chunk),
+                         state,
+                         {}};
+    for (const oracle::LaneErrors& lane : errors) {
+        map.all.push_back(
+            {{fmt::format("{}", lane.sequence), fmt::format("{}", lane.head)}, lane.chunks, lane.final_state});
+    }
+    return map;
+}
+
+std::string heatmap_text(const GdnReference& reference, const GdnReport& report) {
+    std::string text = oracle::map_text(lane_map(reference, report.errors, "final state"), "");
+    if (!report.gradient_errors.empty()) {
+        text +=
+            oracle::map_text(lane_map(reference, report.gradient_errors, "d_initial_state"), " of the worst gradient");
+    }
+    return text + oracle::map_key_text();
 }
 
 }  // namespace gdnctl::oracle_report

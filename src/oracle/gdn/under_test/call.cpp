@@ -18,6 +18,25 @@ Tensor tensor_of(const std::vector<Real>& values, Shape shape, DType dtype) {
     }
 }
 
+void put_numbers(const KernelCall& call, int threads, Call& c) {
+    const GdnDims& d = call.dims;
+    c.entry = static_cast<std::uint32_t>(entry_of(call.pass));
+    c.entry_name = call.pass == KernelPass::decode_in_place ? name_of(KernelPass::decode) : name_of(call.pass);
+    c.threads = threads;
+    c.integers = {d.B,
+                  d.T,
+                  d.Hk,
+                  d.Hv,
+                  d.dk,
+                  d.dv,
+                  call.sequences,
+                  call.tiled ? 1 : 0,
+                  call.l2norm_eps ? 1 : 0,
+                  call.steps,
+                  static_cast<std::int64_t>(call.step_seed)};
+    c.reals = {call.l2norm_eps.value_or(0), call.scale};
+}
+
 }  // namespace
 
 std::string_view name_of(KernelPass pass) {
@@ -28,6 +47,55 @@ std::string_view name_of(KernelPass pass) {
         case KernelPass::decode_in_place: return "decode in place";
     }
     return "";
+}
+
+Call arrays_of(KernelCall call, int threads) {
+    const GdnDims& d = call.dims;
+    Call c;
+    put_numbers(call, threads, c);
+    const auto rows = static_cast<std::size_t>(d.B * d.T);
+    // Of an array of tokens, those of some sequence have to be written.
+    const auto put_tokens = [&](const char* name, DType dtype, Shape shape) {
+        const std::size_t width = rows == 0 ? 0 : element_count(shape).value_or(0) / rows;
+        std::vector<Range> written;
+        for (const auto& s : call.token_ranges) {
+            written.push_back({static_cast<std::size_t>(s.begin) * width, static_cast<std::size_t>(s.end) * width});
+        }
+        c.arrays.push_back({name, Role::output, {dtype, std::move(shape), {}}, std::move(written)});
+    };
+    const auto put = [&](const char* name, Tensor& tensor) {
+        c.arrays.push_back({name, Role::input, std::move(tensor)});
+    };
+    const bool in_place = call.pass == KernelPass::decode_in_place;
+    const bool backward = call.pass == KernelPass::backward;
+    if (backward) {  // while the inputs are still here
+        put_tokens("dq", call.q.dtype, call.q.shape);
+        put_tokens("dk", call.k.dtype, call.k.shape);
+        put_tokens("dv", call.v.dtype, call.v.shape);
+        put_tokens("dg", call.g.dtype, call.g.shape);
+        put_tokens("dbeta", call.beta.dtype, call.beta.shape);
+        if (call.initial_state) {
+            c.arrays.push_back({"d_initial_state", Role::output, {DType::f32, call.initial_state->shape, {}}});
+        }
+        if (call.d_out) put("d_out", *call.d_out);
+        if (call.d_final_state) put("d_final_state", *call.d_final_state);
+    } else {
+        put_tokens("out", call.out_dtype, {d.B, d.T, d.Hv, d.dv});
+        Tensor last{DType::f32, {call.sequences, d.Hv, d.dk, d.dv}, {}};
+        if (in_place) last = std::move(*call.initial_state);
+        c.arrays.push_back({"final_state", in_place ? Role::in_place : Role::output, std::move(last)});
+    }
+    put("q", call.q);
+    put("k", call.k);
+    put("v", call.v);
+    put("g", call.g);
+    put("beta", call.beta);
+    if (call.initial_state && !in_place) put("initial_state", *call.initial_state);
+    if (!call.cu_seqlens.empty()) {
+        const auto count = static_cast<std::int64_t>(call.cu_seqlens.size());
+        c.arrays.push_back({"cu_seqlens", Role::input, from_i64(call.cu_seqlens, {count})});
+    }
+    return c;
 }
 
 KernelCall make_call(const GdnProblem& p, const GdnContract& c, bool narrow) {

@@ -9,6 +9,7 @@
 
 #include "oracle/gdn/contract/gradients.h"
 #include "oracle/gdn/contract/problem.h"
+#include "oracle/judge/kernel.h"
 #include "oracle/tensor/tensor.h"
 
 namespace gdnctl::oracle {
@@ -17,6 +18,29 @@ namespace gdnctl::oracle {
 enum class KernelPass { forward, backward, decode, decode_in_place };
 
 std::string_view name_of(KernelPass pass);  // "decode in place"
+
+// The pass as Asked has it, and the bit of bf16 among the dtypes that a kernel takes: those of gdn/gdn_kernel.h.
+constexpr std::size_t entry_of(KernelPass pass) {
+    return pass == KernelPass::forward ? 1 : pass == KernelPass::backward ? 2 : 3;
+}
+inline constexpr std::uint32_t k_bf16_taken = 1U << 2U;
+
+namespace gdn_call_numbers {  // of Call::integers and Call::reals
+enum Integer : std::size_t {
+    k_batch,
+    k_tokens,
+    k_key_heads,
+    k_value_heads,
+    k_key_dim,
+    k_value_dim,
+    k_sequences,
+    k_head_map,
+    k_l2norm,
+    k_steps,
+    k_step_seed,
+};
+enum Real : std::size_t { k_l2norm_eps, k_scale };
+}  // namespace gdn_call_numbers
 
 struct KernelCall {
     KernelPass pass = KernelPass::forward;
@@ -42,6 +66,9 @@ KernelCall make_call(const GdnProblem& problem, const GdnContract& contract, boo
 // The same for another pass; `cotangents` are those of the file, for a backward.
 KernelCall make_call(const GdnProblem& problem, const GdnContract& contract, bool narrow, KernelPass pass,
                      const GdnCotangents& cotangents);
+
+// The arrays and numbers of a call, as a loaded kernel gets them.
+Call arrays_of(KernelCall call, int threads);
 
 // The results in the form that the contract has in files. `out` is [B,T,Hv,dv], `final_state` [N,Hv,dk,dv].
 TensorFile call_outputs(const GdnProblem& problem, const GdnContract& contract, const Tensor& out,

@@ -53,7 +53,7 @@ TensorFile Checker::file_of(const GdnProblem& p) const {
 Result<Outcome> Checker::run(const GdnProblem& p) {
     const TensorFile file = file_of(p);
     GDNCTL_TRY_ASSIGN(const auto contract, resolve_contract("marin", file.metadata, {}));
-    GDNCTL_TRY_ASSIGN(KernelRun done, m_kernel.run(file, contract, m_threads));
+    GDNCTL_TRY_ASSIGN(KernelRun done, run_pass(m_kernel, KernelPass::forward, file, contract, m_threads));
     result.fault = std::move(done.fault);
     Outcome outcome;
     if (failed()) return outcome;

@@ -23,7 +23,7 @@ inline std::size_t unsign(std::int64_t n) { return static_cast<std::size_t>(n); 
 class Checker {
 public:
     // Inputs have the heads and gates of `setting`.
-    Checker(KernelUnderTest& kernel, int threads, std::uint64_t seed, const GdnCase& setting)
+    Checker(Kernel& kernel, int threads, std::uint64_t seed, const GdnCase& setting)
         : m_kernel(kernel), m_threads(threads), m_seed(seed), m_setting(setting) {}
 
     Status causality();
@@ -54,7 +54,7 @@ private:
     // Compares the derivative from `gradient` along `step` with the one from differences.
     void note_derivative(const Reals& gradient, const Reals& step, double difference, const char* name);
 
-    KernelUnderTest& m_kernel;
+    Kernel& m_kernel;
     int m_threads;
     std::uint64_t m_seed;
     const GdnCase& m_setting;

@@ -60,11 +60,11 @@ Status Checker::gradient() {
     for (NamedTensor& entry : cotangents_file(p, contract.value, cotangents).tensors) {
         file.tensors.push_back(std::move(entry));
     }
-    GDNCTL_TRY_ASSIGN(const auto passes, m_kernel.passes());
+    GDNCTL_TRY_ASSIGN(const auto passes, passes_of(m_kernel));
     const bool own_pass = std::find(passes.begin(), passes.end(), KernelPass::backward) != passes.end();
     // A program may return gradients together with its outputs.
     const KernelPass pass = own_pass ? KernelPass::backward : KernelPass::forward;
-    GDNCTL_TRY_ASSIGN(KernelRun done, m_kernel.run_pass(pass, file, contract, m_threads));
+    GDNCTL_TRY_ASSIGN(KernelRun done, run_pass(m_kernel, pass, file, contract, m_threads));
     result.fault = std::move(done.fault);
     if (failed()) return {};
     result.applies = false;

@@ -45,7 +45,7 @@ std::string missing_output(const TensorFile& outputs, KernelPass pass) {
 }
 
 // Shared by the runs of one judgement.
-struct Asked {
+struct Question {
     const TensorFile& inputs;
     const GdnReference& reference;
     KernelPass pass;
@@ -53,7 +53,7 @@ struct Asked {
 };
 
 // The report; a shape that cannot be compared is an error.
-Result<GdnReport> compared(const TensorFile& outputs, const Asked& asked) {
+Result<GdnReport> compared(const TensorFile& outputs, const Question& asked) {
     if (!has_gradients(outputs)) return judge(asked.reference, outputs, {});
     GdnReference with_truth = asked.reference;
     GDNCTL_TRY(add_backward(with_truth, asked.inputs, outputs, asked.threads));
@@ -61,7 +61,7 @@ Result<GdnReport> compared(const TensorFile& outputs, const Asked& asked) {
 }
 
 // Judges one run; a shape that judge() rejects is the kernel's fault.
-KernelVerdict judged(const KernelRun& run, const Asked& asked) {
+KernelVerdict judged(const KernelRun& run, const Question& asked) {
     KernelVerdict verdict;
     verdict.fault = run.fault;
     if (run.fault) return verdict;
@@ -103,11 +103,11 @@ KernelVerdict judge_run(const KernelRun& run, const TensorFile& inputs, const Gd
     return judged(run, {inputs, reference, pass, threads});
 }
 
-Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& inputs, const GdnReference& reference,
-                                   int threads, std::uint64_t seed, KernelPass pass) {
+Result<KernelVerdict> judge_kernel(Kernel& kernel, const TensorFile& inputs, const GdnReference& reference, int threads,
+                                   std::uint64_t seed, KernelPass pass) {
     const ResolvedContract& contract = reference.contract;
-    const Asked asked{inputs, reference, pass, threads};
-    GDNCTL_TRY_ASSIGN(const KernelRun first, kernel.run_pass(pass, inputs, contract, threads));
+    const Question asked{inputs, reference, pass, threads};
+    GDNCTL_TRY_ASSIGN(const KernelRun first, run_pass(kernel, pass, inputs, contract, threads));
     KernelVerdict verdict = judged(first, asked);
     const bool acceptable = verdict.report.verdict == Verdict::ok || verdict.report.verdict == Verdict::suspect;
     if (verdict.fault || !kernel.worth_repeating() || !judgeable(reference) || !acceptable) return verdict;
@@ -118,9 +118,9 @@ Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& in
     const Disguise disguise = repeated ? Disguise() : Disguise(reference.problem.dims, contract.value.head_map, seed);
     TensorFile other = inputs;
     apply(disguise, other, layout);
-    GDNCTL_TRY_ASSIGN(KernelRun second, kernel.run_pass(pass, other, contract, 1));
+    GDNCTL_TRY_ASSIGN(KernelRun second, run_pass(kernel, pass, other, contract, 1));
     apply(disguise, second.outputs, layout);  // applying the signs again removes them
-    GDNCTL_TRY_ASSIGN(const KernelRun third, kernel.run_pass(pass, inputs, contract, threads));
+    GDNCTL_TRY_ASSIGN(const KernelRun third, run_pass(kernel, pass, inputs, contract, threads));
     const std::pair<const KernelRun*, const char*> again[] = {
         {&second, "wrong for inputs with other signs, on one thread"},
         {&third, "wrong when it was given the same inputs again"}};

@@ -1,9 +1,7 @@
-// A kernel that the oracle judges: named by the same spelling everywhere, and called through one interface. Kernels in
-// this process are found here; those in a child process (lib:, src:, cmd:) are opened by the commands.
+// Kernels of gdn as the oracle judges them. Those in this process are found here; the harness opens the others.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,29 +12,46 @@
 #include "oracle/gdn/compare/compare.h"
 #include "oracle/gdn/contract/contract.h"
 #include "oracle/gdn/under_test/call.h"
-#include "oracle/judge/kernel_fault.h"
+#include "oracle/judge/kernel.h"
 #include "oracle/tensor/tensor.h"
 
 namespace gdnctl::oracle {
 
-class KernelUnderTest {
+// A file of inputs for one pass, under a contract; both must outlive it. Every kernel of gdn gets its inputs as this.
+class GdnInputs : public Inputs {
 public:
-    virtual ~KernelUnderTest() = default;
-    virtual std::string name() const = 0;  // as spelled: "src:kernel.c"
-    // Runs the forward on the tensors of an inputs file (names of docs/reference/contracts.md): `out` and
-    // `final_state`. A program may also return gradients. `threads` is passed to the kernel.
-    virtual Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) = 0;
-    // The passes that it supports. A kernel that cannot be queried has a forward and a decode, which report the
-    // problem.
-    virtual Result<std::vector<KernelPass>> passes() { return std::vector{KernelPass::forward}; }
-    // Any pass. A backward reads `d_out` and `d_final_state` from the file and returns gradients.
-    virtual Result<KernelRun> run_pass(KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
-                                       int threads);
-    // Whether to repeat a call: false for our own kernels, and where each call is a new process.
-    virtual bool worth_repeating() const = 0;
-    // How network access was blocked: "namespace", "seccomp", "none"; empty: it runs in this process.
-    virtual std::string network() const { return {}; }
+    GdnInputs(KernelPass pass, const TensorFile& file, ResolvedContract contract)
+        : m_pass(pass), m_file(file), m_contract(std::move(contract)) {}
+
+    // What the file means, for kernels that are not programs. Errors: as read_problem and read_cotangents.
+    Status read();
+    // After read():
+    const GdnProblem& problem() const { return m_problem; }
+    const std::optional<GdnCotangents>& cotangents() const { return m_cotangents; }
+    Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
+    // What a loaded kernel wrote, as the contract has it in files.
+    TensorFile in_files(const TensorFile& written) const;
+
+    KernelPass pass() const { return m_pass; }
+    const TensorFile& tensors() const { return m_file; }
+    const ResolvedContract& contract() const { return m_contract; }
+    TensorFile file() const override;
+
+private:
+    KernelPass m_pass;
+    const TensorFile& m_file;
+    ResolvedContract m_contract;
+    GdnProblem m_problem;
+    std::optional<GdnCotangents> m_cotangents;
 };
+
+// Runs a pass on the tensors of an inputs file (names of docs/reference/contracts.md). A forward gives `out` and
+// `final_state`, and of a program maybe gradients too; a backward reads `d_out` and `d_final_state` and gives
+// gradients.
+Result<KernelRun> run_pass(Kernel& kernel, KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
+                           int threads);
+// The passes that it has. A kernel that cannot be queried has a forward and a decode, which report the problem.
+Result<std::vector<KernelPass>> passes_of(Kernel& kernel);
 
 // The result of a kernel on one set of inputs.
 struct KernelVerdict {
@@ -48,8 +63,8 @@ struct KernelVerdict {
 // Runs the kernel and judges the result. A foreign kernel is called three times: with the inputs; on one thread, with
 // the inputs in a disguise under which the exact result follows from the first one (signs of head dimensions changed);
 // and with the inputs again.
-Result<KernelVerdict> judge_kernel(KernelUnderTest& kernel, const TensorFile& inputs, const GdnReference& reference,
-                                   int threads, std::uint64_t seed, KernelPass pass = KernelPass::forward);
+Result<KernelVerdict> judge_kernel(Kernel& kernel, const TensorFile& inputs, const GdnReference& reference, int threads,
+                                   std::uint64_t seed, KernelPass pass = KernelPass::forward);
 
 // Judges the result of one run. A shape or dtype that cannot be compared is the kernel's fault. `inputs` has the
 // cotangents of gradients.
@@ -63,6 +78,6 @@ TensorFile with_cotangents(const TensorFile& inputs, const GdnReference& referen
 std::vector<std::string> builtin_kernel_names();  // "chunk", "fused", "recurrent32", "recurrent64"
 
 // `builtin:NAME`. Usage errors: another kind, or an unknown name.
-Result<std::unique_ptr<KernelUnderTest>> find_builtin_kernel(std::string_view spelling);
+Result<std::unique_ptr<Kernel>> find_builtin_kernel(std::string_view spelling);
 
 }  // namespace gdnctl::oracle

@@ -42,58 +42,99 @@ constexpr Builtin k_builtins[] = {
      }},
 };
 
-class BuiltinKernel : public KernelUnderTest {
+class BuiltinKernel : public Kernel {
 public:
     explicit BuiltinKernel(const Builtin& row) : m_row(row) {}
 
-    std::string name() const override { return std::string(k_prefix) + std::string(m_row.name); }
-    bool worth_repeating() const override { return false; }
-
-    Result<KernelRun> run(const TensorFile& inputs, const ResolvedContract& contract, int threads) override {
-        ResolvedContract own = contract;
-        GDNCTL_TRY_ASSIGN(const GdnProblem problem, read_problem(inputs, own));
-        KernelRun result;
-        result.outputs = outputs_file(problem, own.value, m_row.run(problem, own.value, threads),
-                                      out_dtype_of(own.value, problem), DType::f32);
-        return result;
+    std::string_view timed() const override { return "in_process"; }
+    Result<std::uint32_t> entries() override {
+        return (1U << entry_of(KernelPass::forward)) |
+               (m_row.backward != nullptr ? 1U << entry_of(KernelPass::backward) : 0U);
     }
 
-    Result<std::vector<KernelPass>> passes() override {
-        std::vector<KernelPass> passes = {KernelPass::forward};
-        if (m_row.backward != nullptr) passes.push_back(KernelPass::backward);
-        return passes;
+    Faulted place(const Asked& asked) override {
+        auto& inputs = static_cast<GdnInputs&>(asked.inputs);
+        GDNCTL_TRY_ASSIGN(const bool has, this->has(asked.pass));
+        if (!has) {
+            return KernelFault{
+                KernelFaultKind::unsupported, fmt::format("the kernel has no {}", name_of(inputs.pass())), {}};
+        }
+        GDNCTL_TRY(inputs.read());
+        if (inputs.pass() == KernelPass::backward && !inputs.cotangents()) {
+            return KernelFault{KernelFaultKind::unsupported, "there are no cotangents to start from", {}};
+        }
+        m_inputs = &inputs;
+        m_threads = asked.threads;
+        return std::nullopt;
     }
 
-    Result<KernelRun> run_pass(KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
-                               int threads) override {
-        if (pass != KernelPass::backward || m_row.backward == nullptr) {
-            return KernelUnderTest::run_pass(pass, inputs, contract, threads);
-        }
-        ResolvedContract own = contract;
-        GDNCTL_TRY_ASSIGN(const GdnProblem problem, read_problem(inputs, own));
-        GDNCTL_TRY_ASSIGN(const auto cotangents, read_cotangents(inputs, problem, own.value));
-        KernelRun result;
-        if (!cotangents) {
-            result.fault = KernelFault{KernelFaultKind::unsupported, "there are no cotangents to start from", {}};
-            return result;
-        }
-        result.outputs = gradients_file(problem, own.value, m_row.backward(problem, own.value, *cotangents, threads),
-                                        DType::f32, DType::f32);
-        return result;
+    Faulted call() override {
+        const GdnProblem& p = m_inputs->problem();
+        const GdnContract& c = m_inputs->contract().value;
+        m_outputs =
+            m_inputs->pass() == KernelPass::backward
+                ? gradients_file(p, c, m_row.backward(p, c, *m_inputs->cotangents(), m_threads), DType::f32, DType::f32)
+                : outputs_file(p, c, m_row.run(p, c, m_threads), out_dtype_of(c, p), DType::f32);
+        return std::nullopt;
+    }
+
+    Faulted collect(TensorFile& outputs) override {
+        outputs = std::move(m_outputs);
+        return std::nullopt;
     }
 
 private:
     const Builtin& m_row;
+    const GdnInputs* m_inputs = nullptr;
+    int m_threads = 1;
+    TensorFile m_outputs;
 };
+
+constexpr KernelPass k_passes[] = {KernelPass::forward, KernelPass::backward, KernelPass::decode,
+                                   KernelPass::decode_in_place};
 
 }  // namespace
 
-Result<KernelRun> KernelUnderTest::run_pass(KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
-                                            int threads) {
-    if (pass == KernelPass::forward) return run(inputs, contract, threads);
-    KernelRun result;
-    result.fault = KernelFault{KernelFaultKind::unsupported, fmt::format("the kernel has no {}", name_of(pass)), {}};
-    return result;
+Status GdnInputs::read() {
+    GDNCTL_TRY_ASSIGN(m_problem, read_problem(m_file, m_contract));
+    if (m_pass != KernelPass::backward) return {};
+    GDNCTL_TRY_ASSIGN(m_cotangents, read_cotangents(m_file, m_problem, m_contract.value));
+    return {};
+}
+
+Result<Call> GdnInputs::call(std::size_t /*pass*/, std::uint32_t dtypes, int threads) {
+    const bool narrow = (dtypes & k_bf16_taken) != 0;
+    GdnCotangents cotangents = m_cotangents.value_or(GdnCotangents{});
+    cotangents.d_out.resize(m_problem.v.size());
+    return arrays_of(make_call(m_problem, m_contract.value, narrow, m_pass, cotangents), threads);
+}
+
+TensorFile GdnInputs::in_files(const TensorFile& written) const {
+    if (m_pass == KernelPass::backward) return call_gradients(m_problem, m_contract.value, written);
+    return call_outputs(m_problem, m_contract.value, *written.find("out"), *written.find("final_state"));
+}
+
+TensorFile GdnInputs::file() const {
+    TensorFile file = m_file;
+    for (const auto& [field, value] : m_contract.as_metadata()) file.metadata[field] = value;
+    return file;
+}
+
+Result<KernelRun> run_pass(Kernel& kernel, KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
+                           int threads) {
+    GdnInputs given(pass, inputs, contract);
+    return run_once(kernel, {given, entry_of(pass), threads});
+}
+
+Result<std::vector<KernelPass>> passes_of(Kernel& kernel) {
+    if (kernel.is_program()) return std::vector{KernelPass::forward};
+    GDNCTL_TRY_ASSIGN(const std::uint32_t entries, kernel.entries());
+    if (entries == 0) return std::vector{KernelPass::forward, KernelPass::decode};  // cannot be asked
+    std::vector<KernelPass> passes;
+    for (const KernelPass pass : k_passes) {
+        if ((entries & (1U << entry_of(pass))) != 0) passes.push_back(pass);
+    }
+    return passes;
 }
 
 std::vector<std::string> builtin_kernel_names() {
@@ -102,7 +143,7 @@ std::vector<std::string> builtin_kernel_names() {
     return names;
 }
 
-Result<std::unique_ptr<KernelUnderTest>> find_builtin_kernel(std::string_view spelling) {
+Result<std::unique_ptr<Kernel>> find_builtin_kernel(std::string_view spelling) {
     const auto names = builtin_kernel_names();
     if (!spelling.starts_with(k_prefix)) {
         return fail(ErrorKind::usage, fmt::format("kernel '{}' is not of the form builtin:NAME", spelling),

@@ -59,7 +59,7 @@ std::vector<GdnCase> make_settings() {
 // all on all would take minutes.
 bool has_setting(std::size_t relation, std::size_t setting) { return setting == 0 || setting % 5 == relation % 5; }
 
-Result<RelationResult> check_row(const RelationRow& row, KernelUnderTest& kernel, int threads, std::uint64_t seed) {
+Result<RelationResult> check_row(const RelationRow& row, Kernel& kernel, int threads, std::uint64_t seed) {
     static const std::vector<GdnCase> k_settings = make_settings();
     RelationResult worst;
     for (std::size_t i = 0; i < k_settings.size(); ++i) {
@@ -86,8 +86,7 @@ const std::vector<Relation>& relations() {
     return k_all;
 }
 
-Result<RelationResult> check_relation(const std::string& name, KernelUnderTest& kernel, int threads,
-                                      std::uint64_t seed) {
+Result<RelationResult> check_relation(const std::string& name, Kernel& kernel, int threads, std::uint64_t seed) {
     for (const RelationRow& row : k_relations) {
         if (name == row.name) return check_row(row, kernel, threads, seed);
     }

@@ -31,7 +31,6 @@ struct RelationResult {
 };
 
 // Usage error: no such relation.
-Result<RelationResult> check_relation(const std::string& name, KernelUnderTest& kernel, int threads,
-                                      std::uint64_t seed);
+Result<RelationResult> check_relation(const std::string& name, Kernel& kernel, int threads, std::uint64_t seed);
 
 }  // namespace gdnctl::oracle

@@ -57,6 +57,8 @@ private:
         m_rows = exact ? all_of(m_problem.batch) : sampled_rows(m_problem, m_options.rows, m_options.seed);
         m_found.columns =
             exact ? all_of(m_problem.vocab) : sampled_columns(m_problem, m_rows, m_options.columns, m_options.seed);
+        m_report.compared_rows = m_rows;
+        m_report.compared_columns = m_found.columns;
         if (m_options.level != Level::sampled) return;
         m_report.sampled_rows = m_rows;
         m_report.sampled_columns = m_found.columns;
@@ -107,13 +109,15 @@ private:
         TensorVerdict& t = tensor(name, got);
         const ErrorClass error_class = class_of(m_problem, got);
         Tally tally(t);
+        std::vector<double> errors(m_rows.size());
         for (std::size_t i = 0; i < m_rows.size(); ++i) {
             // Kernels give 0 or lse - s[0] there.
             if (of_loss && m_problem.ignored[m_rows[i]]) continue;
             const double limit = row_limit(error_class, m_found.rows.lse[i], of_loss ? m_found.rows.loss[i] : 0);
-            tally.add(element(got, m_rows[i]), want[i], limit, [&] { return at(name, "b", {m_rows[i]}); });
+            errors[i] = tally.add(element(got, m_rows[i]), want[i], limit, [&] { return at(name, "b", {m_rows[i]}); });
         }
         tally.finish();
+        m_report.row_errors.push_back({name, std::move(errors)});
         return t.verdict == Verdict::wrong;
     }
 
@@ -168,14 +172,17 @@ private:
         m_found.gx_limit = limit.relative * largest_of(m_found.rows.gx) + limit.floor_gx;
         TensorVerdict& t = tensor("gx", *m_dump.gx);
         Tally tally(t);
+        std::vector<double> errors(m_rows.size());
         for (std::size_t i = 0; i < m_rows.size(); ++i) {
             for (std::size_t h = 0; h < m_problem.hidden; ++h) {
-                tally.add(element(*m_dump.gx, m_rows[i] * m_problem.hidden + h),
-                          m_found.rows.gx[i * m_problem.hidden + h], m_found.gx_limit,
-                          [&] { return at("gx", "b,h", {m_rows[i], h}); });
+                const double error = tally.add(element(*m_dump.gx, m_rows[i] * m_problem.hidden + h),
+                                               m_found.rows.gx[i * m_problem.hidden + h], m_found.gx_limit,
+                                               [&] { return at("gx", "b,h", {m_rows[i], h}); });
+                errors[i] = std::max(errors[i], error);
             }
         }
         tally.finish();
+        m_report.row_errors.push_back({"gx", std::move(errors)});
         note_loose(t, *m_dump.gx);
         m_found.gx_wrong = t.verdict == Verdict::wrong;
     }
@@ -196,6 +203,7 @@ private:
             t.worst->want = static_cast<double>(m_found.rows.argmax[i]);
         }
         if (t.error_over_limit > 1) t.verdict = Verdict::wrong;
+        m_report.row_errors.push_back({"argmax", std::move(excess)});
         m_found.argmax_wrong = t.verdict == Verdict::wrong;
     }
 
@@ -225,15 +233,19 @@ private:
         m_found.gw_limit = limit.relative * largest_of(m_found.gw) + limit.floor_gw;
         TensorVerdict& t = tensor("gw", *m_dump.gw);
         Tally tally(t);
+        std::vector<double> errors(m_found.columns.size());
         const bool hv = m_problem.c().layout == Layout::hv;
         for (std::size_t i = 0; i < m_found.columns.size(); ++i) {
             for (std::size_t h = 0; h < m_problem.hidden; ++h) {
                 const std::size_t v = m_found.columns[i];
-                tally.add(gw_element(m_problem, *m_dump.gw, h, v), m_found.gw[i * m_problem.hidden + h],
-                          m_found.gw_limit, [&] { return hv ? at("gw", "h,v", {h, v}) : at("gw", "v,h", {v, h}); });
+                const double error =
+                    tally.add(gw_element(m_problem, *m_dump.gw, h, v), m_found.gw[i * m_problem.hidden + h],
+                              m_found.gw_limit, [&] { return hv ? at("gw", "h,v", {h, v}) : at("gw", "v,h", {v, h}); });
+                errors[i] = std::max(errors[i], error);
             }
         }
         tally.finish();
+        m_report.column_errors.push_back({"gw", std::move(errors)});
         note_loose(t, *m_dump.gw);
         m_found.gw_wrong = t.verdict == Verdict::wrong;
         check("columns", m_report.tensors.size());

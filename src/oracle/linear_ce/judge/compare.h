@@ -45,6 +45,12 @@ struct TensorVerdict {
     std::optional<Worst> worst;
 };
 
+// The largest error / limit of a tensor in each compared row of the batch, or column of the vocabulary.
+struct LineErrors {
+    std::string tensor;
+    std::vector<double> errors;
+};
+
 // Which part of the dump is wrong.
 struct Place {
     std::string tensor;
@@ -68,6 +74,8 @@ struct Report {
     std::vector<std::string> unknown;
     std::vector<UnreadTensor> unread;
     bool forward_only = false;
+    std::vector<std::size_t> compared_rows, compared_columns;  // what these are of:
+    std::vector<LineErrors> row_errors, column_errors;
     std::vector<std::size_t> sampled_rows, sampled_columns;  // level sampled
 
     std::string_view verdict_name() const { return invariants_hold ? "INVARIANTS_HOLD" : name_of(verdict); }

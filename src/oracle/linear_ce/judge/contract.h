@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "oracle/judge/verdict.h"
 #include "oracle/linear_ce/kernels/passes.h"
 
 namespace gdnctl::oracle::linear_ce {
@@ -25,9 +26,7 @@ struct Contract {
     std::optional<std::int64_t> ignore_index;
 };
 
-struct Field {
-    std::string name, value, origin;  // "soft_cap", "1.5", "inputs metadata"
-};
+using Field = ContractField;
 
 struct ResolvedContract {
     Contract value;

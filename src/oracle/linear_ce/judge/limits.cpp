@@ -38,7 +38,7 @@ std::string_view name_of(ErrorClass error_class) {
 ErrorClass class_of(const Problem& problem, const Tensor& tensor) {
     if (narrow(problem.x_dtype) || narrow(problem.w_dtype)) {
         // Gradients of narrow inputs are stored as those are.
-        const bool row = tensor.shape.size() == 1;
+        const bool row = tensor.shape.size() <= 1;  // or `reduced`
         return row && narrow(tensor.dtype) ? ErrorClass::stored_bf16 : ErrorClass::bf16_inputs;
     }
     if (narrow(tensor.dtype)) return ErrorClass::stored_bf16;

@@ -137,12 +137,12 @@ TensorFile kernel_outputs(const Problem& problem, const Run& run) {
     std::vector<float> lse(problem.batch);
     std::vector<std::int64_t> argmax(problem.batch);
     const Operands operands = problem.operands();
-    forward<float>(operands, {loss.data(), lse.data(), argmax.data(), nullptr}, run);
-    const std::vector<double> d_lse = problem.lse_cotangents({lse.begin(), lse.end()});
     Out gx(problem.x.dtype, problem.x.shape);
     Out gw(problem.w.dtype, problem.w.shape);
-    gradients<float>(operands, {lse.data(), problem.d_loss.data(), d_lse.data()}, gx.gradient(), gw.gradient(), false,
-                     run);
+    forward<float>(operands, {loss.data(), lse.data(), argmax.data(), nullptr}, run, gw.gradient());
+    const std::vector<double> d_lse = problem.lse_cotangents({lse.begin(), lse.end()});
+    gradients<float>(operands, {lse.data(), problem.d_loss.data(), d_lse.data()}, gx.gradient(), gw.gradient(),
+                     {.kept = true}, run);
     TensorFile out;
     out.tensors.push_back({"loss", floats(loss, {B})});
     out.tensors.push_back({"lse", floats(lse, {B})});

@@ -13,8 +13,9 @@ class Tally {
 public:
     explicit Tally(TensorVerdict& to) : m_to(to) {}
 
+    // The error as a multiple of the limit.
     template <class Index>
-    void add(double got, double want, double limit, const Index& index) {
+    double add(double got, double want, double limit, const Index& index) {
         ++m_to.compared;
         const double error = std::fabs(got - want);
         double excess = limit > 0 ? error / limit : (error == 0 ? 0 : HUGE_VAL);
@@ -27,11 +28,12 @@ public:
         }
         m_truth += want * want;
         m_largest = std::max(m_largest, std::fabs(want));
-        if (m_to.worst && excess <= m_to.error_over_limit) return;
+        if (m_to.worst && excess <= m_to.error_over_limit) return excess;
         m_to.error_over_limit = excess;
         m_to.worst = index();
         m_to.worst->got = got;
         m_to.worst->want = want;
+        return excess;
     }
 
     void finish() {

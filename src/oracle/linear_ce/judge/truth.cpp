@@ -107,7 +107,7 @@ RowTruth truth_of_rows(const Problem& problem, std::vector<std::size_t> rows, bo
     const std::vector<double> d_loss = picked(problem.d_loss, t.rows);
     const std::vector<double> d_lse = picked(problem.lse_cotangents(lse), t.rows);
     gradients<double>(operands, {t.lse.data(), d_loss.data(), d_lse.data()}, {t.gx.data()}, {},
-                      problem.c().matmul == Matmul::bf16, run_of(work));
+                      {.round_delta = problem.c().matmul == Matmul::bf16}, run_of(work));
     return t;
 }
 
@@ -130,7 +130,7 @@ std::vector<double> truth_of_columns(const Problem& problem, const std::vector<s
     std::vector<double> gw(columns.size() * problem.hidden);
     const std::vector<double> d_lse = problem.lse_cotangents(lse);
     gradients<double>(operands, {lse.data(), problem.d_loss.data(), d_lse.data()}, {}, {gw.data()},
-                      problem.c().matmul == Matmul::bf16, run_of(work));
+                      {.round_delta = problem.c().matmul == Matmul::bf16}, run_of(work));
     return gw;
 }
 

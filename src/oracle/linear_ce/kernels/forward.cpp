@@ -5,6 +5,8 @@
 #include <limits>
 #include <vector>
 
+#include "oracle/linear_ce/kernels/kept.h"
+#include "oracle/linear_ce/kernels/logits_product.h"
 #include "oracle/linear_ce/kernels/packing.h"
 #include "oracle/linear_ce/kernels/passes.h"
 #include "oracle/linear_ce/kernels/plan.h"
@@ -58,16 +60,18 @@ std::size_t first_of(const Row<Real>& row, Real value) {
 template <class Real>
 class Forward {
 public:
-    Forward(const Operands& operands, const Rows<Real>& rows, const Run& run)
+    Forward(const Operands& operands, const Rows<Real>& rows, const Run& run, const Gradient<Real>& keep_in)
         : m_o(operands),
           m_out(rows),
           m_run(run),
           m_kernel(row_kernel<Real>(run.isa)),
-          m_plan(m_kernel, operands.batch, operands.hidden, run.block) {}
+          m_product(operands, m_kernel),
+          m_plan(m_kernel, operands.batch, operands.hidden, run.block),
+          m_kept(operands, keep_in, m_kernel.width) {}
 
     void go() {
         const std::size_t blocks = blocks_of(m_o.vocab, m_plan.block);
-        m_x = aligned<Real>(m_plan.padded_rows() * m_o.hidden);
+        m_x = aligned<Real>(m_plan.padded_rows() * m_product.depth());
         m_partial.resize(m_plan.rows * std::min(blocks, k_blocks_kept));
         for (std::size_t row = 0; row < m_o.batch; row += m_plan.rows) {
             m_row = row;
@@ -97,8 +101,8 @@ private:
         run_tasks(blocks_of(m_rows, height), m_run.threads, [&] {
             return [&](std::size_t panel) {
                 const std::size_t first = panel * height;
-                pack(transposed(view), 0, m_o.hidden, m_row + first, std::min(height, m_rows - first), height, 0,
-                     m_x.get() + first * m_o.hidden);
+                m_product.pack_panels(transposed(view), m_row + first, std::min(height, m_rows - first), height,
+                                      m_x.get() + first * m_product.depth());
             };
         });
     }
@@ -113,18 +117,21 @@ private:
         const std::size_t tiles = blocks_of(columns, width);
         const View w = m_o.layout == Layout::hv ? View{m_o.w, m_o.vocab, 1} : View{m_o.w, 1, m_o.hidden};
         Real* logits = work + m_plan.panel_size();
-        pack(w, 0, m_o.hidden, first, columns, width, m_o.hidden * width, work);
+        m_product.pack_panels(w, first, columns, width, work);
+        const std::size_t whole = m_product.depth();
+        const std::size_t kept = m_kept.rows(columns);
         for (std::size_t i = 0; i < m_rows; i += height) {
-            for (std::size_t h = 0; h < m_o.hidden; h += m_plan.depth) {
-                const std::size_t depth = std::min(m_plan.depth, m_o.hidden - h);
+            for (std::size_t h = 0; h < whole; h += m_plan.depth) {
+                const std::size_t depth = std::min(m_plan.depth, whole - h);
                 for (std::size_t t = 0; t < tiles; ++t) {
-                    m_kernel.multiply(m_x.get() + i * m_o.hidden + h * height, work + (t * m_o.hidden + h) * width,
-                                      depth, logits + t * height * width, width, h > 0);
+                    m_product.multiply(m_x.get() + i * whole + h * height, work + (t * whole + h) * width, depth,
+                                       logits + t * height * width, width, h > 0);
                 }
             }
             for (std::size_t y = 0; y < std::min(height, m_rows - i); ++y) {
                 const Row<Real> row{logits + y * width, width, height * width, columns};
                 m_partial[slot * m_plan.rows + i + y] = partial_of(row, i + y, first);
+                if (m_row + i + y < kept) m_kept.put(row, m_row + i + y, first);
             }
         }
     }
@@ -154,7 +161,9 @@ private:
     const Rows<Real>& m_out;
     const Run& m_run;
     RowKernel<Real> m_kernel;
+    LogitsProduct<Real> m_product;
     Plan m_plan;
+    KeptLogits<Real> m_kept;
     Aligned<Real> m_x;                     // panels of rows: [H][height] each
     std::vector<Partial<Real>> m_partial;  // [block][row]
     std::size_t m_row = 0, m_rows = 0;     // the rows at work
@@ -163,11 +172,11 @@ private:
 }  // namespace
 
 template <class Real>
-void forward(const Operands& operands, const Rows<Real>& rows, const Run& run) {
-    Forward<Real>(operands, rows, run).go();
+void forward(const Operands& operands, const Rows<Real>& rows, const Run& run, const Gradient<Real>& keep_in) {
+    Forward<Real>(operands, rows, run, keep_in).go();
 }
 
-template void forward<float>(const Operands&, const Rows<float>&, const Run&);
-template void forward<double>(const Operands&, const Rows<double>&, const Run&);
+template void forward<float>(const Operands&, const Rows<float>&, const Run&, const Gradient<float>&);
+template void forward<double>(const Operands&, const Rows<double>&, const Run&, const Gradient<double>&);
 
 }  // namespace gdnctl::oracle::linear_ce

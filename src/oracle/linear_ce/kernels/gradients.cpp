@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "oracle/linear_ce/kernels/kept.h"
+#include "oracle/linear_ce/kernels/logits_product.h"
 #include "oracle/linear_ce/kernels/packing.h"
 #include "oracle/linear_ce/kernels/passes.h"
 #include "oracle/linear_ce/kernels/plan.h"
@@ -27,14 +29,16 @@ template <class Real>
 class Gradients {
 public:
     Gradients(const Operands& operands, const Cotangents<Real>& cotangents, const Gradient<Real>& gx,
-              const Gradient<Real>& gw, bool round_delta, const Run& run)
+              const Gradient<Real>& gw, const GradientsHow& how, const Run& run)
         : m_o(operands),
           m_cotangents(cotangents),
           m_gx(gx),
           m_gw(gw),
-          m_round(round_delta),
+          m_round(how.round_delta),
           m_run(run),
           m_kernel(row_kernel<Real>(run.isa)),
+          m_product(operands, m_kernel),
+          m_kept(operands, how.kept ? gw : Gradient<Real>{}, m_kernel.width),
           m_plan(m_kernel, operands.batch, operands.hidden, run.block),
           m_panels(blocks_of(operands.hidden, m_kernel.width)) {
         m_window = std::min(m_plan.window, rounded_up(operands.vocab, m_plan.block));
@@ -69,8 +73,8 @@ private:
     View w() const { return m_o.layout == Layout::hv ? View{m_o.w, m_o.vocab, 1} : View{m_o.w, 1, m_o.hidden}; }
 
     void allocate() {
-        m_x = aligned<Real>(m_plan.rows * m_o.hidden);
-        m_w = aligned<Real>(m_o.hidden * m_window);
+        m_x = aligned<Real>(m_plan.rows * m_product.depth());
+        m_w = aligned<Real>(m_product.depth() * m_window);
         if (m_gw.wanted()) {
             m_xt = aligned<Real>(m_plan.rows * padded_hidden());
             m_sum = aligned<Real>(padded_hidden() * m_window);
@@ -90,8 +94,8 @@ private:
             return [&](std::size_t task) {
                 if (task < panels) {
                     const std::size_t first = task * height();
-                    pack(transposed(x), 0, m_o.hidden, m_row + first, std::min(height(), m_rows - first), height(), 0,
-                         m_x.get() + first * m_o.hidden);
+                    m_product.pack_panels(transposed(x), m_row + first, std::min(height(), m_rows - first), height(),
+                                          m_x.get() + first * m_product.depth());
                 } else {
                     const std::size_t h = (task - panels) * height();
                     pack(x, m_row, m_rows, h, std::min(height(), m_o.hidden - h), height(), 0,
@@ -113,9 +117,10 @@ private:
 
     void one_block(std::size_t at, Real* delta) {
         const std::size_t columns = std::min(m_plan.block, m_columns - at);
-        Real* panels = m_w.get() + at * m_o.hidden;
+        Real* panels = m_w.get() + at * m_product.depth();
+        const std::size_t kept = m_kept.rows(columns);
         if (m_row == 0) {
-            pack(w(), 0, m_o.hidden, m_first + at, columns, width(), m_o.hidden * width(), panels);
+            if (kept < m_o.batch) m_product.pack_panels(w(), m_first + at, columns, width(), panels);
             if (m_gx.wanted()) {
                 pack(transposed(w()), m_first + at, columns, 0, m_o.hidden, width(), m_window * width(),
                      m_wt.get() + at * width());
@@ -123,10 +128,13 @@ private:
         }
         const std::size_t tiles = blocks_of(columns, width());
         for (std::size_t i = 0; i < m_rows; i += height()) {
-            multiply_rows(i, tiles, panels, delta);
-            for (std::size_t y = 0; y < std::min(height(), m_rows - i); ++y) {
+            const std::size_t rows = std::min(height(), m_rows - i);
+            if (kept < m_row + i + rows) multiply_rows(i, tiles, panels, delta);
+            for (std::size_t y = 0; y < rows; ++y) {
                 const Row<Real> row{delta + (i + y) * width(), width(), m_plan.rows * width(), columns};
-                delta_of(row, m_row + i + y, m_first + at);
+                const bool is_kept = m_row + i + y < kept;
+                if (is_kept) m_kept.take(row, m_row + i + y, m_first + at);
+                delta_of(row, m_row + i + y, m_first + at, is_kept);
                 if (m_gx.wanted()) keep_transposed(row, at, i, y);
             }
         }
@@ -135,18 +143,19 @@ private:
 
     // Logits of the rows [i, i + height) into `delta`, whose segment t is [rows][width].
     void multiply_rows(std::size_t i, std::size_t tiles, const Real* panels, Real* delta) {
-        for (std::size_t h = 0; h < m_o.hidden; h += m_plan.depth) {
-            const std::size_t depth = std::min(m_plan.depth, m_o.hidden - h);
+        const std::size_t whole = m_product.depth();
+        for (std::size_t h = 0; h < whole; h += m_plan.depth) {
+            const std::size_t depth = std::min(m_plan.depth, whole - h);
             for (std::size_t t = 0; t < tiles; ++t) {
-                m_kernel.multiply(m_x.get() + i * m_o.hidden + h * height(), panels + (t * m_o.hidden + h) * width(),
-                                  depth, delta + (t * m_plan.rows + i) * width(), width(), h > 0);
+                m_product.multiply(m_x.get() + i * whole + h * height(), panels + (t * whole + h) * width(), depth,
+                                   delta + (t * m_plan.rows + i) * width(), width(), h > 0);
             }
         }
     }
 
-    void delta_of(const Row<Real>& row, std::size_t i, std::size_t first) {
+    void delta_of(const Row<Real>& row, std::size_t i, std::size_t first, bool capped) {
         const auto cap = static_cast<Real>(m_o.soft_cap);
-        if (cap > 0) m_kernel.sum(row, cap);
+        if (cap > 0 && !capped) m_kernel.sum(row, cap);
         RowCotangent<Real> c;
         c.value = m_cotangents.lse[i];
         c.loss = static_cast<Real>(m_cotangents.d_loss[i]);
@@ -242,6 +251,8 @@ private:
     bool m_round;
     const Run& m_run;
     RowKernel<Real> m_kernel;
+    LogitsProduct<Real> m_product;
+    KeptLogits<Real> m_kept;
     Plan m_plan;
     std::size_t m_panels;                    // of w^T: hidden dimensions by `width`
     std::size_t m_window = 0;                // columns between two sums into gx
@@ -258,13 +269,13 @@ private:
 
 template <class Real>
 void gradients(const Operands& operands, const Cotangents<Real>& cotangents, const Gradient<Real>& gx,
-               const Gradient<Real>& gw, bool round_delta, const Run& run) {
-    Gradients<Real>(operands, cotangents, gx, gw, round_delta, run).go();
+               const Gradient<Real>& gw, const GradientsHow& how, const Run& run) {
+    Gradients<Real>(operands, cotangents, gx, gw, how, run).go();
 }
 
 template void gradients<float>(const Operands&, const Cotangents<float>&, const Gradient<float>&,
-                               const Gradient<float>&, bool, const Run&);
+                               const Gradient<float>&, const GradientsHow&, const Run&);
 template void gradients<double>(const Operands&, const Cotangents<double>&, const Gradient<double>&,
-                                const Gradient<double>&, bool, const Run&);
+                                const Gradient<double>&, const GradientsHow&, const Run&);
 
 }  // namespace gdnctl::oracle::linear_ce

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 
 #include "oracle/simd/aligned.h"
 #include "oracle/simd/values.h"
@@ -70,6 +72,42 @@ void pack(const View& view, std::size_t i, std::size_t depth, std::size_t j, std
         pack(static_cast<const float*>(view.values.data), view, i, depth, j, columns, width, stride, to);
     } else {
         pack(static_cast<const Bf16*>(view.values.data), view, i, depth, j, columns, width, stride, to);
+    }
+}
+
+// As pack(), of bf16 in pairs: element (k, c) of a panel holds the elements (i + 2 k, j + c) and (i + 2 k + 1, j + c),
+// the first in the lower half. `depth` counts elements; an odd one out is paired with 0.
+inline void pack_pairs(const View& view, std::size_t i, std::size_t depth, std::size_t j, std::size_t columns,
+                       std::size_t width, std::size_t stride, float* to) {
+    const auto* data = static_cast<const std::uint16_t*>(view.values.data);
+    const std::size_t pairs = blocks_of(depth, 2);
+    constexpr std::size_t k_run = 32;  // pairs at a time, so that a cache line is used up while it is there
+    const bool along = view.column == 1;
+    for (std::size_t k = 0; k < pairs; k += along ? 1 : k_run) {
+        const std::size_t end = std::min(pairs, k + (along ? 1 : k_run));
+        for (std::size_t p = 0; p * width < columns; ++p) {
+            const std::size_t lanes = std::min(width, columns - p * width);
+            float* panel = to + p * stride;
+            const std::uint16_t* corner = data + i * view.row + (j + p * width) * view.column;
+            for (std::size_t c = 0; !along && c < lanes; ++c) {
+                const std::uint16_t* from = corner + c * view.column;
+                for (std::size_t x = k; x < end; ++x) {
+                    const std::uint32_t high = 2 * x + 1 < depth ? from[(2 * x + 1) * view.row] : 0;
+                    panel[x * width + c] = std::bit_cast<float>(from[2 * x * view.row] | high << 16U);
+                }
+            }
+            if (along) {
+                const std::uint16_t* low = corner + 2 * k * view.row;
+                const bool both = 2 * k + 1 < depth;
+                const std::uint16_t* high = both ? low + view.row : low;
+                const std::uint32_t mask = both ? 0xFFFF0000U : 0;
+                for (std::size_t c = 0; c < lanes; ++c) {
+                    panel[k * width + c] =
+                        std::bit_cast<float>(low[c] | (static_cast<std::uint32_t>(high[c]) << 16U & mask));
+                }
+            }
+            for (std::size_t x = k; x < end; ++x) std::fill(panel + x * width + lanes, panel + (x + 1) * width, 0.0F);
+        }
     }
 }
 

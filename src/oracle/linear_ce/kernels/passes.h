@@ -41,15 +41,6 @@ struct Rows {
     Real* largest = nullptr;         // the largest s
 };
 
-template <class Real>
-void forward(const Operands& operands, const Rows<Real>& rows, const Run& run);
-
-template <class Real>
-struct Cotangents {
-    const Real* lse = nullptr;                         // [B], of the forward
-    const double *d_loss = nullptr, *d_lse = nullptr;  // [B]
-};
-
 // A matrix of Real, or of bf16. data == nullptr: not wanted.
 template <class Real>
 struct Gradient {
@@ -59,10 +50,24 @@ struct Gradient {
     bool wanted() const { return data != nullptr || narrow != nullptr; }
 };
 
+// With `keep_in`, where gw will be, the logits of as many rows as fit in are left there for gradients().
+template <class Real>
+void forward(const Operands& operands, const Rows<Real>& rows, const Run& run, const Gradient<Real>& keep_in = {});
+
+template <class Real>
+struct Cotangents {
+    const Real* lse = nullptr;                         // [B], of the forward
+    const double *d_loss = nullptr, *d_lse = nullptr;  // [B]
+};
+
 // delta_v = [(d_loss + d_lse) exp(s_v - lse) - d_loss 1(v = y)] (1 - (s_v / cap)^2); gx = delta w^T, gw = x^T delta.
-// gw has the layout of w. With `round_delta` delta is rounded to bf16 before both products, as a TPU does.
+// gw has the layout of w.
+struct GradientsHow {
+    bool round_delta = false;  // to bf16 before both products, as a TPU does
+    bool kept = false;  // gw holds what forward() of the same operands and run left there: three products, not four
+};
 template <class Real>
 void gradients(const Operands& operands, const Cotangents<Real>& cotangents, const Gradient<Real>& gx,
-               const Gradient<Real>& gw, bool round_delta, const Run& run);
+               const Gradient<Real>& gw, const GradientsHow& how, const Run& run);
 
 }  // namespace gdnctl::oracle::linear_ce

@@ -41,7 +41,19 @@ void delta64(const Row<double>& row, double cap, const RowCotangent<double>& cot
 
 template <>
 RowKernel<float> row_kernel<float>(Isa isa) {
-    return isa == Isa::avx512 ? row_kernel32_avx512() : isa == Isa::avx2 ? row_kernel32_avx2() : row_kernel32_scalar();
+    RowKernel<float> kernel = isa == Isa::avx512 ? row_kernel32_avx512()
+                              : isa == Isa::avx2 ? row_kernel32_avx2()
+                                                 : row_kernel32_scalar();
+    if (isa == Isa::avx512 && has_bf16_products()) kernel.multiply_pairs = row_kernel32_avx512bf16().multiply_pairs;
+    return kernel;
+}
+
+bool has_bf16_products() {
+#if defined(__x86_64__)
+    return has_isa(Isa::avx512) && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
 }
 
 template <>

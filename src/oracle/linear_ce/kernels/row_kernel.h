@@ -42,6 +42,10 @@ struct RowKernel {
     RowSum<Real> (*sum)(const Row<Real>& row, Real cap) = nullptr;
     // Replaces s, as sum() left it, by delta.
     void (*delta)(const Row<Real>& row, Real cap, const RowCotangent<Real>& cotangent) = nullptr;
+    // multiply() of bf16: a and b hold pairs of factors, two in the place of one; depth counts pairs. Products are
+    // exact, sums fp32. nullptr: this instruction set has none.
+    void (*multiply_pairs)(const Real* a, const Real* b, std::size_t depth, Real* c, std::size_t stride,
+                           bool add) = nullptr;
 };
 
 template <class Real>
@@ -50,6 +54,9 @@ RowKernel<Real> row_kernel(Isa isa);
 RowKernel<float> row_kernel32_scalar();
 RowKernel<float> row_kernel32_avx2();
 RowKernel<float> row_kernel32_avx512();
+// Only multiply_pairs, for the tile of row_kernel32_avx512(); has_bf16_products() says whether this processor has it.
+RowKernel<float> row_kernel32_avx512bf16();
+bool has_bf16_products();
 RowKernel<double> row_kernel64_scalar();
 RowKernel<double> row_kernel64_avx2();
 RowKernel<double> row_kernel64_avx512();

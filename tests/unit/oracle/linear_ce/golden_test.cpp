@@ -108,7 +108,7 @@ TEST_CASE("linear-ce: delta of the pseudocode's counterexample") {
     CHECK(std::fabs(lse[1] - 1.614020782312) < 1e-11);
     // gw with x = I is delta: here x is invertible, so delta = x^-T gw.
     std::vector<double> gw(8);
-    gradients<double>(o, {lse.data(), d_loss.data(), d_lse.data()}, {}, {gw.data(), nullptr}, false, {});
+    gradients<double>(o, {lse.data(), d_loss.data(), d_lse.data()}, {}, {gw.data(), nullptr}, {}, {});
     const double det = 4 * 3.5 + 3 * 2.5;
     for (std::size_t v = 0; v < 4; ++v) {
         const double first = (3.5 * gw[v] - 2.5 * gw[4 + v]) / det;

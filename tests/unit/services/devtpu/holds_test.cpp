@@ -73,8 +73,8 @@ TEST_CASE("a cluster's holder is one argument of python3, with its settings in t
     CHECK(job.metadata.at("kind") == "hold");
     CHECK(job.metadata.at("lease_s") == "5");
     CHECK(job.beside.empty());
-    CHECK(heartbeat_job("gdnctl-hold-x", "hb").beside == "gdnctl-hold-x");
-    CHECK(heartbeat_job("gdnctl-hold-x", "hb").resources.empty());
+    CHECK(heartbeat_job("gdnctl-hold-x", "hb", "").beside == "gdnctl-hold-x");
+    CHECK(heartbeat_job("gdnctl-hold-x", "hb", "").resources.empty());
 }
 
 TEST_CASE("a list of files is sorted as bytes, each name with a NUL") {

@@ -1,9 +1,14 @@
 // The scripts that run on a TPU's host, run here.
 #include "services/devtpu/road.h"
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "platform/process.h"
@@ -28,7 +33,18 @@ public:
     const Road& road() const { return m_road; }
     Answer run(const std::string& line, std::vector<JobEnv> env = {}) {
         // Tests run side by side, and what a run leaves is known by its id.
-        const HostCommand command{line, std::move(env), "hold-1." + std::to_string(::getpid()), 600};
+        const HostCommand command{line, std::move(env), "hold-1." + std::to_string(::getpid()), 600, {}};
+        return ask(receive_line(), command_script(m_road, command));
+    }
+    // One whose client renews its record, or does not; the others renew the lease until it ends.
+    Answer run_renewed(const std::string& line, std::string_view unlike, std::int64_t lease_s) {
+        const std::string run_id = fmt::format("hold-1.{}{}", ::getpid(), unlike);
+        const HostCommand command{line, {}, run_id, lease_s, run_record(m_road.lease, run_id)};
+        std::jthread others([&](std::stop_token stop) {
+            for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(200))) {
+                utimensat(AT_FDCWD, m_road.lease.c_str(), nullptr, 0);
+            }
+        });
         return ask(receive_line(), command_script(m_road, command));
     }
     Answer receive(std::string script) { return ask(receive_line(), std::move(script)); }
@@ -62,7 +78,7 @@ TEST_CASE("a command runs in the tree, with its environment, and gives its exit 
 
 TEST_CASE("a script that a lost connection has cut is not run") {
     Host host;
-    const std::string script = command_script(host.road(), {"echo ran", {}, "hold-1.abc", 600});
+    const std::string script = command_script(host.road(), {"echo ran", {}, "hold-1.abc", 600, {}});
     for (const std::size_t kept : {std::size_t{0}, script.size() / 2, script.size() - 1}) {
         const Answer answer = host.receive(script.substr(0, kept));
         CHECK(answer.out.empty());
@@ -78,6 +94,40 @@ TEST_CASE("what a command leaves behind is ended, also in a session of its own")
     const std::string pid = read_text(host.tree() / "pid");
     REQUIRE(pid.size() > 1);
     CHECK(!fs::exists("/proc/" + pid.substr(0, pid.size() - 1)));
+}
+
+TEST_CASE("a command ends when its own client no longer renews it, whoever renews the lease") {
+    Host host;
+    const Answer answer = host.run_renewed("env -i sleep 300 & echo $! >pid; wait", "a", 1);
+    CHECK(answer.exit_code == 143);
+    const std::string pid = read_text(host.tree() / "pid");
+    REQUIRE(pid.size() > 1);
+    CHECK(!fs::exists("/proc/" + pid.substr(0, pid.size() - 1)));
+    CHECK(test::list_names(host.tree().parent_path()) == "lease-hold-1 marin");
+    CHECK(host.run_renewed("for i in 1 2 3 4; do sleep 1; touch ../lease-hold-1.*; done; exit 5", "b", 2).exit_code ==
+          5);
+}
+
+TEST_CASE("so does one that has a terminal") {
+    Host host;
+    const std::string run_id = fmt::format("hold-1.{}d", ::getpid());
+    HostCommand command{"sleep 300", {{"A", "b"}}, run_id, 1, run_record(host.road().lease, run_id)};
+    const fs::path script = host.tree() / "script";
+    write_text(script, terminal_script(host.road(), command));
+    CHECK(host.receive(fmt::format("sh '{0}' '{0}'; exit #whole", script.string())).exit_code == 143);
+    CHECK(!fs::exists(script));
+    command.line = "pwd; exit 255";
+    write_text(script, terminal_script(host.road(), command));
+    const Answer answer = host.receive(fmt::format("sh '{0}' '{0}'; exit #whole", script.string()));
+    CHECK(answer.out == host.tree().string() + "\n");
+    CHECK(answer.exit_code == 254);
+}
+
+TEST_CASE("nothing limits a command where another program holds the TPU") {
+    Host host;
+    fs::remove(host.road().lease);
+    CHECK(host.run_renewed("sleep 3; exit 6", "c", 1).exit_code == 6);
+    CHECK(ssh_road({}, "a", "").lease.empty());
 }
 
 TEST_CASE("a command without a tree says so") {
@@ -107,9 +157,12 @@ TEST_CASE("the manifest removes what only the old one has, and folders that it l
 TEST_CASE("the lease is renewed where there is one") {
     Host host;
     const std::chrono::seconds limit(20);
-    CHECK(touch_lease(host.road(), limit, system_process(), {}));
+    CHECK(touch_lease(host.road(), {}, limit, system_process(), {}));
+    const std::string run = run_record(host.road().lease, "hold-1.1f");
+    CHECK(touch_lease(host.road(), run, limit, system_process(), {}));
+    CHECK(!fs::exists(run));  // what its run has removed does not come back
     fs::remove(host.road().lease);
-    const Status renewed = touch_lease(host.road(), limit, system_process(), {});
+    const Status renewed = touch_lease(host.road(), {}, limit, system_process(), {});
     REQUIRE(!renewed);
     CHECK(renewed.error().kind == ErrorKind::remote_missing);
     CHECK(!fs::exists(host.road().lease));

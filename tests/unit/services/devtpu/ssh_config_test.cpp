@@ -42,9 +42,15 @@ TEST_CASE("names that begin alike, or differ in case alone, are others") {
     CHECK(without_block(cases, "GDN") == ssh_block(host("gdn")));
 }
 
-TEST_CASE("a block without its end costs the user nothing") {
-    const std::string torn = "# BEGIN_DEV_TPU_GDN\nHost dev-tpu-gdn\n  HostName 1\nHost mine\n  User me\n";
-    CHECK(without_block(torn, "gdn") == "Host dev-tpu-gdn\n  HostName 1\nHost mine\n  User me\n");
+TEST_CASE("a block without its end is the user's") {
+    for (const char* torn :
+         {"# BEGIN_DEV_TPU_GDN\nHost dev-tpu-gdn\n  HostName 1\nHost mine\n  User me\n",
+          "# BEGIN_DEV_TPU_GDN\r\nHost x\r\n", "Host x\n# END_DEV_TPU_GDN\n  User y", "# BEGIN_DEV_TPU_GDN"}) {
+        CHECK(without_block(torn, "gdn") == torn);
+        const std::string with = with_block(torn, host("gdn"));
+        CHECK(with_block(with, host("gdn")) == with);
+        CHECK(without_block(with, "gdn") == torn);
+    }
 }
 
 TEST_CASE("the file keeps its mode, its link and a first copy") {
@@ -76,6 +82,7 @@ TEST_CASE("names of TPUs") {
         const Status checked = check_tpu_name(bad);
         REQUIRE(!checked);
         CHECK(checked.error().kind == ErrorKind::usage);
+        CHECK(checked.error().message.find('\n') == std::string::npos);
     }
 }
 

@@ -273,7 +273,7 @@ TEST_CASE("git landing: what a killed landing left is completed, people's work i
     CHECK(repo.clock.sleeps().size() == 3);
 }
 
-TEST_CASE("git rebase: commits and merges go on top of what moved; a conflict leaves everything as it was") {
+TEST_CASE("git rebase: commits and merges go on top of what moved, a conflict leaves everything as it was") {
     const Simple repo;
     repo.sh(
         "git checkout -q -b side && echo s > side.txt && git add . && git commit -q -m side && git checkout -q -b work "

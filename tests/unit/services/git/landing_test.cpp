@@ -93,7 +93,7 @@ TEST_CASE("git landing: the beginning of a file, one that is missing and one tha
     CHECK(repo.rescued().empty());
 }
 
-TEST_CASE("git landing: locks of killed gits go one after the other; one that stays leaves the files alone") {
+TEST_CASE("git landing: locks of killed gits go one after the other, one that stays leaves the files alone") {
     GitRepo repo;
     repo.write("a.txt", "one\n");
     const std::string base = repo.commit("base");

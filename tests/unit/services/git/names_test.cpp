@@ -30,7 +30,7 @@ struct Named : test::GitRepo {
 
 }  // namespace
 
-TEST_CASE("git names: branches, tags and stashes; not what was fetched, and not ours") {
+TEST_CASE("git names: branches, tags and stashes, not what was fetched, and not ours") {
     const Named repo;
     repo.write("a.txt", "b\n");
     repo.sh("git stash -q -m 'first one' && echo c > a.txt && git stash -q -m second");

@@ -86,7 +86,7 @@ TEST_CASE("git stash: the agent's own stash on top is neither taken nor dropped 
     CHECK(repo.read("b.txt") == "b\n");
 }
 
-TEST_CASE("git stash: merges with what was committed meanwhile; a conflict touches nothing and keeps it") {
+TEST_CASE("git stash: merges with what was committed meanwhile, a conflict touches nothing and keeps it") {
     const Dirty repo;
     const auto checkout = repo.open();
     const std::string id = stash_of(checkout);

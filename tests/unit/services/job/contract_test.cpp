@@ -114,7 +114,7 @@ TEST_CASE("job contract: signs of a bad accelerator node make a plain failure su
     CHECK(classify(failed(job_error::k_command_error, 1), "all fine").failure == FailureClass::user);
 }
 
-TEST_CASE("job contract: details survive being written and read; unknown keys and nulls are ignored") {
+TEST_CASE("job contract: details survive being written and read, unknown keys and nulls are ignored") {
     JobDetails d = failed(job_error::k_command_error, -9, "m\n");
     d.submission_id = "a-1";
     d.entrypoint = "echo \"x\"";

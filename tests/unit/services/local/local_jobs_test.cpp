@@ -63,7 +63,7 @@ TEST_CASE("local: exit codes and signals end as on Ray") {
     CHECK(world.wait_end("nocmd").driver_exit_code == 127);
 }
 
-TEST_CASE("local: environment, session and standard input of the entrypoint; values on disk nowhere") {
+TEST_CASE("local: environment, session and standard input of the entrypoint, values on disk nowhere") {
     LocalWorld world;
     world.env["RAY_ADDRESS"] = "10.0.0.7:6399";
     world.env["FROM_SUBMITTER"] = "a b\"c$HOME";

@@ -5,7 +5,7 @@
 
 namespace gdnctl::ray {
 
-TEST_CASE("log: the agent's file by ranges; 416 means nothing new; a pump is one request") {
+TEST_CASE("log: the agent's file by ranges, 416 means nothing new, a pump is one request") {
     LogWorld world(true);
     world.server.log = lines(0, 100);
     world.open({std::nullopt, true});
@@ -182,7 +182,7 @@ TEST_CASE("log: connections cut at random places on random logs, every byte exac
     }
 }
 
-TEST_CASE("log: as JSON at last; what was read raw before is not read again, whatever the line ends") {
+TEST_CASE("log: as JSON at last, what was read raw before is not read again, whatever the line ends") {
     LogWorld world(true);
     world.server.log = "a\r\nb\rc\n\r\n";
     world.open({std::nullopt, true});
@@ -197,7 +197,7 @@ TEST_CASE("log: as JSON at last; what was read raw before is not read again, wha
     CHECK(world.got.ends_with("\ne\n"));
 }
 
-TEST_CASE("log: the last lines in one request; of none, none") {
+TEST_CASE("log: the last lines in one request, of none, none") {
     LogWorld world(true);
     world.server.log = lines(0, 5000);
     world.open({7});

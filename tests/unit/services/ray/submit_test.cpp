@@ -190,7 +190,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("ray package: asked for, sent when absent, named by content and job; deleted files are skipped") {
+TEST_CASE("ray package: asked for, sent when absent, named by content and job, deleted files are skipped") {
     Upload upload;
     PackageHttp http(upload.world.clock, upload);
     REQUIRE(upload.world.backend(&http)->submit(upload.request));

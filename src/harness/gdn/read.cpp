@@ -1,0 +1,146 @@
+#include "harness/gdn/read.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/files.h"
+#include "oracle/gdn/report/report.h"
+
+namespace gdnctl::harness {
+
+namespace {
+
+// `reference` must outlive it.
+class GdnJudged : public JudgementReport {
+public:
+    GdnJudged(const oracle::GdnReference& reference, oracle::GdnReport report, int threads)
+        : m_reference(reference), m_report(std::move(report)), m_threads(threads) {}
+
+    std::string text(const Shown& shown) const override {
+        return (shown.heatmap ? oracle_report::heatmap_text(m_reference, m_report) : std::string()) +
+               oracle_report::report_text(m_reference, m_report);
+    }
+    void add_to(Json& object) const override {
+        oracle_report::add_report(object, m_reference, m_report, oracle::condition_of(m_reference, m_threads));
+    }
+    std::string page() const override { return oracle_report::page(m_reference, m_report); }
+
+private:
+    const oracle::GdnReference& m_reference;
+    oracle::GdnReport m_report;
+    int m_threads;
+};
+
+bool is_gradient(const std::string& name) { return oracle::layer_name(name).role == oracle::GdnRole::gradient; }
+
+// `contract` must outlive it.
+class LayerJudged : public JudgementReport {
+public:
+    LayerJudged(const oracle::ResolvedContract& contract, oracle::LayerReport report)
+        : m_contract(contract), m_report(std::move(report)) {}
+
+    std::string text(const Shown& /*shown*/) const override {
+        std::string text;
+        for (const auto& t : m_report.tensors) text += oracle_report::tensor_text(t);
+        text += oracle_report::not_compared_text(m_report.not_compared);
+        std::vector<std::string> missing;
+        for (const auto& item : m_report.not_compared) {
+            if (is_gradient(item.tensor)) missing.push_back(item.tensor);
+        }
+        text += oracle_report::missing_gradients_text(any_gradient(), missing);
+        text += oracle_report::left_alone_text(m_report.unknown, m_report.unread);
+        text += oracle_report::contract_text(m_contract);
+        if (m_report.worst && !m_report.worst->index.empty()) {
+            text += "worst: " + oracle_report::place_text(*m_report.worst) + "\n";
+        }
+        if (!m_report.stage.empty()) text += fmt::format("stage: {}\n", m_report.stage);
+        return text + oracle_report::verdict_text(oracle::name_of(m_report.verdict), m_report.reason);
+    }
+
+    void add_to(Json& object) const override {
+        object["verdict"] = oracle::name_of(m_report.verdict);
+        object["reason"] = m_report.reason;
+        object["stage"] = m_report.stage.empty() ? Json() : Json(m_report.stage);
+        object["worst"] = oracle_report::worst_json(m_report.worst);
+        object["tensors"] = Json::array();
+        for (const auto& t : m_report.tensors) object["tensors"].push_back(oracle_report::tensor_json(t));
+        object["not_compared"] = oracle_report::not_compared_json(m_report.not_compared);
+        oracle_report::add_left_alone(object, m_report.unknown, m_report.unread);
+        object["forward_only"] = !any_gradient();
+        object["bands"] = {{"ok", oracle::k_ok_band}, {"wrong", oracle::k_wrong_band}};
+        object["contract"] = oracle_report::contract_json(m_contract);
+    }
+
+private:
+    bool any_gradient() const {
+        return std::any_of(m_report.tensors.begin(), m_report.tensors.end(),
+                           [](const auto& t) { return is_gradient(t.canonical); });
+    }
+
+    const oracle::ResolvedContract& m_contract;
+    oracle::LayerReport m_report;
+};
+
+template <class Report>
+Judgement judgement_of(const Report& report, bool forward_only) {
+    Judgement j{report.verdict, report.reason, report.stage, {}, 0, report.worst, forward_only, nullptr};
+    for (const auto& t : report.tensors) j.error = std::max(j.error, t.error_over_budget);
+    return j;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GdnReading>> GdnReading::read(const oracle::TensorFile& inputs, const ContractChoice& choice,
+                                                     std::optional<std::int64_t> chunk, const FixedRule& rule) {
+    std::unique_ptr<GdnReading> reading(new GdnReading(inputs));
+    oracle::ResolvedContract& contract = reading->m_reference.contract;
+    GDNCTL_TRY_ASSIGN(contract, oracle::resolve_contract(choice.contract, inputs.metadata, choice.sets));
+    if (chunk) GDNCTL_TRY(oracle::set_field(contract, "chunk", fmt::format("{}", *chunk), "--chunk"));
+    GDNCTL_TRY_ASSIGN(reading->m_reference.problem, oracle::read_problem(inputs, contract));
+    reading->m_rule = rule;
+    return reading;
+}
+
+Result<Judgement> GdnReading::judge(const oracle::TensorFile& outputs, const Judging& how) {
+    const bool gradients = outputs.any_name(
+        [](std::string_view name) { return oracle::canonical_name(name).role == oracle::GdnRole::gradient; });
+    GDNCTL_TRY(oracle_files::check_memory(problem().dims, problem().sequences.size(),
+                                          gradients ? oracle::Passes::with_gradients : oracle::Passes::forward));
+    m_reference = oracle::make_reference(std::move(m_reference.problem), std::move(m_reference.contract), how.threads);
+    GDNCTL_TRY(oracle::add_backward(m_reference, m_inputs, outputs, how.threads));
+    if (how.stop && how.stop()) return Judgement{};
+    GDNCTL_TRY_ASSIGN(auto report,
+                      oracle::judge(m_reference, outputs, {m_rule.rtol, m_rule.atol, how.thorough, how.threads}));
+    report.outputs_are_truth = oracle::is_written_truth(outputs, report);
+    oracle::list_left_alone(m_inputs, oracle::canonical_name, report.unknown, report.unread);
+    Judgement j = judgement_of(report, !gradients);
+    j.report = std::make_shared<GdnJudged>(m_reference, std::move(report), how.threads);
+    return j;
+}
+
+Result<std::unique_ptr<LayerReading>> LayerReading::read(const oracle::TensorFile& inputs,
+                                                         const ContractChoice& choice) {
+    std::unique_ptr<LayerReading> reading(new LayerReading(inputs));
+    oracle::LayerContract& contract = reading->m_contract;
+    GDNCTL_TRY_ASSIGN(contract, oracle::resolve_layer_contract(choice.contract, inputs.metadata, choice.sets));
+    GDNCTL_TRY_ASSIGN(reading->m_layer, oracle::read_layer(inputs, contract));
+    const oracle::GdnDims& dims = reading->m_layer.dims;
+    GDNCTL_TRY(oracle_files::check_memory(dims, static_cast<std::size_t>(dims.B)));
+    for (oracle::ContractField& field : contract.resolved.fields) {
+        if (field.name == "key_heads" && !contract.key_heads) {
+            field = {"key_heads", fmt::format("{}", dims.Hk), "inputs tensors"};
+        }
+    }
+    return reading;
+}
+
+Result<Judgement> LayerReading::judge(const oracle::TensorFile& outputs, const Judging& how) {
+    GDNCTL_TRY_ASSIGN(auto report, oracle::judge_layer(m_layer, m_contract, m_inputs, outputs, how.threads));
+    Judgement j = judgement_of(report, false);
+    j.report = std::make_shared<LayerJudged>(m_contract.resolved, std::move(report));
+    return j;
+}
+
+}  // namespace gdnctl::harness

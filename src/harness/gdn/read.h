@@ -1,0 +1,56 @@
+// A file of inputs of gdn, or of its layer, as its contract has it.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "harness/gdn/reference.h"
+#include "harness/plain/operator.h"
+#include "oracle/gdn/compare/compare.h"
+#include "oracle/gdn/layer_inputs/layer_inputs.h"
+
+namespace gdnctl::harness {
+
+// By which rule outputs are judged: both, or neither for the budget.
+struct FixedRule {
+    std::optional<double> rtol, atol;
+};
+
+class GdnReading : public Reading {
+public:
+    // `inputs` must outlive it. `chunk`: another chunk length than the contract's. Errors: bad_input; usage, of the
+    // contract.
+    static Result<std::unique_ptr<GdnReading>> read(const oracle::TensorFile& inputs, const ContractChoice& choice,
+                                                    std::optional<std::int64_t> chunk, const FixedRule& rule);
+
+    const oracle::GdnProblem& problem() const { return m_reference.problem; }
+    const oracle::ResolvedContract& contract() const { return m_reference.contract; }
+
+    Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) override;
+
+private:
+    explicit GdnReading(const oracle::TensorFile& inputs) : m_inputs(inputs) {}
+
+    const oracle::TensorFile& m_inputs;
+    oracle::GdnReference m_reference;  // the truth once it is judged
+    FixedRule m_rule;
+};
+
+class LayerReading : public Reading {
+public:
+    static Result<std::unique_ptr<LayerReading>> read(const oracle::TensorFile& inputs, const ContractChoice& choice);
+
+    const oracle::GdnLayer& layer() const { return m_layer; }
+    const oracle::LayerContract& contract() const { return m_contract; }
+
+    Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) override;
+
+private:
+    explicit LayerReading(const oracle::TensorFile& inputs) : m_inputs(inputs) {}
+
+    const oracle::TensorFile& m_inputs;
+    oracle::GdnLayer m_layer;
+    oracle::LayerContract m_contract;
+};
+
+}  // namespace gdnctl::harness

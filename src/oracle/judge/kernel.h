@@ -1,0 +1,119 @@
+// A kernel under test, of whatever operator and wherever it runs: what the oracle asks of it. harness/kernel.h opens
+// those that do not run in this process.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "oracle/judge/kernel_fault.h"
+#include "oracle/tensor/tensor.h"
+
+namespace gdnctl::oracle {
+
+// What a kernel does with an array.
+enum class Role : std::uint32_t {
+    input,
+    output,    // holds nothing before the call, and has to be written
+    in_place,  // an output that holds values before the call
+    spare,     // an output that may be left alone
+    number,    // no array: Call::reals[0]; of arguments in order
+    nothing,   // no array: an argument that is not given
+};
+constexpr bool is_output(Role role) { return role == Role::output || role == Role::in_place || role == Role::spare; }
+
+struct Range {
+    std::size_t first = 0, last = 0;  // elements, the last one excluded
+};
+
+struct Array {
+    std::string name;  // as the kernel's interface and faults name it
+    Role role = Role::input;
+    Tensor tensor = {};  // of an output: dtype and shape, and no values but in place
+    // Of an output: what has to be written of it, the rest being 0; nullopt: all.
+    std::optional<std::vector<Range>> written = std::nullopt;
+};
+
+// One call of a kernel. What `integers` and `reals` mean is its interface's.
+struct Call {
+    std::vector<Array> arrays;  // in the order of arguments, where a kernel gets them by their order
+    std::uint32_t entry = 0;
+    std::string_view entry_name = "forward";
+    std::int32_t threads = 1;
+    std::array<std::int64_t, 12> integers = {};
+    std::array<double, 4> reals = {};
+};
+
+// Inputs as kernels get them.
+class Inputs {
+public:
+    virtual ~Inputs() = default;
+    // For a loaded kernel: the arrays and numbers of a pass. `dtypes`: bits of those that it takes, as its interface
+    // numbers them.
+    virtual Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) = 0;
+    // For a program: tensors, with the contract as metadata.
+    virtual TensorFile file() const = 0;
+};
+
+struct Asked {
+    Inputs& inputs;        // until collect()
+    std::size_t pass = 0;  // as the operator numbers them: GDN_FORWARD, LINEAR_CE_GRADIENTS, ...
+    int threads = 1;
+};
+
+// nullopt: all went well; errors are our own troubles.
+using Faulted = Result<std::optional<KernelFault>>;
+
+// place(), call() and collect() in turn, of which the call alone is timed.
+class Kernel {
+public:
+    virtual ~Kernel() = default;
+
+    // Bits 1 << pass of the passes that it has; 0: it cannot be asked, and place() says why.
+    virtual Result<std::uint32_t> entries() { return ~std::uint32_t{0}; }
+    Result<bool> has(std::size_t pass) {
+        GDNCTL_TRY_ASSIGN(const std::uint32_t all, entries());
+        return (all & (1U << pass)) != 0;
+    }
+    virtual Faulted place(const Asked& asked) = 0;
+    virtual Faulted call() = 0;
+    // What the last call of that pass gave, by the names of its interface.
+    virtual Faulted collect(TensorFile& outputs) = 0;
+    // What a time of it is of: "in_process" (ours), "call" or "program".
+    virtual std::string_view timed() const = 0;
+    bool is_foreign() const { return timed() != "in_process"; }
+    bool is_program() const { return timed() == "program"; }
+    // Whether another call may show what the first one did not.
+    virtual bool worth_repeating() const { return is_foreign(); }
+    // How network access was blocked: "namespace", "seccomp", "none"; empty: it runs in this process, or has not run.
+    virtual std::string network() const { return {}; }
+};
+
+Result<KernelRun> run_once(Kernel& kernel, const Asked& asked);
+
+// A kernel of our own as a function from inputs to outputs.
+class OwnKernel : public Kernel {
+public:
+    using Function = std::function<TensorFile(const Asked&)>;
+    explicit OwnKernel(Function function) : m_function(std::move(function)) {}
+
+    Faulted place(const Asked& asked) override;
+    Faulted call() override;
+    Faulted collect(TensorFile& outputs) override;
+    std::string_view timed() const override { return "in_process"; }
+
+private:
+    Function m_function;
+    std::optional<Asked> m_asked;
+    std::map<std::size_t, TensorFile> m_outputs;  // by pass
+};
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,42 @@
+// The product x w of a pass: of fp32 panels, or of bf16 pairs where both operands are bf16 and the processor multiplies
+// them.
+#pragma once
+
+#include <type_traits>
+
+#include "oracle/linear_ce/kernels/packing.h"
+#include "oracle/linear_ce/kernels/passes.h"
+#include "oracle/linear_ce/kernels/row_kernel.h"
+
+namespace gdnctl::oracle::linear_ce {
+
+template <class Real>
+class LogitsProduct {
+public:
+    LogitsProduct(const Operands& o, const RowKernel<Real>& kernel)
+        : m_pairs(kernel.multiply_pairs != nullptr && o.x.storage == Storage::bf16 && o.w.storage == Storage::bf16),
+          m_hidden(o.hidden),
+          m_multiply(m_pairs ? kernel.multiply_pairs : kernel.multiply) {}
+
+    // Elements of a panel for each of its columns.
+    std::size_t depth() const { return m_pairs ? blocks_of(m_hidden, 2) : m_hidden; }
+
+    // Columns [j, j + columns) of an [H, ...] view in panels of `width`, depth() * width apart.
+    void pack_panels(const View& view, std::size_t j, std::size_t columns, std::size_t width, Real* to) const {
+        if constexpr (std::is_same_v<Real, float>) {
+            if (m_pairs) return pack_pairs(view, 0, m_hidden, j, columns, width, depth() * width, to);
+        }
+        pack(view, 0, m_hidden, j, columns, width, depth() * width, to);
+    }
+
+    void multiply(const Real* a, const Real* b, std::size_t depth, Real* c, std::size_t stride, bool add) const {
+        m_multiply(a, b, depth, c, stride, add);
+    }
+
+private:
+    bool m_pairs;
+    std::size_t m_hidden;
+    decltype(RowKernel<Real>::multiply) m_multiply;
+};
+
+}  // namespace gdnctl::oracle::linear_ce

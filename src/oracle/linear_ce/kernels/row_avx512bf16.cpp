@@ -1,0 +1,48 @@
+#include "oracle/linear_ce/kernels/row_kernel.h"
+#include "oracle/simd/vector.h"
+
+namespace gdnctl::oracle::linear_ce {
+
+#if defined(__AVX512BF16__)
+
+namespace {
+
+constexpr std::size_t k_height = 12, k_vectors = 2, k_lanes = 16;  // as row_avx512.cpp
+
+void multiply_pairs(const float* a, const float* b, std::size_t depth, float* c, std::size_t stride, bool add) {
+    __m512 sum[k_height][k_vectors];
+    for (auto& row : sum) {
+        for (__m512& s : row) s = _mm512_setzero_ps();
+    }
+    for (std::size_t k = 0; k < depth; ++k, a += k_height, b += k_vectors * k_lanes) {
+        __m512bh row[k_vectors];
+        for (std::size_t v = 0; v < k_vectors; ++v) row[v] = (__m512bh)_mm512_loadu_ps(b + v * k_lanes);
+#pragma GCC unroll 16
+        for (std::size_t y = 0; y < k_height; ++y) {
+            const auto factor = (__m512bh)_mm512_set1_ps(a[y]);
+            for (std::size_t v = 0; v < k_vectors; ++v) sum[y][v] = _mm512_dpbf16_ps(sum[y][v], factor, row[v]);
+        }
+    }
+    for (std::size_t y = 0; y < k_height; ++y) {
+        for (std::size_t v = 0; v < k_vectors; ++v) {
+            float* to = c + y * stride + v * k_lanes;
+            _mm512_storeu_ps(to, add ? _mm512_add_ps(_mm512_loadu_ps(to), sum[y][v]) : sum[y][v]);
+        }
+    }
+}
+
+}  // namespace
+
+RowKernel<float> row_kernel32_avx512bf16() {
+    RowKernel<float> kernel;
+    kernel.multiply_pairs = multiply_pairs;
+    return kernel;
+}
+
+#else
+
+RowKernel<float> row_kernel32_avx512bf16() { return {}; }
+
+#endif
+
+}  // namespace gdnctl::oracle::linear_ce
