@@ -9,7 +9,7 @@ steps() { echo $((($1 + share - 1) / share)); }
 # The agent has one success a run: at step $1, with a time of $2; other steps change nothing, break it, or are slower.
 scripted() {
   agent "[ \$n = $1 ] && echo $2 >kernel.txt && exit
-case \$((n % 5)) in 0) ;; 1) echo '<NO_VALID_EDIT/>' ;; 2) echo \"$2 wrong \$n\" >kernel.txt ;; 3) echo \"\$(cat kernel.txt)00\" | tr -d '\n' >kernel.txt ;; *) exit 0 ;; esac"
+case \$((n % 5)) in 0) ;; 1) echo '<NO_VALID_EDIT/>' ;; 2) echo \"$2 wrong \$n\" >kernel.txt ;; 3) awk '{print \$1 * 1.1}' kernel.txt >k && mv k kernel.txt ;; *) exit 0 ;; esac"
 }
 run() {  # CODE LOG OPTION...
   expect "$1" "$GDNCTL" codex-loop --mode evolve --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --perf-pairs 3 \
@@ -33,7 +33,7 @@ test_the_campaign_comes_out_right() {
   scripted "$(steps 21)" 35.0585
   launch "$GDNCTL" codex-loop --mode evolve --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --perf-pairs 3 \
     --log-dir .gdnctl/evolve/b-evolve --max-attempts "$(steps 30)" --seed 1
-  while kill -0 "$pid" 2>/dev/null && [ "$(cat .gdnctl/evolve/b-evolve/journal.jsonl 2>/dev/null | grep -c '"type":"verdict"')" -lt "$(steps 22)" ]; do sleep .05; done
+  while kill -0 "$pid" 2>/dev/null && [ "$(attempts b-evolve 2>/dev/null)" -lt "$(steps 22)" ]; do sleep .1; done
   kill -9 "$pid" 2>/dev/null
   wait "$pid" 2>/dev/null
   evaluated=$(attempts b-evolve)

@@ -136,7 +136,7 @@ metric = { name = "mine/ms", better = "lower", unit = "ms", from = "json:/ms" }
     demand("Gdnctl-Attempt: 1" in t.git("log", "-1", "--format=%B", f"refs/gdnctl/evolve/{run}/best"), "not the loop's commit")
     equal("the user's branch", (t.git("rev-parse", "HEAD"), t.status()), (head, ""))
     prompts = [i["content"][0]["text"] for i in t.requests()[0]["input"] if i.get("type") == "message" and i["role"] == "user"]
-    demand(prompts[-1].startswith(f"# Attempt 1 of run {run}: explore"), prompts[-1])
+    demand(prompts[-1].startswith(f"# Attempt 1 of run {run}: "), prompts[-1])
     demand("GDNCTL_EVAL" not in json.dumps(t.requests()), "the agent was told of an evaluation")
 
 
