@@ -48,6 +48,7 @@ extern const cli::Command k_evolve_noise_row;
 extern const cli::Command k_evolve_pause_row;
 extern const cli::Command k_evolve_stop_row;
 extern const cli::Command k_evolve_fsck_row;
+extern const cli::Command k_evolve_lint_row;
 extern const cli::Command k_evolve_gc_row;
 extern const cli::Command k_evolve_import_row;
 extern const cli::Command k_evolve_export_row;

@@ -22,6 +22,8 @@ public:
     void finish();
     // The last one that is JSON; "": none.
     std::string last() const;
+    // The last few, in order; some may not be JSON.
+    const std::deque<std::string>& whole() const { return m_whole; }
 
 private:
     void scan(std::string_view bytes, std::string& again);

@@ -50,6 +50,7 @@ Target cpu_gdn() {
     t.profile = profile;
     t.files = {{"kernel.c", k_example_kernel}};
     t.metric = TargetMetric{"gdn/forward_ms", "ms", true, "json:/forward/median_ms"};
+    t.floor = "json:/forward/floor_ms";
     return t;
 }
 

@@ -186,9 +186,15 @@ Status read_metric(const Place& outer, const ConfigTable& target, std::optional<
     return {};
 }
 
-constexpr std::array<std::string_view, 12> k_target_keys = {"root_marker", "kernel",   "protected", "log",
-                                                            "prompt",      "presets",  "test",      "profile",
-                                                            "metric",      "validate", "gates",     "torch_index"};
+constexpr std::array<std::string_view, 14> k_target_keys = {"root_marker", "kernel", "protected", "log",    "prompt",
+                                                            "presets",     "test",   "profile",   "metric", "validate",
+                                                            "torch_index", "floor",  "kernel_op", "gates"};
+
+Status read_floor(const Place& place, const ConfigTable& table, std::string& into) {
+    GDNCTL_TRY(read_string(place, table, "floor", into));
+    if (into.empty() || into.starts_with("json:/")) return {};
+    return wrong(place.at("floor"), *find(table, "floor"), "\"json:/pointer\"");
+}
 
 }  // namespace
 
@@ -203,6 +209,8 @@ Result<Target> parse_target(Target base, const ConfigTable& table) {
     GDNCTL_TRY(read_strings(place, table, "presets", base.presets));
     GDNCTL_TRY(read_strings(place, table, "validate", base.validate));
     GDNCTL_TRY(read_string(place, table, "torch_index", base.torch_index));
+    GDNCTL_TRY(read_floor(place, table, base.floor));
+    GDNCTL_TRY(read_string(place, table, "kernel_op", base.kernel_op));
     GDNCTL_TRY(read_metric(place, table, base.metric));
     GDNCTL_TRY_ASSIGN(const ConfigTable* gates, table_at(place, table, "gates"));
     if (gates != nullptr) base.gates = *gates;

@@ -60,6 +60,9 @@ struct Target {
     std::optional<TargetJob> test;
     std::optional<TargetJob> profile;
     std::optional<TargetMetric> metric;
+    // Where the profile prints the least that is physically possible, as the metric's `from` does; empty: nowhere.
+    std::string floor;
+    std::string kernel_op;              // name of the kernel's operation, which the profile's log must show; empty: any
     std::vector<std::string> validate;  // shell commands that must succeed before a candidate is measured
     ConfigTable gates;                  // gate policy, read by the loop
     std::string torch_index;            // wheel index of style `levanter`

@@ -109,6 +109,7 @@ esac'
   expect 2 "$GDNCTL" evolve promote best --log-dir "$WORK/log"
   git checkout -q tests/judge.sh
   expect 0 "$GDNCTL" evolve promote best --log-dir "$WORK/log"
+  out_has 'unseen shapes, unseen seeds  not measured not measured'
   [ "$(git rev-parse main)" = "$best" ] && [ "$(cat kernel.txt)" = 9 ] || fail 'it was not promoted'
   expect 7 "$GDNCTL" evolve promote best --log-dir "$WORK/log"
   # Nothing to do, and other options than those of then.

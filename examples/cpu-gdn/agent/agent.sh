@@ -1,11 +1,11 @@
 #!/bin/sh
-# An agent without a model: reads an iteration's prompt on standard input and commits the change that was recorded for
-# that iteration, in the checkout that it is started in. Iterations without a record change nothing. `agent.sh FOLDER`
-# takes the records of another example.
+# An agent without a model: reads the prompt of an iteration, or of an attempt, on standard input and commits the change that
+# was recorded for its number, in the checkout that it is started in. Numbers without a record change nothing. `agent.sh
+# FOLDER` takes the records of another example.
 set -eu
 here=$(cd "${1:-$(dirname "$0")}" && pwd)
-iteration=$(sed -n 's/^- Iteration: *\([0-9][0-9]*\) .*/\1/p' | sed -n 1p)
-[ -n "$iteration" ] || { echo 'the prompt has no line "- Iteration: N / M"' >&2; exit 2; }
+iteration=$(sed -n 's/^- Iteration: *\([0-9][0-9]*\) .*/\1/p; s/^# Attempt \([0-9][0-9]*\) of run .*/\1/p' | sed -n 1p)
+[ -n "$iteration" ] || { echo 'the prompt has no line "- Iteration: N / M" or "# Attempt N of run ..."' >&2; exit 2; }
 set -- "$here/$iteration"-*.patch
 [ -f "$1" ] || { echo "nothing is recorded for iteration $iteration"; exit 0; }
 record=$1

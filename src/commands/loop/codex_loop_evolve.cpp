@@ -94,7 +94,8 @@ Status check_evolve_options(const Options& options) {
     const EvolveOptions& o = options.evolve;
     const EvolveOptions none;
     const bool given = o.max_attempts || o.no_improve || o.max_usd || o.device_s || options.seed ||
-                       options.reserve_final || o.edits || o.accept_config_change || !o.from.empty() ||
+                       options.reserve_final || o.edits || o.accept_config_change || o.accept_device_change ||
+                       o.max_shape_regression_pct != none.max_shape_regression_pct || !o.from.empty() ||
                        !o.operator_mix.empty() || o.lineages != none.lineages || o.stagnation != none.stagnation ||
                        o.target_gain_pct != none.target_gain_pct || options.infra_max_wait;
     if (!given) return {};
@@ -164,6 +165,14 @@ void describe_evolve(cli::Args& args, Options& options) {
                                          .help = "longest wait for infrastructure that fails, before the run ends",
                                          .group = k_group,
                                          .default_text = "6h"});
+    args.option(o.max_shape_regression_pct,
+                {.names = "--max-shape-regression-pct",
+                 .value = "P",
+                 .help = "keep nothing that is slower by more than P percent on one of several shapes",
+                 .group = k_group});
+    args.flag(o.accept_device_change, {.names = "--accept-device-change",
+                                       .help = "resume a run on another device, after a new noise measurement there",
+                                       .group = k_group});
     args.flag(o.accept_config_change, {.names = "--accept-config-change",
                                        .help = "resume a run with other options than it was started with",
                                        .group = k_group});

@@ -1,4 +1,6 @@
-// gdnctl evolve pause, stop, fsck and gc: a run's control files, its journal and its refs.
+// gdnctl evolve pause, stop, fsck, lint and gc: a run's control files, its journal, logs of it, and its refs.
+#include <set>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +13,8 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "loop/engine/lock.h"
+#include "loop/evolve/experiment_log.h"
+#include "loop/evolve/journal.h"
 #include "loop/evolve/verify.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
@@ -136,6 +140,62 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace evolve_fsck
 
+namespace evolve_lint {
+
+struct Options {
+    evolve::RunChoice run;
+    std::optional<std::string> file;
+};
+
+using namespace loop::evolve;
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Checks that every measured number of a log (with %, x or a unit of time) names its evaluation, written "
+        "(eval 12) behind it on the same line, and that the run has that evaluation.");
+    args.positional(options.file, {.name = "FILE",
+                                   .help = "the log; without it the run's own experiment-log.md",
+                                   .complete = cli::Complete::file});
+    evolve::describe_run(args, options.run);
+    args.exit_code(1, "a number names no evaluation of the run");
+    args.exit_code(static_cast<int>(ExitCode::local_io), "the file cannot be read");
+    args.example("gdnctl evolve lint notes.md");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const fs::path folder, evolve::folder_of(options.run, context));
+    const fs::path file = options.file ? context.cwd / *options.file : folder / std::string(k_experiment_log);
+    std::set<int> evals;
+    GDNCTL_TRY(each_record(folder, [&](const Json& record, std::size_t) -> Status {
+        if (const auto eval = record.find("eval_id"); eval != record.end() && eval->is_number_integer()) {
+            evals.insert(eval->get<int>());
+        }
+        return {};
+    }));
+    GDNCTL_TRY_ASSIGN(const std::string text, read_file(file));
+    const LogCheck found = check_log(text, evals);
+    if (context.global.json) {
+        Json problems = Json::array();
+        for (const LogProblem& one : found.problems) {
+            problems.push_back({{"line", one.line}, {"number", one.number}, {"problem", one.problem}});
+        }
+        print_json({{"schema", "gdnctl.evolve-lint/1"},
+                    {"file", file.string()},
+                    {"numbers", found.numbers},
+                    {"evaluations", evals.size()},
+                    {"problems", problems}},
+                   context);
+    } else {
+        for (const LogProblem& one : found.problems) {
+            context.terminal.out(fmt::format("{}:{}: {} {}\n", file.string(), one.line, one.number, one.problem));
+        }
+        context.terminal.out(fmt::format("{} numbers, {} problems\n", found.numbers, found.problems.size()));
+    }
+    return found.problems.empty() ? ExitCode::ok : ExitCode::check_failed;
+}
+
+}  // namespace evolve_lint
+
 namespace evolve_gc {
 
 struct Options {
@@ -192,6 +252,8 @@ constinit const cli::Command k_evolve_stop_row = cli::make<&evolve_stop::describ
     "evolve stop", "Loop", "end a run after the current attempt", Tier::none);
 constinit const cli::Command k_evolve_fsck_row = cli::make<&evolve_fsck::describe, &evolve_fsck::run>(
     "evolve fsck", "Loop", "check a run's journal and candidates", Tier::git);
+constinit const cli::Command k_evolve_lint_row = cli::make<&evolve_lint::describe, &evolve_lint::run>(
+    "evolve lint", "Loop", "check the numbers of a log against a run", Tier::none);
 constinit const cli::Command k_evolve_gc_row = cli::make<&evolve_gc::describe, &evolve_gc::run>(
     "evolve gc", "Loop", "remove the refs of old candidates", Tier::git);
 

@@ -83,6 +83,11 @@ loop::PairRule rule_of(const State& state) {
     return rule;
 }
 
+double shape_regression_of(const State& state) {
+    const Json config = Json::parse(state.config, nullptr, false);
+    return config.is_object() ? config.value("max_shape_regression_pct", 1.0) / 100 : .01;
+}
+
 Json report_json(const char* schema, const State& state, int attempt, const GateReport& report) {
     Json gates = Json::array();
     for (const GateRow& row : report.rows) {
@@ -91,13 +96,18 @@ Json report_json(const char* schema, const State& state, int attempt, const Gate
     return {{"schema", schema},    {"run", state.run},
             {"attempt", attempt},  {"commit", state.at(attempt).commit},
             {"pass", report.pass}, {"gain", json_of(report.gain)},
-            {"gates", gates}};
+            {"gates", gates},      {"quadrants", json_of(report.quadrants)}};
 }
 
 std::string report_text(const GateReport& report) {
     std::string out;
     for (const GateRow& row : report.rows) out += fmt::format("{:<10} {:<6} {}\n", row.stage, row.verdict, row.reason);
     if (report.gain.n > 0) out += fmt::format("gain       {}\n", gain_text(report.gain));
+    for (const Quadrant& one : report.quadrants) {
+        out += fmt::format("{:<6} shapes, {:<6} seeds  {:<12} {}\n", one.unseen_shapes ? "unseen" : "seen",
+                           one.unseen_seeds ? "unseen" : "seen", one.verdict,
+                           one.gain ? gain_text(*one.gain) : std::string("not measured"));
+    }
     return out;
 }
 
@@ -235,9 +245,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
                       evolve::make_bench(evolve::clusters_of(view.state), view.state.run + "-replay", context));
     GDNCTL_TRY_ASSIGN(const TempFolder folder,
                       TempFolder::make(context.env.get("TMPDIR").value_or("/tmp"), "gdnctl-replay"));
-    GDNCTL_TRY_ASSIGN(const GateReport report, judge_again(bench->store(), bench->evaluator(), view.state.base,
-                                                           champion, view.state.at(attempt).commit, PairTest::keep_gate,
-                                                           evolve::rule_of(view.state), folder.path()));
+    GDNCTL_TRY_ASSIGN(const GateReport report, judge_again(bench->store(), bench->evaluator(),
+                                                           {view.state, champion, view.state.at(attempt).commit,
+                                                            PairTest::keep_gate, evolve::rule_of(view.state),
+                                                            evolve::shape_regression_of(view.state), folder.path()}));
     if (context.global.json) {
         print_json(evolve::report_json("gdnctl.evolve-replay/1", view.state, attempt, report), context);
     } else {
@@ -261,7 +272,8 @@ using namespace loop::evolve;
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Moves the branch that the run started from to a kept candidate, after a final verification: every gate again, "
-        "and nine fresh pairs against the base commit. The branch only moves forward, and only if nobody else has "
+        "nine fresh pairs against the base commit, and tests and pairs on shapes and seeds that no attempt has had, as "
+        "far as the target obeys GDNCTL_EVAL_SHAPES. The branch only moves forward, and only if nobody else has "
         "moved "
         "it.");
     args.positional(options.id,
@@ -293,9 +305,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(EvolveJournal journal, EvolveJournal::open(folder));
     GDNCTL_TRY(evolve::check_evaluator(*bench, view.state));
     GDNCTL_TRY(check_branch(bench->repository(), view.state));
-    GDNCTL_TRY_ASSIGN(const GateReport report,
-                      judge_again(bench->store(), bench->evaluator(), view.state.base, view.state.base, one.commit,
-                                  PairTest::final_one, evolve::rule_of(view.state), folder / "verify"));
+    GDNCTL_TRY_ASSIGN(
+        const GateReport report,
+        judge_again(bench->store(), bench->evaluator(),
+                    {view.state, view.state.base, one.commit, PairTest::final_one, evolve::rule_of(view.state),
+                     evolve::shape_regression_of(view.state), folder / "verify"}));
     Json facts = evolve::report_json("gdnctl.evolve-promote/1", view.state, attempt, report);
     Json record = facts;
     record.erase("schema");

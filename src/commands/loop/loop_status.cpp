@@ -14,6 +14,7 @@
 #include "commands/rows.h"
 #include "core/for_people.h"
 #include "core/log.h"
+#include "loop/evolve/status_index.h"
 #include "loop/evolve/views.h"
 #include "platform/clock.h"
 #include "platform/context.h"
@@ -109,15 +110,22 @@ Result<ExitCode> evolve_status(const Options& options, const fs::path& log_dir, 
         return fail(ErrorKind::usage,
                     fmt::format("{} cannot be used with an evolve run", options.watch ? "--watch" : "--rebuild-state"));
     }
-    GDNCTL_TRY_ASSIGN(const auto view, loop::evolve::load_evolve(log_dir));
-    if (context.global.json) {
-        Json json = {{"schema", "gdnctl.loop-status/1"}};
-        json.update(loop::evolve::status_json(view));
-        print_json(json, context);
-    } else {
-        context.terminal.out(loop::evolve::status_text(view));
+    const auto show = [&](const Json& status, const std::string& text) {
+        if (context.global.json) {
+            Json json = {{"schema", "gdnctl.loop-status/1"}};
+            json.update(status);
+            print_json(json, context);
+        } else {
+            context.terminal.out(text);
+        }
+        return ExitCode::ok;
+    };
+    if (const auto index = loop::evolve::read_index(log_dir, loop::running(log_dir).has_value())) {
+        GDNCTL_TRY_ASSIGN(const Json status, parse_json(index->status, "state.json"));
+        return show(status, index->text);
     }
-    return ExitCode::ok;
+    GDNCTL_TRY_ASSIGN(const auto view, loop::evolve::load_evolve(log_dir));
+    return show(loop::evolve::status_json(view), loop::evolve::status_text(view));
 }
 
 }  // namespace

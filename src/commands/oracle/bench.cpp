@@ -97,7 +97,10 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    return run_operator(options, &Operator::bench, context);
+    Options all = options;
+    GDNCTL_TRY_ASSIGN(all.hidden, take_hidden(context.env));
+    if (all.hidden.seed) all.seed = static_cast<std::int64_t>(*all.hidden.seed >> 1U);
+    return run_operator(all, &Operator::bench, context);
 }
 
 }  // namespace gdnctl::commands::oracle_bench

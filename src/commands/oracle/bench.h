@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/args.h"
+#include "commands/oracle/hidden.h"
 #include "commands/oracle/kernel_options.h"
 #include "commands/oracle/linear_ce.h"
 #include "commands/oracle/operators.h"
@@ -36,6 +37,7 @@ struct Options {
     bool sweep = false;
     DTypeChoice dtype = DTypeChoice::f32;
     LimitOptions limits;
+    Hidden hidden;
     harness::linear_ce::BenchSizes ce;
     Operators operators = commands::operators();
 };

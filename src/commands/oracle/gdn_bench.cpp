@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle/bench.h"
@@ -17,6 +18,11 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
     request.peers = options.peers;
     request.shape = options.shape;
     GDNCTL_TRY_ASSIGN(request.dims, harness::parse_shape(options.shape));
+    if (options.hidden.unseen) {
+        const oracle::GdnDims& d = request.dims;
+        request.dims.T = unseen_size(d.T, static_cast<std::uint64_t>(options.seed));
+        request.shape = fmt::format("{},{},{},{},{},{}", d.B, d.Hk, d.Hv, d.T, d.dk, d.dv);
+    }
     if (options.dtype == oracle_bench::DTypeChoice::bf16) request.storage = oracle::Storage::bf16;
     request.seed = static_cast<std::uint64_t>(options.seed);
     request.rounds = options.rounds;
@@ -33,7 +39,13 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
     }
     harness::GdnBench bench(request, context);
     GDNCTL_TRY(bench.run());
-    context.terminal.out(context.global.json ? to_text(bench.json(), 2) + "\n" : bench.text());
+    if (context.global.json) {
+        Json report = bench.json();
+        add_hidden(report, options.hidden);
+        context.terminal.out(to_text(report, 2) + "\n");
+    } else {
+        context.terminal.out(bench.text() + hidden_text(options.hidden));
+    }
     return bench.measured() ? bench.exit_code() : ExitCode::nothing_done;
 }
 

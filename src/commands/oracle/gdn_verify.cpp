@@ -40,7 +40,8 @@ GdnRequest request_of(const oracle_verify::Options& options, int threads, const 
     if (options.vectors) request.vectors = context.cwd / *options.vectors;
     request.dtype = dtype_of(options.dtype);
     request.dtype_name = oracle_verify::name_of(options.dtype);
-    request.seed = seed_of(options.seed);
+    request.seed = options.hidden.seed ? options.hidden.seed : seed_of(options.seed);
+    request.unseen = options.hidden.unseen;
     request.metamorphic = options.metamorphic;
     request.slow = options.slow;
     request.threads = threads;
@@ -53,7 +54,8 @@ Json json_of(std::string_view op, const oracle_verify::Options& options, const G
     const std::vector<Item>& items = done.items;
     Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", op}, {"kernel", options.kernel}};
     report["dtype"] = request.dtype_name;
-    report["seed"] = request.seed ? Json(*request.seed) : Json(nullptr);
+    report["seed"] = request.seed && !options.hidden.seed ? Json(*request.seed) : Json(nullptr);
+    add_hidden(report, options.hidden);
     report["verdict"] = verdict;
     report["forward_only"] = forward_only(items);
     report["cases"] = count_of(items, "case");
@@ -90,7 +92,10 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
             context.terminal.out(fmt::format("network blocked by: {}\n", done.network));
         }
         context.terminal.out(text_of(done.skipped));
-        if (request.seed) context.terminal.out(fmt::format("inputs: --seed {}\n", *request.seed));
+        if (request.seed && !options.hidden.seed) {
+            context.terminal.out(fmt::format("inputs: --seed {}\n", *request.seed));
+        }
+        context.terminal.out(hidden_text(options.hidden));
         if (forward_only(items)) {
             const bool decode_only = count_of(items, "case") == 0 && count_of(items, "decode") > 0;
             context.terminal.out(

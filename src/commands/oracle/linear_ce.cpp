@@ -72,8 +72,10 @@ Status check_bench(const oracle_bench::Options& o) {
 
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context) {
     return oracle_plain::bench_on(op, options, context, [&] {
-        return harness::linear_ce::bench_inputs(options.ce, static_cast<std::uint64_t>(options.seed),
-                                                options.dtype == oracle_bench::DTypeChoice::bf16);
+        harness::linear_ce::BenchSizes sizes = options.ce;
+        const auto seed = static_cast<std::uint64_t>(options.seed);
+        if (options.hidden.unseen) sizes.batch = unseen_size(sizes.batch, seed);
+        return harness::linear_ce::bench_inputs(sizes, seed, options.dtype == oracle_bench::DTypeChoice::bf16);
     });
 }
 

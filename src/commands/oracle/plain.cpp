@@ -56,7 +56,8 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
     const harness::VerifyRequest request{options.kernel,
                                          options.cases,
                                          vectors,
-                                         seed_of(options.seed),
+                                         options.hidden.seed ? options.hidden.seed : seed_of(options.seed),
+                                         options.hidden.unseen,
                                          options.dtype == oracle_verify::StoredAs::bf16,
                                          threads,
                                          limits_of(options.limits)};
@@ -69,7 +70,8 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
     if (context.global.json) {
         Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", op.name}, {"kernel", options.kernel}};
         report["dtype"] = request.bf16 ? "bf16" : "case";
-        report["seed"] = request.seed ? Json(*request.seed) : Json(nullptr);
+        report["seed"] = request.seed && !options.hidden.seed ? Json(*request.seed) : Json(nullptr);
+        add_hidden(report, options.hidden);
         report["verdict"] = name;
         report["forward_only"] = all.forward_only();
         report["cases"] = all.count_of("case");
@@ -82,6 +84,7 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
         context.terminal.out(to_text(report, 2) + "\n");
     } else {
         if (!all.network.empty()) context.terminal.out(fmt::format("network kept away by: {}\n", all.network));
+        context.terminal.out(hidden_text(options.hidden));
         if (all.forward_only()) context.terminal.out("FORWARD ONLY: no gradient was compared\n");
         const std::size_t recorded = all.count_of("vector");
         context.terminal.out(fmt::format("verdict: {} ({} cases{}{}{})\n", name, all.count_of("case"),
@@ -119,6 +122,10 @@ Result<ExitCode> bench_on(const Operator& op, const oracle_bench::Options& optio
     request.runs = options.runs;
     request.limits = limits_of(options.limits);
     GDNCTL_TRY_ASSIGN(auto timed, inputs());
+    timed.shape = [of = std::move(timed.shape), hidden = options.hidden](Json& report) {
+        if (of) of(report);
+        add_hidden(report, hidden);
+    };
     GDNCTL_TRY_ASSIGN(const harness::BenchDone done, bench_case(op.plain(), std::move(timed), request, context));
     context.terminal.out(context.global.json ? done.json : done.text);
     return done.right ? ExitCode::ok : ExitCode::check_failed;

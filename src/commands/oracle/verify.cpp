@@ -93,7 +93,9 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    return run_operator(options, &Operator::verify, context);
+    Options all = options;
+    GDNCTL_TRY_ASSIGN(all.hidden, take_hidden(context.env));
+    return run_operator(all, &Operator::verify, context);
 }
 
 }  // namespace gdnctl::commands::oracle_verify

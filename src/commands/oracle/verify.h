@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/args.h"
+#include "commands/oracle/hidden.h"
 #include "commands/oracle/kernel_options.h"
 #include "commands/oracle/operators.h"
 #include "platform/context.h"
@@ -28,6 +29,7 @@ struct Options {
     bool slow = false;
     std::int64_t threads = 0;
     LimitOptions limits;
+    Hidden hidden;
     Operators operators = commands::operators();
 };
 

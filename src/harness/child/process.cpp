@@ -64,7 +64,7 @@ std::map<std::string, std::optional<std::string>> kernel_environment(const Conte
         const std::string lower = text::to_lower(name);
         const auto secret = [&](std::string_view word) { return lower.find(word) != std::string::npos; };
         if (secret("token") || secret("key") || secret("secret") || secret("passw") || secret("credential") ||
-            secret("auth")) {
+            secret("auth") || name.starts_with("GDNCTL_EVAL_")) {
             continue;
         }
         kept[name] = value;

@@ -80,6 +80,15 @@ public:
         return lce::make_inputs(c);
     }
 
+    std::optional<TensorFile> resized(std::string_view case_name, std::uint64_t seed, bool bf16) const override {
+        lce::Case c = *lce::find_case(case_name);
+        if (c.values == lce::Values::formula || c.values == lce::Values::identity) return std::nullopt;
+        c.seed = seed;
+        c.batch += 1 + static_cast<decltype(c.batch)>(seed % 5);
+        if (bf16) c.dtype = oracle::DType::bf16;
+        return lce::make_inputs(c);
+    }
+
     std::optional<TensorFile> disguised(const TensorFile& inputs) const override {
         const bool hv = metadata_of(inputs, "layout") == "hv";
         const oracle::Shape& shape = inputs.find("x")->shape;

@@ -107,6 +107,11 @@ public:
     // Of a case in that list; from another seed, or stored as bf16, if asked for.
     virtual oracle::TensorFile inputs(std::string_view case_name, std::optional<std::uint64_t> seed,
                                       bool bf16) const = 0;
+    // The same of another shape, which no case has; nullopt: none is known.
+    virtual std::optional<oracle::TensorFile> resized(std::string_view /*case_name*/, std::uint64_t /*seed*/,
+                                                      bool /*bf16*/) const {
+        return std::nullopt;
+    }
     // Inputs that look different and that a kernel which remembers the others gets wrong; nullopt: none are known.
     virtual std::optional<oracle::TensorFile> disguised(const oracle::TensorFile& /*inputs*/) const {
         return std::nullopt;

@@ -89,7 +89,10 @@ private:
     }
 
     Result<CaseVerdict> judge(const std::string& name) {
-        const TensorFile inputs = m_operator.inputs(name, m_request.seed, m_request.bf16);
+        std::optional<TensorFile> other_shape;
+        if (m_request.unseen) other_shape = m_operator.resized(name, m_request.seed.value_or(1), m_request.bf16);
+        const TensorFile inputs =
+            other_shape ? std::move(*other_shape) : m_operator.inputs(name, m_request.seed, m_request.bf16);
         CaseVerdict item;
         item.name = name;
         GDNCTL_TRY_ASSIGN(const TensorFile first, ask(inputs, item));

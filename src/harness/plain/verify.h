@@ -31,7 +31,8 @@ struct VerifyRequest {
     std::vector<std::string> cases;  // empty: all, and all vectors
     std::optional<std::filesystem::path> vectors;
     std::optional<std::uint64_t> seed;
-    bool bf16 = false;  // floating inputs of every case in bf16
+    bool unseen = false;  // other shapes than those of the cases, where the operator knows any
+    bool bf16 = false;    // floating inputs of every case in bf16
     int threads = 1;
     Limits limits;
 };

@@ -23,6 +23,7 @@ struct GdnRequest {
     std::optional<oracle::DType> dtype;            // nullopt: as each case says
     std::string_view dtype_name;
     std::optional<std::uint64_t> seed;  // of all generated inputs, instead of each case's own
+    bool unseen = false;                // other lengths than those of the cases
     bool metamorphic = false, slow = false;
     int threads = 1;
     Limits limits;

@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "core/version.h"
+#include "loop/evolve/experiment_log.h"
 #include "loop/evolve/prompt.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
@@ -77,10 +78,9 @@ DriverEnd Driver::run(bool resumed) {
 }
 
 Result<DriverEnd> Driver::finish(std::string_view reason, int rc) {
+    GDNCTL_TRY(write_experiment(reason));
     GDNCTL_TRY(add("stop", {{"reason", reason}, {"rc", rc}}));
-    if (state().open.number == 0) {
-        if (const Status tidied = m_parts.store.tidy(); !tidied) log::warning("{}", tidied.error().text());
-    }
+    tidy();
     return end_of(reason, rc);
 }
 
@@ -133,12 +133,31 @@ Result<bool> Driver::wait_for_infrastructure() {
     return true;
 }
 
+void Driver::tidy() {
+    if (state().open.number != 0) return;
+    if (const Status tidied = m_parts.store.tidy(); !tidied) log::warning("{}", tidied.error().text());
+}
+
+// An entry for each session that has had attempts.
+Status Driver::write_experiment(std::string_view reason) {
+    if (!state().begun() || m_first >= static_cast<int>(state().attempts.size())) return {};
+    const fs::path file = m_settings.log_dir / k_experiment_log;
+    GDNCTL_TRY_ASSIGN(const auto before, read_file_if_exists(file));
+    const std::string entry =
+        experiment_entry(state(), {m_first, std::string(reason), m_settings.goal}, m_parts.clock.wall());
+    return atomic_replace(file, before.value_or("# Experiment Log\n") + entry, 0600);
+}
+
 Result<DriverEnd> Driver::loop(bool resumed) {
     bool interrupted = resumed && state().begun();
+    m_first = std::max(static_cast<int>(state().attempts.size()), 1);
     if (interrupted) {
         const Step step = next(state(), true);
         // A run that has ended and may not go on is left as it is.
-        if (auto end = ends_before(step); end && !state().stopped.empty()) return std::move(*end);
+        if (auto end = ends_before(step); end && !state().stopped.empty()) {
+            tidy();  // it may have been killed in its last moment
+            return std::move(*end);
+        }
         GDNCTL_TRY(add("resume", {{"why", "--resume"}}));
     }
     for (;;) {
@@ -227,6 +246,7 @@ Status Driver::measure_noise() {
                         {"pairs", pairs.look.n},
                         {"d", pairs.d},
                         {"detectable_pct", noise.detectable_pct},
+                        {"nonce", pairs.nonce},
                         {"pairs_needed", noise.pairs_needed}};
     return add("eval_stage", facts);
 }
@@ -250,102 +270,6 @@ Status Driver::begin_attempt() {
                                  {"draws", draws}});
 }
 
-namespace {
-
-Json stage_facts(int attempt, int eval, std::string_view stage) {
-    return {{"attempt", attempt}, {"eval_id", eval}, {"stage", stage}};
-}
-
-void put_launch(Json& facts, const Launch& launch) {
-    facts["verdict"] = launch.ok ? "pass" : launch.infra ? "infra" : "fail";
-    if (!launch.reason.empty()) facts["reason"] = launch.reason;
-    facts["rc"] = launch.rc;
-    facts["device"] = launch.device;
-    facts["device_s"] = launch.device_s;
-}
-
-// Three fresh pairs tell the gain of a candidate that was kept; those that kept it are lucky ones.
-constexpr int k_fresh_pairs = 3;
-
-Result<Json> target_metrics(Evaluator& evaluator, const State& state, const PairRule& rule, const fs::path& log,
-                            Launch& end) {
-    const Attempt& one = state.at(state.open.number);
-    const Attempt& champion = state.at(state.best);
-    GDNCTL_TRY_ASSIGN(Comparison gate, compare(evaluator, champion.commit, one.commit, rule, log));
-    Comparison fresh;
-    end.device_s = gate.device_s;
-    end.device = gate.device;
-    const bool keep = gate.decided && gate.look.verdict == PairVerdict::keep;
-    if (keep) {
-        GDNCTL_TRY_ASSIGN(fresh, measure_pairs(evaluator, champion.commit, one.commit, k_fresh_pairs, log));
-        end.device_s += fresh.device_s;
-    }
-    Comparison& last = keep ? fresh : gate;
-    if (!last.decided) {
-        end.reason = (last.champion_failed ? "the champion's profile failed: " : "") + last.failed.reason;
-        end.infra = last.failed.infra || last.champion_failed;
-        end.rc = last.failed.rc;
-        return Json();
-    }
-    end.ok = true;
-    Json metrics = {{"champion", one.number == 0 ? 0 : state.best},
-                    {"verdict", to_text(gate.look.verdict)},
-                    {"gate", json_of(gain_of(gate.look))},
-                    {"d", gate.d}};
-    if (keep) {
-        metrics["fresh"] = json_of(gain_of(fresh.look));
-        metrics["fresh_d"] = fresh.d;
-    }
-    return metrics;
-}
-
-}  // namespace
-
-Status Driver::run_stage(std::string_view stage, bool rerun) {
-    const int number = state().open.number, eval = state().last_eval + 1;
-    const Attempt& one = state().at(number);
-    const fs::path log = folder(number) / fmt::format("stage-{}.log", stage);
-    Json facts = stage_facts(number, eval, stage);
-    Evaluator& evaluator = m_parts.evaluator;
-    const bool skipped =
-        stage == "oracle" || stage == "anticheat" || (stage == "build" && !evaluator.has(LaunchKind::build));
-    if (skipped) {
-        facts["verdict"] = "skip";
-        return add("eval_stage", facts);
-    }
-    if (stage == "paths") {
-        GDNCTL_TRY_ASSIGN(const auto changes, m_parts.store.repository().diff(state().base, one.commit));
-        const bool clean = std::all_of(changes.begin(), changes.end(), [&](const GitFileChange& change) {
-            return m_parts.store.rules().is_mutable(change.path);
-        });
-        facts["verdict"] = clean ? "pass" : "fail";
-        if (!clean) facts["reason"] = "it differs from the base outside of the mutable paths";
-        return add("eval_stage", facts);
-    }
-    GDNCTL_TRY(add("eval_start", facts));
-    const auto begun = m_parts.clock.monotonic();
-    Launch end;
-    if (stage == "target") {
-        GDNCTL_TRY_ASSIGN(Json metrics, target_metrics(evaluator, state(), m_settings.pairs, log, end));
-        if (end.ok) facts["metrics"] = std::move(metrics);
-        if (rerun) facts["rerun"] = true;
-    } else {
-        const LaunchKind kind = stage == "build"   ? LaunchKind::build
-                                : stage == "bench" ? LaunchKind::profile
-                                                   : LaunchKind::test;
-        GDNCTL_TRY_ASSIGN(end, evaluator.launch(kind, one.commit, log));
-        if (kind == LaunchKind::profile && end.ok) facts["metrics"] = {{"value", end.value}};
-    }
-    put_launch(facts, end);
-    facts["wall_s"] = std::chrono::duration<double>(m_parts.clock.monotonic() - begun).count();
-    facts["log"] = log.string();
-    facts["evaluator"] = state().evaluator;
-    GDNCTL_TRY(add("eval_stage", facts));
-    if (!end.infra) return {};
-    log::warning("attempt {}: {}: {} (not the candidate's fault; tried again)", number, stage, end.reason);
-    return add("infra_error", {{"attempt", number}, {"stage", stage}, {"what", end.reason}});
-}
-
 Status Driver::settle() {
     const State& now = state();
     const int number = now.open.number;
@@ -355,6 +279,7 @@ Status Driver::settle() {
     if (!decision.reason.empty()) facts["reason"] = decision.reason;
     if (decision.gain) facts["gain"] = json_of(*decision.gain);
     if (decision.gate) facts["gate"] = json_of(*decision.gate);
+    if (decision.last) facts["final"] = true;
     if (decision.like != 0) facts["like"] = decision.like;
     // Objects, then refs, then the line that names them.
     if (decision.verdict == Verdict::kept) {

@@ -36,10 +36,11 @@ Status begin_run(EvolveJournal& journal, const Store& store, const RunStart& sta
 struct DriverSettings {
     RunStart start;
     Budget budget;
-    PairRule pairs;            // the keep gate
-    double target_gain = .02;  // a run whose noise hides this much does not begin
-    bool edits = false;        // EDIT v1
-    std::string goal;          // for prompts
+    PairRule pairs;                 // the keep gate
+    double target_gain = .02;       // a run whose noise hides this much does not begin
+    double shape_regression = .01;  // of one of several shapes: what is slower by more is not kept
+    bool edits = false;             // EDIT v1
+    std::string goal;               // for prompts
     std::string model, effort;
     std::optional<Price> price;
     std::vector<std::string> directives;
@@ -80,6 +81,8 @@ private:
     Result<DriverEnd> loop(bool resumed);
     std::optional<DriverEnd> ends_before(const Step& step) const;
     Result<DriverEnd> finish(std::string_view reason, int rc);
+    void tidy();
+    Status write_experiment(std::string_view reason);
     DriverEnd end_of(std::string_view reason, int rc) const;
     Status hold_while_paused();
     Result<bool> wait_for_infrastructure();  // false: the longest wait is over
@@ -106,6 +109,7 @@ private:
     DriverSettings m_settings;
     DriverParts m_parts;
     std::chrono::milliseconds m_waited{0};  // for infrastructure, in a row
+    int m_first = 1;                        // attempt of this session
     std::string m_directives_seen;
 };
 

@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "loop/evolve/driver.h"
 #include "loop/evolve/edits.h"
+#include "loop/evolve/names.h"
 #include "loop/evolve/prompt.h"
 #include "loop/evolve/trace.h"
 #include "platform/fs.h"
@@ -75,6 +76,7 @@ struct Driver::Answer {
     Work work;
     std::vector<EditResult> edits;
     bool asked_twice = false;
+    std::vector<std::string> put_back;  // names of the user's that it had changed
 };
 
 std::vector<std::string> directive_files(const fs::path& log_dir) {
@@ -160,7 +162,15 @@ Result<AgentOutcome> Driver::ask(const std::string& prompt, const fs::path& work
 Result<Driver::Answer> Driver::through_tools(const std::string& prompt) {
     Answer answer;
     GDNCTL_TRY_ASSIGN(const fs::path worktree, m_parts.store.prepare(parent_commit()));
-    GDNCTL_TRY_ASSIGN(answer.outcome, ask(prompt, worktree, ""));
+    GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::take(m_parts.store.repository()));
+    auto outcome = ask(prompt, worktree, "");
+    GDNCTL_TRY_ASSIGN(std::set<std::string> made, m_parts.store.leave_branch());
+    made.erase(state().base);  // the user's own commit: who moves a branch there is not known
+    auto undone = names.put_back(made);
+    if (!outcome) return tl::unexpected(std::move(outcome).error());
+    answer.outcome = std::move(*outcome);
+    GDNCTL_TRY_ASSIGN(answer.put_back, std::move(undone));
+    for (const auto& what : answer.put_back) log::warning("put back what the agent did: {}", what);
     answer.reply = split_trace(answer.outcome.final_message);
     GDNCTL_TRY_ASSIGN(answer.work, m_parts.store.collect(parent_commit()));
     return answer;
@@ -246,6 +256,7 @@ Status Driver::record_answer(Answer answer) {
                      {"technique", answer.reply.technique},
                      {"tampered", !answer.work.tampered.empty()},
                      {"forbidden_paths", answer.work.forbidden}};
+    if (!answer.put_back.empty()) proposal["put_back"] = answer.put_back;
     if (!answer.outcome.reason.empty()) proposal["reason"] = answer.outcome.reason;
     GDNCTL_TRY(add("proposal", proposal));
     if (m_settings.edits) {

@@ -1,12 +1,16 @@
 #include "loop/evolve/evaluate.h"
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <random>
 
 #include <fmt/format.h>
+#include <sys/utsname.h>
 
 #include "core/log.h"
 #include "core/text.h"
+#include "loop/evolve/profile_result.h"
 #include "loop/evolve/store.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
@@ -31,6 +35,7 @@ double t_of(int pairs) { return pairs == 3 ? 6.965 : pairs == 5 ? 3.298 : pairs 
 Status take_pair(Evaluator& evaluator, const std::string& champion, const std::string& candidate, const fs::path& log,
                  Comparison& out) {
     double values[2] = {0, 0};
+    std::map<std::string, double> shapes[2];
     // AB, BA, AB: what drifts is on both sides alike.
     const bool swapped = out.d.size() % 2 == 1;
     for (int turn = 0; turn < 2; ++turn) {
@@ -47,8 +52,16 @@ Status take_pair(Evaluator& evaluator, const std::string& champion, const std::s
             return {};
         }
         values[is_candidate ? 1 : 0] = launch.value;
+        out.nonce = out.nonce || launch.nonce;
+        out.unseen = out.unseen || launch.unseen;
+        shapes[is_candidate ? 1 : 0] = std::move(launch.shapes);
     }
     out.d.push_back(pair_difference(values[0], values[1], evaluator.higher_is_better()));
+    for (const auto& [name, of_champion] : shapes[0]) {
+        const auto there = shapes[1].find(name);
+        if (there == shapes[1].end()) continue;
+        out.shapes[name].push_back(pair_difference(of_champion, there->second, evaluator.higher_is_better()));
+    }
     out.decided = true;
     return {};
 }
@@ -59,7 +72,47 @@ namespace {
 
 constexpr std::string_view k_job_file = "job";
 
+// The words of a test that checks relations instead of cases.
+std::vector<std::string> relation_words(const std::vector<std::string>& test) {
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < test.size(); ++i) {
+        const bool of_cases = test[i] == "--vectors" || test[i] == "--case" || test[i] == "--dtype";
+        if (of_cases) ++i;
+        if (!of_cases && test[i] != "--slow") out.push_back(test[i]);
+    }
+    out.emplace_back("--metamorphic");
+    return out;
+}
+
+// What a launch added to its log, at most the last 64 MiB.
+Result<std::string> text_from(const fs::path& log, std::uintmax_t offset) {
+    constexpr std::uintmax_t k_most = std::uintmax_t{64} << 20U;
+    std::ifstream file(log, std::ios::binary);
+    if (!file) return std::string();
+    file.seekg(0, std::ios::end);
+    const auto size = static_cast<std::uintmax_t>(file.tellg());
+    offset = std::min(offset, size);
+    if (size - offset > k_most) offset = size - k_most;
+    std::string text(size - offset, '\0');
+    file.seekg(static_cast<std::streamoff>(offset));
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (!file) return fail(ErrorKind::local_io, fmt::format("cannot read {}", log.string()));
+    return text;
+}
+
 }  // namespace
+
+std::string local_device() {
+    utsname names{};
+    const std::string host = std::string(k_local_device) + (::uname(&names) == 0 ? names.nodename : "this machine");
+    std::ifstream file("/proc/cpuinfo");
+    std::string line;
+    while (std::getline(file, line)) {
+        if (!line.starts_with("model name")) continue;
+        return host + ", " + std::string(text::trim(std::string_view(line).substr(line.find(':') + 1)));
+    }
+    return host;
+}
 
 Status stop_left_job(const fs::path& worktrees, const ConfigAt& config, Context& context) {
     const fs::path file = worktrees / k_job_file;
@@ -102,20 +155,32 @@ JobEvaluator::~JobEvaluator() {
     fs::remove(m_job_file, ignored);
 }
 
-bool JobEvaluator::has(LaunchKind kind) const { return kind != LaunchKind::build || !m_target.validate.empty(); }
+bool JobEvaluator::has(LaunchKind kind) const {
+    if (kind == LaunchKind::build) return !m_target.validate.empty();
+    if (kind != LaunchKind::oracle && kind != LaunchKind::relations) return true;
+    const std::vector<std::string> words = m_target.test ? m_target.test->argv : std::vector<std::string>();
+    const bool verifies = words.size() > 3 && words[0] == "gdnctl" && words[1] == "oracle" && words[2] == "verify";
+    return verifies && (kind == LaunchKind::oracle || words[3] == "gdn");
+}
 
 bool JobEvaluator::higher_is_better() const { return m_target.metric && !m_target.metric->lower_is_better; }
 
 Result<Launch> JobEvaluator::launch(LaunchKind kind, const std::string& commit, const fs::path& log) {
     Launch out;
+    // Drawn now that the commit is fixed, and written down nowhere.
+    std::random_device random;
+    const std::uint64_t seed = m_conditions.seed.value_or((std::uint64_t{random()} << 21U) ^ random());
+    const EnvList env = {{"GDNCTL_EVAL_SEED", std::to_string(seed)},
+                         {"GDNCTL_EVAL_SHAPES", m_conditions.unseen ? "unseen" : "seen"},
+                         {"GDNCTL_EVAL_NONCE", fmt::format("{:08x}{:08x}{:08x}", random(), random(), random())}};
     GDNCTL_TRY(m_store.with_fresh_checkout(commit, [&](const fs::path& tree) -> Status {
-        GDNCTL_TRY_ASSIGN(out, kind == LaunchKind::build ? build(tree, log) : job(kind, tree, log));
+        GDNCTL_TRY_ASSIGN(out, kind == LaunchKind::build ? build(tree, log, env) : job(kind, tree, log, env));
         return {};
     }));
     return out;
 }
 
-Result<Launch> JobEvaluator::build(const fs::path& tree, const fs::path& log) const {
+Result<Launch> JobEvaluator::build(const fs::path& tree, const fs::path& log, const EnvList& env) const {
     Launch out;
     out.ok = true;
     for (const std::string& command : m_target.validate) {
@@ -126,6 +191,7 @@ Result<Launch> JobEvaluator::build(const fs::path& tree, const fs::path& log) co
         spec.merge_stderr = true;
         spec.wall_limit = std::chrono::seconds(m_options.test_timeout_s);
         spec.stop = m_context.stop;
+        for (const auto& [name, value] : env) spec.env[name] = value;
         GDNCTL_TRY_ASSIGN(const ProcessResult result, m_context.process.run(spec));
         if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
         if (result.ok()) continue;
@@ -139,18 +205,27 @@ Result<Launch> JobEvaluator::build(const fs::path& tree, const fs::path& log) co
     return out;
 }
 
-Result<Launch> JobEvaluator::job(LaunchKind kind, const fs::path& tree, const fs::path& log) {
+Result<Launch> JobEvaluator::job(LaunchKind kind, const fs::path& tree, const fs::path& log, EnvList env) {
     JobOrder order;
-    order.kind = kind == LaunchKind::test ? JobKind::tests : JobKind::profile;
+    order.kind = kind == LaunchKind::profile ? JobKind::profile : JobKind::tests;
+    if (kind == LaunchKind::relations) order.argv = relation_words(m_target.test->argv);
+    const std::string nonce = env.back().second;
+    order.env = std::move(env);
     if (!m_options.clusters.empty()) order.site.cluster = m_options.clusters.front();
     order.tree = tree;
     order.log = log;
     order.stop = m_context.stop;
+    std::error_code absent;
+    const std::uintmax_t before = fs::file_size(log, absent);
     GDNCTL_TRY_ASSIGN(const JobEnd end, m_jobs.run(order));
+    GDNCTL_TRY_ASSIGN(const std::string text, text_from(log, absent ? 0 : before));
     Launch out;
     out.rc = end.rc;
     out.device_s = static_cast<double>(end.report.duration_ms()) / 1e3;
-    out.device = end.report.tpu.empty() ? end.report.cluster : end.report.tpu;
+    // A target that takes no settings is given no TPU either, whatever the report says.
+    out.device = end.report.backend == "local" ? local_device()
+                 : end.report.tpu.empty()      ? end.report.cluster
+                                               : end.report.tpu;
     if (end.failure) {
         const Outcome outcome = end.failure->outcome;
         out.infra = outcome == Outcome::infra || outcome == Outcome::environment;
@@ -158,14 +233,33 @@ Result<Launch> JobEvaluator::job(LaunchKind kind, const fs::path& tree, const fs
         return out;
     }
     out.ok = true;
-    if (kind != LaunchKind::profile) return out;
-    if (!end.report.metric_value) {
-        out.ok = false;
-        out.reason = "the profile printed no " + (m_target.metric ? m_target.metric->name : std::string("metric"));
-        return out;
-    }
-    out.value = *end.report.metric_value;
+    out.unseen = says_unseen(text);
+    if (kind == LaunchKind::profile) read_result(text, nonce, end.report.metric_value, out);
     return out;
+}
+
+void JobEvaluator::read_result(std::string_view text, std::string_view nonce, std::optional<double> of_job,
+                               Launch& out) const {
+    const ProfileResult result = read_profile(text, m_target, nonce);
+    const bool json = m_target.metric && m_target.metric->from.starts_with("json:");
+    const std::optional<double> value = json ? result.value : of_job;
+    out.nonce = result.nonce;
+    out.shapes = result.shapes;
+    if (m_needs_nonce && json && !result.nonce) {
+        out.reason = "the result has not this launch's nonce: the evaluator did not print it";
+    } else if (!value) {
+        out.reason = fmt::format("the profile printed no {}{}{}",
+                                 m_target.metric ? m_target.metric->name : std::string("metric"),
+                                 result.lack.empty() ? "" : ": ", result.lack);
+    } else {
+        const ProfileChecks checks = check_profile(result, *value, m_target);
+        out.value = *value;
+        out.floor = checks.floor;
+        out.kernel_op = checks.kernel_op;
+        out.impossible = checks.impossible;
+        out.reason = checks.problem;
+    }
+    out.ok = out.reason.empty();
 }
 
 Result<Comparison> compare(Evaluator& evaluator, const std::string& champion, const std::string& candidate,
@@ -191,6 +285,13 @@ Result<Comparison> measure_pairs(Evaluator& evaluator, const std::string& champi
     }
     out.look = judge_pairs(out.d, PairRule{});
     return out;
+}
+
+std::string slower_shape(const Comparison& pairs, double share) {
+    for (const auto& [name, d] : pairs.shapes) {
+        if (d.size() == pairs.d.size() && judge_pairs(d, PairRule{}).high < -std::log1p(share)) return name;
+    }
+    return {};
 }
 
 Gain gain_of(const PairLook& look) { return {look.mean, look.low, look.high, look.n}; }

@@ -2,10 +2,14 @@
 // are taken from what the target's own jobs print.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/result.h"
@@ -19,7 +23,13 @@ namespace gdnctl::loop::evolve {
 
 class Store;
 
-enum class LaunchKind { build, test, profile };
+enum class LaunchKind {
+    build,
+    test,
+    profile,
+    oracle,     // the target's test once more, where that is `gdnctl oracle verify`
+    relations,  // between the kernel's own results: changed inputs must change them
+};
 
 struct Launch {
     bool ok = false;
@@ -29,6 +39,17 @@ struct Launch {
     double device_s = 0;
     std::string device;
     int rc = 0;
+    std::map<std::string, double> shapes;  // of a profile that measures several
+    bool nonce = false;                    // of a profile: its result is this launch's
+    bool unseen = false;                   // it obeyed GDNCTL_EVAL_SHAPES=unseen
+    bool impossible = false;               // failed, because it is faster than is physically possible
+    std::string floor, kernel_op;          // checks of a profile: pass, fail, skip
+};
+
+// What a launch is told beside a seed of its own.
+struct Conditions {
+    bool unseen = false;                // shapes that no attempt has had
+    std::optional<std::uint64_t> seed;  // instead of one that nobody knows
 };
 
 class Evaluator {
@@ -38,6 +59,12 @@ public:
     // `log`: appended to. Errors: interrupted, terminated, local_io.
     virtual Result<Launch> launch(LaunchKind kind, const std::string& commit, const std::filesystem::path& log) = 0;
     virtual bool higher_is_better() const = 0;
+    // Of the launches from now on.
+    virtual void set_conditions(const Conditions& /*conditions*/) {}
+    // Whether results carry the nonce, as the base's did: from now on one without it is not the evaluator's.
+    virtual void require_nonce() {}
+    // Whether there is something that a profile alone is taken for, see check_profile().
+    virtual bool checks_profile() const { return false; }
 };
 
 struct JobSettings {
@@ -46,6 +73,10 @@ struct JobSettings {
     std::string run;
     std::filesystem::path worktrees;  // has the name of the job that is under way
 };
+
+// This machine, where jobs stay on it: "local: HOST, PROCESSOR".
+inline constexpr std::string_view k_local_device = "local: ";
+std::string local_device();
 
 // Stops the job of a session that was killed, where one was under way.
 Status stop_left_job(const std::filesystem::path& worktrees, const ConfigAt& config, Context& context);
@@ -61,10 +92,15 @@ public:
     bool has(LaunchKind kind) const override;
     Result<Launch> launch(LaunchKind kind, const std::string& commit, const std::filesystem::path& log) override;
     bool higher_is_better() const override;
+    void set_conditions(const Conditions& conditions) override { m_conditions = conditions; }
+    void require_nonce() override { m_needs_nonce = true; }
+    bool checks_profile() const override { return !m_target.floor.empty() || !m_target.kernel_op.empty(); }
 
 private:
-    Result<Launch> build(const std::filesystem::path& tree, const std::filesystem::path& log) const;
-    Result<Launch> job(LaunchKind kind, const std::filesystem::path& tree, const std::filesystem::path& log);
+    Result<Launch> build(const std::filesystem::path& tree, const std::filesystem::path& log, const EnvList& env) const;
+    Result<Launch> job(LaunchKind kind, const std::filesystem::path& tree, const std::filesystem::path& log,
+                       EnvList env);
+    void read_result(std::string_view text, std::string_view nonce, std::optional<double> of_job, Launch& out) const;
     const Store& m_store;
     const Target& m_target;
     const ValidationOptions& m_options;
@@ -72,6 +108,8 @@ private:
     TargetJobs m_jobs;
     std::filesystem::path m_job_file;
     Context& m_context;
+    Conditions m_conditions;
+    bool m_needs_nonce = false;
 };
 
 // Champion and candidate in turns (AB, BA, AB, ...), until the rule decides.
@@ -80,15 +118,19 @@ struct Comparison {
     Launch failed;
     bool champion_failed = false;
     std::vector<double> d;
+    std::map<std::string, std::vector<double>> shapes;  // d of each, where the profile measures several
     PairLook look;
     double device_s = 0;
     std::string device;
+    bool nonce = false, unseen = false;  // of some launch
 };
 Result<Comparison> compare(Evaluator& evaluator, const std::string& champion, const std::string& candidate,
                            const PairRule& rule, const std::filesystem::path& log);
 // Exactly `pairs` pairs, whatever they say.
 Result<Comparison> measure_pairs(Evaluator& evaluator, const std::string& champion, const std::string& candidate,
                                  int pairs, const std::filesystem::path& log);
+// The shape that is slower by more than `share` even at best; empty: none.
+std::string slower_shape(const Comparison& pairs, double share);
 Gain gain_of(const PairLook& look);
 
 // What the noise of a pair means for a run. h = t sd / sqrt(pairs), see loop/measure/pairs.h.

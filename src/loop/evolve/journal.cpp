@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "loop/evolve/status_index.h"
+
 namespace gdnctl::loop::evolve {
 
 namespace fs = std::filesystem;
@@ -23,7 +25,9 @@ Status EvolveJournal::add(std::string_view type, Json facts, WallTime now) {
     GDNCTL_TRY(m_chain.append(type, facts, time));
     facts["type"] = type;
     facts["ts"] = time;
-    return m_state.apply(facts, m_name, m_chain.records());
+    GDNCTL_TRY(m_state.apply(facts, m_name, m_chain.records()));
+    write_index(fs::path(m_name).parent_path(), m_state, m_chain.last_line());
+    return {};
 }
 
 Status each_record(const fs::path& log_dir, const UseRecord& use) {

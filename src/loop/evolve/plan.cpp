@@ -62,6 +62,8 @@ Json target_json(const Target& target) {
                           {"from", target.metric->from},
                           {"better", target.metric->lower_is_better ? "lower" : "higher"}};
     }
+    if (!target.floor.empty()) json["floor"] = target.floor;
+    if (!target.kernel_op.empty()) json["kernel_op"] = target.kernel_op;
     return json;
 }
 
@@ -91,6 +93,7 @@ Status check_numbers(const EvolveOptions& evolve, const LoopOptions& loop, const
     if (evolve.device_s && *evolve.device_s <= 0) return wrong("--max-device-seconds must be greater than 0");
     if (evolve.reserve_pct < 0 || evolve.reserve_pct > 100) return wrong("--reserve-final: expected 0 to 100 percent");
     if (evolve.target_gain_pct <= 0) return wrong("--target-gain-pct must be greater than 0");
+    if (evolve.max_shape_regression_pct < 0) return wrong("--max-shape-regression-pct must not be negative");
     const std::int64_t pairs = gates.perf.pairs;
     if (pairs != 3 && pairs != 5 && pairs != 9) return wrong("--perf-pairs: expected 3, 5 or 9 with --mode evolve");
     return {};
@@ -212,6 +215,7 @@ Status complete_config(EvolvePlan& plan, const EvolveRequest& request, const Tar
                          {"min_gain_pct", plan.pairs.min_gain * 100},
                          {"pairs", plan.pairs.cap},
                          {"target_gain_pct", evolve.target_gain_pct},
+                         {"max_shape_regression_pct", evolve.max_shape_regression_pct},
                          {"clusters", request.gates.validation.clusters}};
     plan.config = gdnctl::to_text(config);
     // What judges: the target's jobs, and the protected files of the base.
@@ -230,7 +234,10 @@ std::vector<std::string> config_changes(const State& state, const EvolvePlan& pl
     const Json was = Json::parse(state.config, nullptr, false), now = Json::parse(plan.config, nullptr, false);
     for (const auto& [key, value] : now.items()) {
         const auto then = was.is_object() ? was.find(key) : was.end();
-        if (!was.is_object() || then == was.end() || *then != value) changed.push_back(key);
+        // Runs of before this option had its default.
+        const bool newer = was.is_object() && then == was.end() && key == "max_shape_regression_pct";
+        if (newer ? value != Json(1.0) : !was.is_object() || then == was.end() || *then != value)
+            changed.push_back(key);
     }
     if (state.evaluator != plan.evaluator) changed.emplace_back("evaluator");
     if (seed && *seed != state.seed) changed.emplace_back("seed");

@@ -80,7 +80,11 @@ std::string gains_svg(const State& state) {
         low = std::min(low, one.measured->lo);
         high = std::max(high, one.measured->hi);
     }
-    const auto y = [&](double gain) { return k_margin + (high - gain) / (high - low) * (k_height - 2 * k_margin); };
+    // One that is many times slower would flatten all others: it stands at the edge.
+    low = std::max(low, -std::max(2 * high, .05));
+    const auto y = [&](double gain) {
+        return k_margin + (high - std::max(gain, low)) / (high - low) * (k_height - 2 * k_margin);
+    };
     const double width = k_left + k_step * static_cast<double>(state.attempts.size());
     std::string out = svg::open(width, k_height + 20, "Gains");
     for (const double gain : {low, 0.0, high}) {

@@ -126,11 +126,26 @@ private:
                         fmt::format("run {} was started with another {}", state.run, text::join(changed, ", ")),
                         "use the options of then, or accept the change with --accept-config-change");
         }
+        GDNCTL_TRY(check_device(state));
         GDNCTL_TRY(repository.clear_stale_locks());
         GDNCTL_TRY(end_what_was_left(plan, repository));
         if (!changed.empty()) GDNCTL_TRY(record_change(journal, plan));
+        if (m_request.evolve.accept_device_change && state.noise_measured) {
+            GDNCTL_TRY(journal.add("config_change", {{"device", {{"old", state.device}}}}, m_context.clock.wall()));
+        }
         log::info("continuing run {}", state.run);
         return {};
+    }
+
+    // On a cluster the device is known once a job has run there.
+    static bool elsewhere(const State& state) {
+        return state.device.starts_with(k_local_device) && state.device != local_device();
+    }
+
+    Status check_device(const State& state) const {
+        if (m_request.evolve.accept_device_change || !elsewhere(state)) return {};
+        return fail(ErrorKind::usage, fmt::format("run {} was measured on another device: {}", state.run, state.device),
+                    fmt::format("continue it there, or measure anew on {}: --accept-device-change", local_device()));
     }
 
     // Of a session that was killed: processes of the agent, a job, checkouts that were being measured.
@@ -179,6 +194,7 @@ private:
         settings.budget = plan.budget;
         settings.pairs = plan.pairs;
         settings.target_gain = m_request.evolve.target_gain_pct / 100;
+        settings.shape_regression = m_request.evolve.max_shape_regression_pct / 100;
         settings.edits = m_request.evolve.edits;
         settings.goal = goal_of(m_target);
         settings.model = m_request.dry_run ? "scripted" : m_request.loop.model;

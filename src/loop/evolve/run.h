@@ -31,7 +31,8 @@ struct EvolveOptions {
     double target_gain_pct = 2;
     std::int64_t infra_max_wait_s = 21'600;
     std::string from;  // a commit, or a run: its best; empty: HEAD
-    bool accept_config_change = false;
+    double max_shape_regression_pct = 1;
+    bool accept_config_change = false, accept_device_change = false;
 };
 
 struct EvolveRequest {

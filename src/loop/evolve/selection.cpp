@@ -267,11 +267,13 @@ std::vector<int> archive(std::span<const Member> members) {
 
 int stagnant_for(std::span<const Member> members, int lineage) {
     int count = 0;
-    for (const Member& m : members) {
-        if (m.number == 0 || m.lineage != lineage || !is_spent(m.verdict)) continue;
-        count = m.verdict == Verdict::kept || m.restart ? 0 : count + 1;
-    }
+    for (const Member& m : members) count_stagnant(m, lineage, count);
     return count;
+}
+
+void count_stagnant(const Member& member, int lineage, int& count) {
+    if (member.number == 0 || member.lineage != lineage || !is_spent(member.verdict)) return;
+    count = member.verdict == Verdict::kept || member.restart ? 0 : count + 1;
 }
 
 }  // namespace gdnctl::loop::evolve

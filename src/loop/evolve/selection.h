@@ -92,5 +92,7 @@ std::size_t index_at(std::span<const double> weights, double u);
 std::vector<int> archive(std::span<const Member> members);
 // Attempts of a lineage since its last kept gain or restart.
 int stagnant_for(std::span<const Member> members, int lineage);
+// The same, a member at a time, in order.
+void count_stagnant(const Member& member, int lineage, int& count);
 
 }  // namespace gdnctl::loop::evolve

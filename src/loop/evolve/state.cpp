@@ -47,7 +47,7 @@ std::vector<std::string> words(const Json& json, const char* key) {
     return out;
 }
 
-Gain gain_of(const Json& json) {
+Gain read_gain(const Json& json) {
     return {number(json, "est"), number(json, "lo"), number(json, "hi"), whole(json, "n")};
 }
 
@@ -123,12 +123,20 @@ void apply_proposal(State& state, Attempt& one, const Json& record) {
     state.spent.tokens += largest;
 }
 
+bool has_verdict(const Attempt& one) { return one.verdict != Verdict::abandoned && one.verdict != Verdict::infra; }
+
+void remember(State& state, const Attempt& one) {
+    if (!one.mutable_key.empty()) state.by_content[one.mutable_key].push_back(one.number);
+    if (!one.patch_id.empty()) state.by_patch[one.patch_id].push_back(one.number);
+}
+
 void apply_snapshot(State& state, Attempt& one, const Json& record) {
     state.open.has_snapshot = true;
     state.open.refused = words(record, "refused");
     one.commit = word(record, "commit");
     one.mutable_key = word(record, "mutable_key");
     one.patch_id = word(record, "patch_id");
+    remember(state, one);
     one.lines = whole(record, "added") + whole(record, "removed");
     for (const auto& file : words(record, "files")) one.place += (one.place.empty() ? "" : ",") + file;
 }
@@ -144,22 +152,29 @@ void apply_stage(State& state, const Json& record) {
     if (stage == "noise") {
         if (verdict == "infra") return;
         state.noise_measured = true;
+        state.device = word(record, "device");
+        if (state.device == "local") state.device.clear();  // of before machines had names
         state.noise_sd = number(metrics, "sd");
         state.noise_pairs = whole(metrics, "pairs");
+        state.noise_eval = whole(record, "eval_id");
+        state.prints_nonce = truth(metrics, "nonce");
         return;
     }
     if (verdict == "infra" || about == 0) return;  // it is taken again
+    if (stage == "target") state.attempts[static_cast<std::size_t>(about)].eval = whole(record, "eval_id");
     if (truth(record, "rerun")) {
         state.open.rerun_verdict = verdict == "pass" ? word(metrics, "verdict") : "fail";
-        if (verdict == "pass") state.open.fresh = gain_of(part(metrics, "fresh"));
+        if (verdict == "pass") state.open.fresh = read_gain(part(metrics, "fresh"));
         return;
     }
+    state.open.impossible = truth(record, "impossible");
     state.open.stages.push_back({stage, verdict, word(record, "reason")});
     if (stage != "target" || !metrics.is_object()) return;
     state.open.pair_verdict = word(metrics, "verdict");
     state.open.champion = whole(metrics, "champion");
-    state.open.gate = gain_of(part(metrics, "gate"));
-    state.open.fresh = metrics.contains("fresh") ? gain_of(part(metrics, "fresh")) : state.open.gate;
+    state.open.slower_shape = word(metrics, "slower_shape");
+    state.open.gate = read_gain(part(metrics, "gate"));
+    state.open.fresh = metrics.contains("fresh") ? read_gain(part(metrics, "fresh")) : state.open.gate;
 }
 
 void apply_verdict(State& state, Attempt& one, const Json& record) {
@@ -170,7 +185,7 @@ void apply_verdict(State& state, Attempt& one, const Json& record) {
     one.like = whole(record, "like");
     one.broken = one.verdict == Verdict::invalid && state.open.has_snapshot && state.open.refused.empty();
     if (record.contains("gain")) {
-        one.measured = gain_of(part(record, "gain"));
+        one.measured = read_gain(part(record, "gain"));
         const int champion = std::clamp(state.open.champion, 0, static_cast<int>(state.attempts.size()) - 1);
         one.gain = state.at(champion).gain + one.measured->est;
     }
@@ -183,7 +198,7 @@ void apply_verdict(State& state, Attempt& one, const Json& record) {
         state.spent.since_kept = 0;
         state.best = one.number;
     }
-    if (one.verdict == Verdict::quarantined) {
+    if (one.verdict == Verdict::quarantined && !truth(record, "final")) {
         state.open.quarantined = true;
         return;
     }
@@ -217,6 +232,7 @@ void apply_import(State& state, const Json& record) {
         state.to_judge.push_back(one.number);
     }
     if (one.verdict != Verdict::none) one.reason = "imported: " + one.imported;
+    remember(state, one);
     state.attempts.push_back(std::move(one));
 }
 
@@ -249,21 +265,19 @@ std::map<std::string, int> State::verdicts() const {
 }
 
 int State::find_same_content(std::string_view mutable_key, int before) const {
-    for (int i = 1; i < before; ++i) {
-        if (!mutable_key.empty() && at(i).mutable_key == mutable_key && at(i).verdict != Verdict::abandoned &&
-            at(i).verdict != Verdict::infra) {
-            return i;
-        }
+    const auto found = by_content.find(std::string(mutable_key));
+    if (found == by_content.end()) return 0;
+    for (const int number : found->second) {
+        if (number < before && has_verdict(at(number))) return number;
     }
     return 0;
 }
 
 int State::find_same_patch(std::string_view patch_id, int parent, int before) const {
-    for (int i = 1; i < before; ++i) {
-        if (!patch_id.empty() && at(i).patch_id == patch_id && at(i).parents.front() == parent &&
-            at(i).verdict != Verdict::abandoned && at(i).verdict != Verdict::infra) {
-            return i;
-        }
+    const auto found = by_patch.find(std::string(patch_id));
+    if (found == by_patch.end()) return 0;
+    for (const int number : found->second) {
+        if (number < before && at(number).parents.front() == parent && has_verdict(at(number))) return number;
     }
     return 0;
 }
@@ -281,6 +295,8 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
     } else if (type == "config_change") {
         apply_config(*this, part(record, "config"));
         if (record.contains("evaluator")) evaluator = word(record, "evaluator");
+        // Nothing is compared across devices: the noise is measured anew before anything else.
+        if (record.contains("device")) noise_measured = false;
     } else if (type == "attempt_start") {
         if (open.number != 0 || about != static_cast<int>(attempts.size())) return misplaced();
         apply_attempt_start(*this, record);
@@ -319,73 +335,6 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
     open_import(*this);
     records = line;
     return {};
-}
-
-Verdict verdict_of_class(std::string_view kind) {
-    if (kind == "empty" || kind == "noop") return Verdict::noop;
-    if (kind == "abstained") return Verdict::abstained;
-    if (kind == "infra") return Verdict::infra;
-    if (kind == "ok" || kind == "partial_edit") return kind == "ok" ? Verdict::none : Verdict::invalid;
-    return Verdict::invalid;  // timeout, idle_timeout, over_tokens, truncated, refused, agent_error
-}
-
-Step next(const State& state, bool interrupted) {
-    if (!state.begun()) return {StepKind::start_run};
-    if (!state.noise_measured) return {StepKind::measure_noise};
-    const OpenAttempt& open = state.open;
-    if (open.number == 0) return {StepKind::begin_attempt};
-    if (open.quarantined) return {open.rerun_verdict.empty() ? StepKind::measure_again : StepKind::decide};
-    if (!open.proposed) return {interrupted ? StepKind::abandon : StepKind::run_agent};
-    const Attempt& one = state.at(open.number);
-    if (open.tampered || verdict_of_class(one.kind) != Verdict::none) return {StepKind::decide};
-    if (!open.has_snapshot) return {StepKind::abandon};  // killed before its commit was on record
-    const bool same = state.find_same_content(one.mutable_key, one.number) != 0 ||
-                      state.find_same_patch(one.patch_id, one.parents.front(), one.number) != 0 ||
-                      one.mutable_key == state.at(0).mutable_key;
-    if (!open.refused.empty() || same) return {StepKind::decide};
-    for (const StageResult& stage : open.stages) {
-        if (stage.verdict == "fail") return {StepKind::decide};
-    }
-    // What is not kept has nothing to check again.
-    const bool judged = !open.pair_verdict.empty() && open.pair_verdict != "keep";
-    if (judged || open.stages.size() >= k_stages.size()) return {StepKind::decide};
-    return {StepKind::run_stage, k_stages[open.stages.size()]};
-}
-
-Decision decide(const State& state) {
-    const OpenAttempt& open = state.open;
-    const Attempt& one = state.at(open.number);
-    if (open.quarantined) {
-        if (open.rerun_verdict == "keep") return {Verdict::kept, "an independent run agrees", open.fresh, open.gate};
-        return {Verdict::rejected, "an independent run does not agree: " + open.rerun_verdict};
-    }
-    if (open.tampered) return {Verdict::tampered, "protected files were changed"};
-    if (const Verdict by_class = verdict_of_class(one.kind); by_class != Verdict::none) return {by_class, one.kind};
-    if (!open.refused.empty()) return {Verdict::invalid, "refused: " + open.refused.front()};
-    if (one.mutable_key == state.at(0).mutable_key) {
-        return {Verdict::duplicate, "the same content as the base"};
-    }
-    int same = state.find_same_content(one.mutable_key, one.number);
-    if (same == 0) same = state.find_same_patch(one.patch_id, one.parents.front(), one.number);
-    if (same != 0) {
-        return {Verdict::duplicate,
-                fmt::format("the same change as attempt {}: {}", same, to_text(state.at(same).verdict)), std::nullopt,
-                std::nullopt, same};
-    }
-    for (const StageResult& stage : open.stages) {
-        if (stage.verdict == "fail") {
-            return {Verdict::invalid, fmt::format("{}: {}", stage.name, stage.reason)};
-        }
-    }
-    if (open.pair_verdict == "refuse") return {Verdict::rejected, "slower than the champion", open.gate, open.gate};
-    if (open.pair_verdict == "keep") {
-        // A gain above 2x in one step is not believed without an independent run.
-        if (open.gate.est > std::log(2.0)) {
-            return {Verdict::quarantined, "a gain above 2x: measured again", open.fresh, open.gate};
-        }
-        return {Verdict::kept, {}, open.fresh, open.gate};
-    }
-    return {Verdict::tie, "not distinguishable from the champion", open.gate, open.gate};
 }
 
 }  // namespace gdnctl::loop::evolve

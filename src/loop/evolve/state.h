@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/json.h"
@@ -40,6 +41,7 @@ struct Attempt : Member {
     std::optional<std::int64_t> tokens;
     double usd = 0, wall_s = 0, device_s = 0;
     int like = 0;  // of a duplicate: the attempt that has its verdict
+    int eval = 0;  // the evaluation that its gain is from
     // Of one that another program made: where it comes from, what that said of it; empty: ours.
     std::string origin, imported;
     double imported_speedup = 0;
@@ -61,6 +63,8 @@ struct OpenAttempt {
     int champion = 0;
     Gain gate, fresh;           // that decided; of three pairs taken afterwards
     bool quarantined = false;   // has that verdict
+    bool impossible = false;    // a profile is beyond what is physically possible
+    std::string slower_shape;   // why it was refused although it is faster; empty: it is not
     std::string rerun_verdict;  // of the independent measurement after that; empty: not yet
 };
 
@@ -75,15 +79,19 @@ struct State {
     int best = 0;
     OpenAttempt open;
     std::vector<int> to_judge;  // imported ones that are judged before anything new is tried
+    std::string device;         // where the noise was measured, and everything since
     bool noise_measured = false;
     double noise_sd = 0;
-    int noise_pairs = 0;
+    int noise_pairs = 0, noise_eval = 0;
+    bool prints_nonce = false;  // the base's result has the nonce of its launch: so must all others
     Spent spent;
     int infra_in_a_row = 0;
     int last_eval = 0;
     std::string stopped;  // reason of the last `stop` that no `resume` followed
     std::string last_time;
     std::uint64_t records = 0;
+    // Attempts by content and by patch, in order: for the two below.
+    std::unordered_map<std::string, std::vector<int>> by_content, by_patch;
 
     bool begun() const { return !attempts.empty(); }
     const Attempt& at(int number) const { return attempts[static_cast<std::size_t>(number)]; }
@@ -120,6 +128,7 @@ struct Decision {
     std::string reason{};
     std::optional<Gain> gain{}, gate{};
     int like = 0;
+    bool last = false;  // of quarantined: nothing is measured again
 };
 // Of the open attempt, once next() says decide.
 Decision decide(const State& state);

@@ -8,7 +8,9 @@
 
 #include "core/glob.h"
 #include "core/log.h"
+#include "loop/evolve/names.h"
 #include "loop/measure/trees.h"
+#include "platform/fs.h"
 #include "platform/hash.h"
 
 namespace gdnctl::loop::evolve {
@@ -98,6 +100,15 @@ Result<Work> Store::collect(const std::string& parent) {
     GDNCTL_TRY_ASSIGN(const auto changes, m_repository.diff(parent, all.commit));
     for (const GitFileChange& change : changes) GDNCTL_TRY(sort_change(change, work));
     return work;
+}
+
+Result<std::set<std::string>> Store::leave_branch() const {
+    if (!m_slot) return std::set<std::string>();
+    const GitCheckout& checkout = m_slot->checkout();
+    const auto head = checkout.head();
+    // Without a branch of its own: that may be about to go.
+    if (head && !head->branch.empty()) GDNCTL_TRY(atomic_replace(checkout.git_dir() / "HEAD", head->sha + "\n"));
+    return commits_of_head(checkout.git_dir());
 }
 
 Result<std::optional<Candidate>> Store::commit(const Work& work, std::span<const std::string> parents,

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,6 +63,8 @@ public:
     // The agent's worktree, with the files of `commit` and nothing else. What was in it is gone: collect it first.
     Result<std::filesystem::path> prepare(const std::string& commit);
     Result<Work> collect(const std::string& parent);
+    // Detaches HEAD of the agent's worktree, and returns the commits that it has been at.
+    Result<std::set<std::string>> leave_branch() const;
     // The commit of that work; the same input has the same id. nullopt: nothing mutable was changed.
     Result<std::optional<Candidate>> commit(const Work& work, std::span<const std::string> parents,
                                             std::string_view message, WallTime when) const;

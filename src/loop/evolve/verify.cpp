@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "loop/evolve/anticheat.h"
 #include "platform/fs.h"
 
 namespace gdnctl::loop::evolve {
@@ -13,13 +16,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int k_final_pairs = 9;
+constexpr int k_final_pairs = 9, k_quadrant_pairs = 3;
 constexpr double k_final_t = 2.896;  // one-sided .01, eight degrees of freedom
 
 class Judge {
 public:
-    Judge(const Store& store, Evaluator& evaluator, const fs::path& folder)
-        : m_store(store), m_evaluator(evaluator), m_folder(folder) {}
+    Judge(const Store& store, Evaluator& evaluator, const JudgeOrder& order)
+        : m_store(store), m_evaluator(evaluator), m_folder(order.folder) {}
 
     Result<bool> paths(const std::string& base, const std::string& candidate) {
         GDNCTL_TRY_ASSIGN(const auto changes, m_store.repository().diff(base, candidate));
@@ -38,11 +41,19 @@ public:
         return note(stage, end.ok, end.infra, end.reason);
     }
 
-    Result<bool> pairs(const std::string& champion, const std::string& candidate, PairTest test, const PairRule& rule) {
-        const bool final_one = test == PairTest::final_one;
+    Result<bool> cheats(const std::string& candidate) {
+        GDNCTL_TRY_ASSIGN(const CheatCheck found, check_cheats(m_evaluator, candidate, log("anticheat")));
+        if (!found.skipped) return note("anticheat", found.end.ok, found.end.infra, found.end.reason);
+        report.rows.push_back({"anticheat", "skip", ""});
+        return true;
+    }
+
+    Result<bool> pairs(const JudgeOrder& order) {
+        const std::string &champion = order.champion, &candidate = order.candidate;
+        const bool final_one = order.test == PairTest::final_one;
         GDNCTL_TRY_ASSIGN(Comparison measured,
                           final_one ? measure_pairs(m_evaluator, champion, candidate, k_final_pairs, log("target"))
-                                    : compare(m_evaluator, champion, candidate, rule, log("target")));
+                                    : compare(m_evaluator, champion, candidate, order.rule, log("target")));
         if (!measured.decided) {
             return note("target", false, measured.failed.infra || measured.champion_failed, measured.failed.reason);
         }
@@ -55,12 +66,68 @@ public:
             holds = look.low > 0;
         }
         report.gain = gain_of(look);
+        const std::string slower = slower_shape(measured, order.shape_regression);
+        if (!slower.empty()) return note("target", false, false, "slower on shape " + slower);
         return note("target", holds, false, holds ? "" : "its gain is not distinguishable from the noise");
+    }
+
+    // What the gates before have shown is the quadrant of seen shapes and unseen seeds.
+    Result<bool> quadrants(const JudgeOrder& order) {
+        bool pass = true, infra = false;
+        std::string reason;
+        for (const bool unseen_shapes : {false, true}) {
+            for (const bool unseen_seeds : {false, true}) {
+                Quadrant one{unseen_shapes, unseen_seeds, "pass", report.gain};
+                if (unseen_shapes || !unseen_seeds) {
+                    GDNCTL_TRY_ASSIGN(const std::string problem, measure(order, one));
+                    if (!problem.empty() && reason.empty()) {
+                        reason = fmt::format("{} shapes, {} seeds: {}", unseen_shapes ? "unseen" : "seen",
+                                             unseen_seeds ? "unseen" : "seen", problem);
+                    }
+                }
+                pass = pass && one.verdict != "fail" && one.verdict != "infra";
+                infra = infra || one.verdict == "infra";
+                report.quadrants.push_back(std::move(one));
+            }
+        }
+        m_evaluator.set_conditions({});
+        return note("quadrants", pass, infra, reason);
     }
 
     GateReport report;
 
 private:
+    // Why the quadrant does not pass; empty: it does, or cannot be measured.
+    Result<std::string> measure(const JudgeOrder& order, Quadrant& one) {
+        Conditions conditions;
+        conditions.unseen = one.unseen_shapes;
+        if (!one.unseen_seeds) conditions.seed = order.state.seed >> 11U;
+        m_evaluator.set_conditions(conditions);
+        one.gain.reset();
+        const fs::path file = log("quadrants");
+        GDNCTL_TRY_ASSIGN(const Launch test, m_evaluator.launch(LaunchKind::test, order.candidate, file));
+        if (!test.ok) {
+            one.verdict = test.infra ? "infra" : "fail";
+            return test.reason;
+        }
+        if (one.unseen_shapes && !test.unseen) {
+            one.verdict = "not measured";
+            return std::string();
+        }
+        GDNCTL_TRY_ASSIGN(const Comparison pairs,
+                          measure_pairs(m_evaluator, order.champion, order.candidate, k_quadrant_pairs, file));
+        if (!pairs.decided) {
+            const bool infra = pairs.failed.infra || pairs.champion_failed;
+            one.verdict = infra ? "infra" : "fail";
+            return pairs.failed.reason;
+        }
+        if (one.unseen_shapes && !pairs.unseen) return std::string();  // the test alone obeys
+        one.gain = gain_of(pairs.look);
+        if (pairs.look.high >= -std::log1p(order.shape_regression)) return std::string();
+        one.verdict = "fail";
+        return std::string("slower than the base");
+    }
+
     fs::path log(std::string_view stage) const { return m_folder / fmt::format("stage-{}.log", stage); }
     bool note(std::string_view stage, bool ok, bool infra, std::string reason) {
         report.rows.push_back({std::string(stage), ok ? "pass" : infra ? "infra" : "fail", std::move(reason)});
@@ -69,30 +136,45 @@ private:
     }
     const Store& m_store;
     Evaluator& m_evaluator;
-    const fs::path& m_folder;
+    const fs::path m_folder;
 };
 
 }  // namespace
 
-Result<GateReport> judge_again(const Store& store, Evaluator& evaluator, const std::string& base,
-                               const std::string& champion, const std::string& candidate, PairTest test,
-                               const PairRule& rule, const fs::path& folder) {
-    GDNCTL_TRY(make_private_directory(folder));
-    Judge judge(store, evaluator, folder);
-    GDNCTL_TRY_ASSIGN(bool goes_on, judge.paths(base, candidate));
-    if (goes_on) {
-        GDNCTL_TRY_ASSIGN(goes_on, judge.launch("build", LaunchKind::build, candidate));
+Json json_of(const std::vector<Quadrant>& quadrants) {
+    Json out = Json::array();
+    for (const Quadrant& one : quadrants) {
+        out.push_back({{"shapes", one.unseen_shapes ? "unseen" : "seen"},
+                       {"seeds", one.unseen_seeds ? "unseen" : "seen"},
+                       {"verdict", one.verdict},
+                       {"gain", one.gain ? json_of(*one.gain) : Json()}});
     }
-    if (goes_on) {
-        GDNCTL_TRY_ASSIGN(goes_on, judge.launch("test", LaunchKind::test, candidate));
+    return out;
+}
+
+Result<GateReport> judge_again(const Store& store, Evaluator& evaluator, const JudgeOrder& order) {
+    GDNCTL_TRY(make_private_directory(order.folder));
+    if (order.state.prints_nonce) evaluator.require_nonce();
+    Judge judge(store, evaluator, order);
+    const std::string& candidate = order.candidate;
+    const auto launch = [&](std::string_view stage, LaunchKind kind) {
+        return [&judge, stage, kind, &candidate] { return judge.launch(stage, kind, candidate); };
+    };
+    const std::function<Result<bool>()> gates[] = {
+        [&] { return judge.paths(order.state.base, candidate); },
+        launch("build", LaunchKind::build),
+        launch("test", LaunchKind::test),
+        launch("oracle", LaunchKind::oracle),
+        [&] { return judge.cheats(candidate); },
+        [&] { return judge.pairs(order); },
+        [&]() -> Result<bool> { return order.test == PairTest::keep_gate ? true : judge.quadrants(order); },
+        launch("recheck", LaunchKind::test),
+    };
+    judge.report.pass = true;
+    for (const auto& gate : gates) {
+        GDNCTL_TRY_ASSIGN(judge.report.pass, gate());
+        if (!judge.report.pass) break;
     }
-    if (goes_on) {
-        GDNCTL_TRY_ASSIGN(goes_on, judge.pairs(champion, candidate, test, rule));
-    }
-    if (goes_on) {
-        GDNCTL_TRY_ASSIGN(goes_on, judge.launch("recheck", LaunchKind::test, candidate));
-    }
-    judge.report.pass = goes_on;
     return std::move(judge.report);
 }
 

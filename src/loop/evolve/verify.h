@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +17,18 @@ namespace gdnctl::loop::evolve {
 struct GateRow {
     std::string stage, verdict, reason;  // pass, fail, infra, skip
 };
+// Shapes and seeds, each seen by attempts or by none. What the target does not obey is "not measured".
+struct Quadrant {
+    bool unseen_shapes = false, unseen_seeds = false;
+    std::string verdict;  // of the test: pass, fail, infra, not measured
+    std::optional<Gain> gain;
+};
+Json json_of(const std::vector<Quadrant>& quadrants);
+
 struct GateReport {
     std::vector<GateRow> rows;
-    Gain gain;  // of the measured stage
+    Gain gain;                        // of the measured stage
+    std::vector<Quadrant> quadrants;  // of the final verification
     bool pass = false, infra = false;
 };
 
@@ -27,10 +37,17 @@ enum class PairTest {
     keep_gate,  // as in an attempt
     final_one,  // nine pairs, one-sided .01: m - 2.896 s / 3 > 0
 };
-// Every gate, each in a fresh checkout, up to the first that fails. `folder`: for logs.
-Result<GateReport> judge_again(const Store& store, Evaluator& evaluator, const std::string& base,
-                               const std::string& champion, const std::string& candidate, PairTest test,
-                               const PairRule& rule, const std::filesystem::path& folder);
+// Every gate, each in a fresh checkout, up to the first that fails; the final one on unseen shapes and seeds too.
+// `folder`: for logs.
+struct JudgeOrder {
+    const State& state;
+    std::string champion, candidate;
+    PairTest test = PairTest::keep_gate;
+    PairRule rule;
+    double shape_regression = .01;
+    std::filesystem::path folder;
+};
+Result<GateReport> judge_again(const Store& store, Evaluator& evaluator, const JudgeOrder& order);
 
 // Moves the run's branch to the candidate, fast-forward. Errors: conflict (exit 7: the branch moved), config (exit 2:
 // uncommitted work, a detached HEAD).

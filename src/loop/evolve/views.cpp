@@ -76,6 +76,12 @@ std::string stage_of(const State& state) {
     return step.kind == StepKind::run_agent ? "agent" : "verdict";
 }
 
+int stagnant_in(const State& state, int lineage) {
+    int count = 0;
+    for (const Attempt& one : state.attempts) count_stagnant(one, lineage, count);
+    return count;
+}
+
 std::string span(double seconds) {
     return format_duration(std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
 }
@@ -120,27 +126,20 @@ Result<int> attempt_of(const State& state, std::string_view id) {
                 fmt::format("it has attempts 1 to {}; see `gdnctl evolve log`", state.attempts.size() - 1));
 }
 
-Json status_json(const RunView& view) {
-    const State& state = view.state;
+Json status_facts(const State& state) {
     const Attempt& best = state.at(state.best);
     Json attempts = Json::object();
     for (const auto& [word, count] : state.verdicts()) attempts[word] = count;
     Json lineages = Json::array();
-    const auto members = state.members();
     for (int k = 0; k < state.rules.lineages; ++k) {
-        const auto count =
-            std::count_if(members.begin(), members.end(), [&](const Member& m) { return m.lineage == k; });
-        lineages.push_back({{"lineage", k}, {"attempts", count}, {"stagnant_for", stagnant_for(members, k)}});
+        const auto count = std::count_if(state.attempts.begin(), state.attempts.end(),
+                                         [&](const Attempt& one) { return one.lineage == k; });
+        lineages.push_back({{"lineage", k}, {"attempts", count}, {"stagnant_for", stagnant_in(state, k)}});
     }
     Json running_now;
     if (state.open.number != 0) running_now = {{"attempt", state.open.number}, {"stage", stage_of(state)}};
     return {{"mode", "evolve"},
             {"run", state.run},
-            {"state", view.running            ? "running"
-                      : state.stopped.empty() ? "interrupted"
-                                              : "stopped"},
-            {"reason", state.stopped},
-            {"log_dir", view.log_dir.string()},
             {"attempts", attempts},
             {"best",
              {{"attempt", best.number},
@@ -159,13 +158,26 @@ Json status_json(const RunView& view) {
             {"lineages", lineages}};
 }
 
-std::string status_text(const RunView& view) {
-    const State& state = view.state;
+Json status_head(const fs::path& log_dir, const std::string& stopped, bool running_now) {
+    return {{"state", running_now       ? "running"
+                      : stopped.empty() ? "interrupted"
+                                        : "stopped"},
+            {"reason", stopped},
+            {"log_dir", log_dir.string()}};
+}
+
+std::string status_heading(const std::string& run, const std::string& stopped, bool running_now) {
+    return fmt::format("run {}: {}\n", run,
+                       running_now       ? std::string("running")
+                       : stopped.empty() ? std::string("interrupted; continue it with --resume")
+                                         : "ended (" + stopped + ")");
+}
+
+std::string status_place(const fs::path& log_dir) { return fmt::format("log        {}\n", log_dir.string()); }
+
+std::string status_body(const State& state) {
     const Attempt& best = state.at(state.best);
-    std::string out = fmt::format("run {}: {}\n", state.run,
-                                  view.running            ? std::string("running")
-                                  : state.stopped.empty() ? std::string("interrupted; continue it with --resume")
-                                                          : "ended (" + state.stopped + ")");
+    std::string out;
     if (best.number == 0) {
         out += fmt::format("best       the base commit {}: nothing was kept yet\n", short_of(best.commit));
     } else {
@@ -185,12 +197,21 @@ std::string status_text(const RunView& view) {
     }
     out += fmt::format("spent      {}, {} tokens, {} on the device, ${:.2f}\n", span(state.spent.wall_s),
                        state.spent.tokens, span(state.spent.device_s), state.spent.usd);
-    const auto members = state.members();
     for (int k = 0; k < state.rules.lineages; ++k) {
-        out += fmt::format("lineage {}  {} attempts since its last gain\n", k, stagnant_for(members, k));
+        out += fmt::format("lineage {}  {} attempts since its last gain\n", k, stagnant_in(state, k));
     }
-    out += fmt::format("log        {}\n", view.log_dir.string());
     return out;
+}
+
+Json status_json(const RunView& view) {
+    Json out = status_facts(view.state);
+    out.update(status_head(view.log_dir, view.state.stopped, view.running));
+    return out;
+}
+
+std::string status_text(const RunView& view) {
+    const State& state = view.state;
+    return status_heading(state.run, state.stopped, view.running) + status_body(state) + status_place(view.log_dir);
 }
 
 Result<Json> attempt_json(const RunView& view, int attempt) {

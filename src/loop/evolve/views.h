@@ -31,6 +31,13 @@ Result<int> attempt_of(const State& state, std::string_view id);
 Json status_json(const RunView& view);
 std::string status_text(const RunView& view);
 
+// Their parts: what follows from the journal alone, and what does not.
+Json status_facts(const State& state);
+std::string status_body(const State& state);
+Json status_head(const std::filesystem::path& log_dir, const std::string& stopped, bool running_now);
+std::string status_heading(const std::string& run, const std::string& stopped, bool running_now);
+std::string status_place(const std::filesystem::path& log_dir);
+
 // Members of gdnctl.evolve-show/1.
 Result<Json> attempt_json(const RunView& view, int attempt);
 Result<std::string> attempt_text(const RunView& view, int attempt);

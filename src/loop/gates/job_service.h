@@ -43,6 +43,8 @@ struct JobSpec {
     bool no_sync = false;                  // leave the files there as they are
     std::int64_t limit_s = 0;              // then it is stopped
     std::stop_token stop{};
+    EnvList env{};                    // besides the target's
+    std::vector<std::string> argv{};  // instead of the target's command
 };
 // How a person would ask for the same job: the words behind "gdnctl".
 std::vector<std::string> command_words(const JobSpec& spec);

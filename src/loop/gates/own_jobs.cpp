@@ -104,7 +104,19 @@ PlaceOptions place_at(const std::string& cluster) {
     return options;
 }
 
-Result<Target> target_of(const Context& context) { return select_target(context.config, project_root(context)); }
+Result<Target> target_of(const JobSpec& spec, const Context& context) {
+    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    auto& job = spec.kind == JobKind::tests ? target.test : target.profile;
+    if (!spec.argv.empty() && job) {
+        job->argv = spec.argv;
+        job->argv_here.clear();
+    }
+    return target;
+}
+
+void add_env(JobPlan& plan, const JobSpec& spec) {
+    plan.command.env.insert(plan.command.env.end(), spec.env.begin(), spec.env.end());
+}
 
 Result<ProfileSettings> settings_of(const JobSpec& spec) {
     ProfileSettings settings = spec.profile;
@@ -127,7 +139,7 @@ void say(const Error& error) {
 
 Result<JobAnswer> run_on_cluster(const JobSpec& spec, Context& context) {
     const PlaceOptions place = place_at(spec.site.cluster);
-    GDNCTL_TRY_ASSIGN(Target target, target_of(context));
+    GDNCTL_TRY_ASSIGN(Target target, target_of(spec, context));
     Result<PlannedJob> job = fail(ErrorKind::internal, "");
     if (spec.kind == JobKind::tests) {
         const std::string& tpu = spec.site.tpu;
@@ -137,6 +149,7 @@ Result<JobAnswer> run_on_cluster(const JobSpec& spec, Context& context) {
         job = plan_profile(std::move(target), std::move(settings), false, place, context);
     }
     if (!job) return tl::unexpected(std::move(job).error());
+    add_env(job->plan, spec);
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(job->place, place, context));
     SubmitOptions submit;
     if (!spec.id.empty()) submit.submission_id = spec.id;
@@ -155,7 +168,7 @@ Result<JobAnswer> run_on_held(const JobSpec& spec, Context& context) {
     HeldRunOptions options;
     options.sync.no_sync = spec.no_sync;
     options.run.timeout_s = static_cast<double>(spec.limit_s);
-    GDNCTL_TRY_ASSIGN(Target target, target_of(context));
+    GDNCTL_TRY_ASSIGN(Target target, target_of(spec, context));
     GDNCTL_TRY(check_embedded_kernel(target, context));
     GDNCTL_TRY_ASSIGN(ProfileSettings settings, settings_of(spec));
     Via via = options.run.via;
@@ -163,10 +176,11 @@ Result<JobAnswer> run_on_held(const JobSpec& spec, Context& context) {
                       ready_hold(spec.site.dev_tpu, place_at(spec.site.cluster), options.sync, via, context));
     std::optional<std::string> prefix;
     if (!spec.marin_prefix.empty()) prefix = spec.marin_prefix;
-    GDNCTL_TRY_ASSIGN(const PlannedJob job,
+    GDNCTL_TRY_ASSIGN(PlannedJob job,
                       spec.kind == JobKind::tests
                           ? plan_held_test(std::move(target), spec.selection, hold, context)
                           : plan_held_profile(std::move(target), std::move(settings), prefix, hold, via, context));
+    add_env(job.plan, spec);
     GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, job.plan, options, context));
     JobAnswer answer;
     answer.exit = conclude(spec, job, run);

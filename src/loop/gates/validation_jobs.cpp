@@ -132,6 +132,8 @@ JobSpec TargetJobs::spec(const JobOrder& order) const {
     spec.limit_s = tests ? m_options.test_timeout_s : m_options.profile_timeout_s;
     spec.no_sync = m_options.dev_no_sync;
     spec.stop = order.stop;
+    spec.env = order.env;
+    spec.argv = order.argv;
     if (!tests && order.site.held()) {
         spec.marin_prefix = m_options.marin_prefix.empty() ? bucket_of(order.site.cluster) : m_options.marin_prefix;
     }

@@ -26,7 +26,9 @@ struct JobOrder {
     std::string profile_prefix;  // of a profile's name
     std::string pytest_args;     // instead of the options'
     std::stop_token stop{};
-    std::optional<CeChoice> ce{};  // instead of the options'
+    std::optional<CeChoice> ce{};     // instead of the options'
+    EnvList env{};                    // besides the target's
+    std::vector<std::string> argv{};  // instead of the target's command
 };
 
 // How it ended. rc is what the command that runs such a job would exit with.

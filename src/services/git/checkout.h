@@ -253,6 +253,8 @@ public:
     // changed are as before. Never leaves conflict markers. The stash stays: see drop_stash().
     Result<GitRestore> restore_stash(std::string_view commit) const;
     Status drop_stash(std::string_view commit) const;  // no error if the stash is already gone
+    // Lists it again, as the newest one.
+    Status store_stash(const std::string& commit, const std::string& message) const;
     // Removes locks on index, HEAD, branch, stash and refs/gdnctl* that a killed git left, if no git is running.
     Status clear_stale_locks() const;
     // Clears the lock of the index before work in the checkout: waits for it, and removes it if no git is running.

@@ -335,6 +335,10 @@ Status GitCheckout::drop_stash(std::string_view commit) const {
     return {};
 }
 
+Status GitCheckout::store_stash(const std::string& commit, const std::string& message) const {
+    return m_calls->done({"stash", "store", "-q", "-m", message, commit});
+}
+
 Status GitCheckout::exclude(const fs::path& folder) const {
     if (!is_inside(root(), folder)) return {};
     const std::string relative =

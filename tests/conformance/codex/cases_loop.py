@@ -110,6 +110,36 @@ def iteration_that_commits(t, words):
     equal("what is left of the run's codex home", os.listdir(loops), [])
 
 
+@case
+def evolve_attempt_whose_work_the_loop_commits(t):
+    t.write("gdnctl.toml", """target = "mine"
+[targets.mine]
+kernel = ["hello.txt"]
+test = ["true"]
+profile = ["sh", "-c", "if [ -e hello.txt ]; then echo '{\\"ms\\": 9}'; else echo '{\\"ms\\": 10}'; fi"]
+metric = { name = "mine/ms", better = "lower", unit = "ms", from = "json:/ms" }
+""")
+    t.commit_all("target")
+    head = t.git("rev-parse", "HEAD")
+    t.configure("commit")
+    log = os.path.join(t.folder, "evolve")
+    done = t.spawn([t.gdnctl, "codex-loop", "--mode", "evolve", "--agent", "codex", "--max-attempts", "1", "--perf-pairs", "3",
+                    "--sleep-seconds", "0", "--log-dir", log]).end()
+    equal("last line", done.err.strip().splitlines()[-1], "[gdnctl] codex-loop stopped: reason=max-attempts attempt=1 rc=0")
+    with open(os.path.join(log, "journal.jsonl")) as f:
+        journal = [json.loads(line) for line in f]
+    proposal = next(r for r in journal if r["type"] == "proposal")
+    equal("class and tokens", (proposal["class"], proposal["tokens"]), ("ok", {"in": 6000, "cached": 5000, "out": 170, "reasoning": 50}))
+    equal("verdicts", [r["verdict"] for r in journal if r["type"] == "verdict"], ["kept"])
+    run = journal[0]["run"]
+    equal("candidate", t.git("show", f"refs/gdnctl/evolve/{run}/best:hello.txt"), "hello, world")
+    demand("Gdnctl-Attempt: 1" in t.git("log", "-1", "--format=%B", f"refs/gdnctl/evolve/{run}/best"), "not the loop's commit")
+    equal("the user's branch", (t.git("rev-parse", "HEAD"), t.status()), (head, ""))
+    prompts = [i["content"][0]["text"] for i in t.requests()[0]["input"] if i.get("type") == "message" and i["role"] == "user"]
+    demand(prompts[-1].startswith(f"# Attempt 1 of run {run}: "), prompts[-1])
+    demand("GDNCTL_EVAL" not in json.dumps(t.requests()), "the agent was told of an evaluation")
+
+
 for name, words in BOTH:
     def commits_there(t, words=words):
         iteration_that_commits(t, words)

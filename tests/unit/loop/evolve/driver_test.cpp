@@ -1,8 +1,14 @@
 // A whole evolve run on real git, with the scripted agent and the synthetic scorer.
 #include "loop/evolve/driver.h"
 
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "loop/evolve/synthetic.h"
 #include "loop/evolve/verify.h"
@@ -37,14 +43,15 @@ struct EvolveWorld : test::GitRepo {
         s.log_dir = log_dir();
         return s;
     }
-    DriverEnd run(int attempts) {
+    DriverEnd run(int attempts) { return run(attempts, clock); }
+    DriverEnd run(int attempts, Clock& by) {
         const auto repository = ok(GitCheckout::open(path(), system_process(), clock));
-        Store store(repository, "r1", {{"kernel.c"}, {"tests/**"}}, outside("worktrees"), system_process(), clock);
+        Store store(repository, "r1", {{"kernel.c"}, {"tests/**"}}, outside("worktrees"), system_process(), by);
         auto journal = ok(EvolveJournal::open(log_dir()));
         SyntheticScorer scorer(repository, 5);
         ScriptedAgent agent(5);
         const bool resumed = journal.state().begun();
-        Driver driver(settings(attempts), DriverParts{store, journal, scorer, agent, clock});
+        Driver driver(settings(attempts), DriverParts{store, journal, scorer, agent, by});
         const DriverEnd end = driver.run(resumed);
         state = journal.state();
         return end;
@@ -65,6 +72,73 @@ struct EvolveWorld : test::GitRepo {
     std::filesystem::path folder;
     State state;
 };
+
+// The process that asks it once too often is gone, as after kill -9: each record asks once, before it is written.
+class DyingClock final : public Clock {
+public:
+    explicit DyingClock(int asks) : m_left(asks) {}
+    WallTime wall() const override {
+        if (m_left-- <= 0) _exit(9);
+        return system_clock().wall();
+    }
+    Monotonic monotonic() const override { return system_clock().monotonic(); }
+    bool sleep_for(std::chrono::milliseconds d, std::stop_token stop) override {
+        return system_clock().sleep_for(d, std::move(stop));
+    }
+
+private:
+    mutable int m_left;
+};
+
+// A session in a process of its own, which dies with the record, or `after` that time; whether it came to its end.
+bool session(EvolveWorld& world, int attempts, int asks, std::chrono::milliseconds after) {
+    const pid_t child = fork();
+    if (child == 0) {
+        DyingClock clock(asks);
+        const DriverEnd end = world.run(attempts, clock);
+        _exit(end.reason == "max-attempts" ? 0 : 8);
+    }
+    if (after.count() > 0) {
+        std::this_thread::sleep_for(after);
+        kill(child, SIGKILL);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    const bool died = (WIFEXITED(status) && WEXITSTATUS(status) == 9) || WIFSIGNALED(status);
+    CHECK((died || (WIFEXITED(status) && WEXITSTATUS(status) == 0)));
+    return !died;
+}
+
+// Every attempt was drawn as the rule says for what was on record before it.
+void check_draws(const EvolveWorld& world) {
+    State before;
+    CHECK(each_record(world.folder, [&](const Json& record, std::size_t line) -> Status {
+        if (record["type"] == "attempt_start") {
+            const Pick one = pick(before.members(), record["attempt"], before.rules);
+            CHECK(record["operator"] == to_text(one.op));
+            CHECK(record["lineage"] == one.lineage);
+            REQUIRE(record["parents"].size() == one.parents.size());
+            CHECK(record["parents"][0]["attempt"] == one.parents.front());
+            REQUIRE(record["draws"].size() == one.draws.size());
+            for (std::size_t i = 0; i < one.draws.size(); ++i) CHECK(record["draws"][i]["u"] == one.draws[i].u);
+        }
+        return before.apply(record, "journal", line);
+    }));
+}
+
+void check_whole(EvolveWorld& world, int attempts) {
+    const auto repository = ok(GitCheckout::open(world.path(), system_process(), world.clock));
+    world.state = ok(load_state(world.folder));
+    CHECK(world.state.spent.attempts == attempts);
+    CHECK(world.state.open.number == 0);
+    CHECK(ok(check_store(repository, world.state)).missing.empty());
+    CHECK(world.ref("best") == world.state.at(world.state.best).commit);
+    CHECK(world.sh("git rev-parse HEAD") == world.base);
+    CHECK(world.sh("git status --porcelain; git stash list").empty());
+    CHECK(world.sh("git worktree list | wc -l") == "1");
+    CHECK(world.sh("git fsck --no-dangling 2>&1").empty());
+    check_draws(world);
+}
 
 }  // namespace
 
@@ -118,6 +192,40 @@ TEST_CASE("evolve run: going on later chooses what an undisturbed run chooses") 
     CHECK(parts.choices() == whole.choices());
     CHECK(parts.state.best == whole.state.best);
     CHECK(parts.ref("best") != parts.base);
+}
+
+// Sessions that die before their second record, third, ...: each boundary between two records is one of an end.
+TEST_CASE("evolve run: kill -9 at every record of the journal") {
+    EvolveWorld world;
+    const int attempts = 3;
+    int asks = 2, sessions = 0;
+    while (!session(world, attempts, asks, {})) {
+        REQUIRE(++sessions < 200);
+        asks = asks == 7 ? 2 : asks + 1;
+    }
+    CHECK(sessions > 6);
+    check_whole(world, attempts);
+}
+
+// 20 instants, or 200 with GDNCTL_SLOW=1.
+TEST_CASE("evolve run: kill -9 at random instants") {
+    EvolveWorld world;
+    const int kills = std::getenv("GDNCTL_SLOW") != nullptr ? 200 : 20;
+    std::uint64_t seed = 20'261'126;
+    CAPTURE(seed);
+    int attempts = 0, done = 0;
+    // A session that is spared reaches its budget; then the next ones have more to do.
+    for (int i = 0; i < kills; ++i) {
+        seed = seed * 6364136223846793005U + 1442695040888963407U;
+        done = session(world, attempts + 1, 1'000'000, std::chrono::milliseconds(1 + (seed >> 33U) % 400)) ? done + 1
+                                                                                                           : done;
+        if (std::filesystem::exists(world.folder / "journal.jsonl")) {
+            const State now = ok(load_state(world.folder));
+            attempts = now.begun() ? static_cast<int>(now.spent.attempts) : 0;
+        }
+    }
+    CHECK(session(world, attempts + 1, 1'000'000, {}));
+    check_whole(world, attempts + 1);
 }
 
 TEST_CASE("evolve run: STOP ends it before an attempt, and a landed candidate moves the branch") {

@@ -1,0 +1,33 @@
+// The user's branches, tags and stashes while an agent works: what the agent does to them through its worktree is
+// undone, what somebody else does meanwhile is left alone.
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "services/git/checkout.h"
+
+namespace gdnctl::loop::evolve {
+
+class NameGuard {
+public:
+    // The names as they are now. `repository` must outlive it.
+    static Result<NameGuard> take(const GitCheckout& repository);
+    // `made`: commits that the agent's HEAD has been at. A name that is gone is there again; one that leads to such a
+    // commit is put back, or removed where it is new. Returns what was undone, in words.
+    Result<std::vector<std::string>> put_back(const std::set<std::string>& made) const;
+
+private:
+    NameGuard(const GitCheckout& repository, std::vector<GitName> names)
+        : m_repository(&repository), m_names(std::move(names)) {}
+    const GitCheckout* m_repository;
+    std::vector<GitName> m_names;
+};
+
+// All commits that HEAD of this checkout has been at, by its reflog.
+std::set<std::string> commits_of_head(const std::filesystem::path& git_dir);
+
+}  // namespace gdnctl::loop::evolve

@@ -1,0 +1,26 @@
+// state.json in the log directory: how a run stands, so that a journal of many attempts need not be read for it.
+// Derived: it counts only while it names the journal's size and the hash of its last line.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "loop/evolve/state.h"
+
+namespace gdnctl::loop::evolve {
+
+inline constexpr std::string_view k_index = "state.json";
+
+// What it holds is lost where it cannot be written: nobody needs it.
+void write_index(const std::filesystem::path& log_dir, const State& state, std::string_view last_line);
+
+struct StatusIndex {
+    std::string status;  // of status_json(), as text
+    std::string text;    // of status_text()
+};
+// nullopt: there is none, or the journal has gone on.
+std::optional<StatusIndex> read_index(const std::filesystem::path& log_dir, bool running);
+
+}  // namespace gdnctl::loop::evolve
