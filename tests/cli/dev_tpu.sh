@@ -160,9 +160,9 @@ test_detached_lease_is_longer_and_each_use_renews() {
   detach a
   [ "$(hold_of lease_s)" = 3600 ] || fail 'lease'
   "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
-  detach b --lease 2 --grace 2
+  detach b --lease 4 --grace 4
   for _ in 1 2 3; do
-    sleep 1
+    sleep 1.5
     "$GDNCTL" dev-tpu-execute --tpu-name b --no-sync true 2>/dev/null || fail 'use failed'
   done
   [ "$(held)" = 1 ] || fail 'uses did not renew'

@@ -21,13 +21,13 @@ constexpr int k_no_tree_code = 97;
 constexpr std::string_view k_no_tree = "gdnctl-host: no-tree";
 constexpr std::string_view k_last_line = "#whole";  // of a script: without it a connection was cut while it came
 
-// Processes of a run are known by their environment, wherever they have gone, and by the session that it began in.
+// Processes of a run are known by their environment, wherever they have gone, and by the process group that it began.
 constexpr std::string_view k_strays = R"sh(strays() {
   for e in $(grep -laz -e "^GDNCTL_RUN=$1" /proc/[0-9]*/environ 2>/dev/null); do
     e=${e#/proc/}
     echo "${e%/environ}"
   done
-  [ -z "${2:-}" ] || ps -o stat=,pid= -s "$2" 2>/dev/null | sed -n '/^Z/d;s/^[^ ]* *//p'
+  [ -z "${2:-}" ] || ! kill -0 -"$2" 2>/dev/null || echo "-$2"
 }
 end_strays() {
   s=$(strays "$1" "${3:-}")
