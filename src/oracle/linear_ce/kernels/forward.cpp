@@ -86,16 +86,9 @@ public:
                         if (!m_run.stop || !m_run.stop()) one_block(block + task, task, work.get());
                     };
                 });
-                constexpr std::size_t k_some = 64;  // rows
-                run_tasks(blocks_of(m_rows, k_some), m_run.threads, [&] {
-                    return [&](std::size_t some) {
-                        for (std::size_t b = 0; b < count; ++b) {
-                            for (std::size_t i = some * k_some; i < std::min(m_rows, (some + 1) * k_some); ++i) {
-                                running[i].add(m_partial[b * m_plan.rows + i]);
-                            }
-                        }
-                    };
-                });
+                for (std::size_t b = 0; b < count; ++b) {
+                    for (std::size_t i = 0; i < m_rows; ++i) running[i].add(m_partial[b * m_plan.rows + i]);
+                }
             }
             for (std::size_t i = 0; i < m_rows; ++i) finish(running[i], row + i);
         }

@@ -33,8 +33,8 @@ struct Plan {
 
 private:
     static constexpr std::size_t k_scratch = std::size_t{48} << 20U;  // bytes, about
-    static constexpr std::size_t k_block = 128;
-    static constexpr std::size_t k_blocks = 32;  // of a window: a number that threads can share
+    static constexpr std::size_t k_block = 256;
+    static constexpr std::size_t k_blocks = 16;  // of a window: a number that threads can share
     static constexpr std::size_t k_rows = 2048;
     static constexpr std::size_t k_depth = 512;
 };
