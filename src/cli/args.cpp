@@ -101,7 +101,7 @@ void Args::flag(bool& target, const OptionSpec& spec) {
     }
     def.assign = [&target](std::string_view word) -> Status {
         const auto value = parse_truth(word);
-        if (!value) return bad_value("a flag takes no value but true or false");
+        if (!value) return bad_value("the value of a flag can only be true or false");
         target = *value;
         return {};
     };

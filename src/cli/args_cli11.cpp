@@ -111,7 +111,7 @@ private:
         }
         const auto truth = parse_truth(std::string_view(word).substr(name.size() + 1));
         if (!truth) {
-            return fail(ErrorKind::usage, fmt::format("{} is a flag and takes no value but true or false", name));
+            return fail(ErrorKind::usage, fmt::format("{} is a flag; its value can only be true or false", name));
         }
         m_words.push_back(name + (*truth ? "=true" : "=false"));
         return false;
@@ -235,7 +235,7 @@ Status assign_trailing(const Args& command, bool cut, const std::vector<std::str
     const auto& def = command.trailing_def();
     if (!def) {
         if (!cut) return {};
-        return fail(ErrorKind::usage, "this command takes nothing after '--'");
+        return fail(ErrorKind::usage, "this command accepts nothing after '--'");
     }
     if (def->required && trailing.empty()) {
         return fail(ErrorKind::usage, fmt::format("the argument {} is missing", def->name),

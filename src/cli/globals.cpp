@@ -18,7 +18,7 @@ constexpr std::string_view k_group = "Global options";
 
 void describe_globals(Args& args, GlobalFlags& flags) {
     args.flag(flags.common.json, {.names = "--json", .help = "write one JSON object to stdout", .group = k_group});
-    args.flag(flags.common.quiet, {.names = "-q,--quiet", .help = "warnings and errors only", .group = k_group});
+    args.flag(flags.common.quiet, {.names = "-q,--quiet", .help = "show warnings and errors only", .group = k_group});
     args.count(flags.common.verbose, {.names = "-v,--verbose", .help = "show more detail", .group = k_group});
     args.option<ColorMode>(flags.color, k_color_modes,
                            {.names = "--color",

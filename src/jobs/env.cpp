@@ -29,7 +29,7 @@ Result<std::vector<JobEnv>> cluster_job_env(const ClusterEnvOptions& options, co
     }
     if (options.no_secrets) std::erase_if(env, [](const JobEnv& item) { return names_a_secret(item.name); });
     for (const JobEnv& item : env) {
-        // Other values are settings: blanking `online` wherever it is printed would help no one.
+        // Other values are settings; masking the word `online` wherever it is printed would not help anyone.
         if (names_a_secret(item.name)) register_secret(item.value);
     }
     if (!options.git_sha.empty()) env.push_back({"GIT_COMMIT", options.git_sha});

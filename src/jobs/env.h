@@ -1,5 +1,5 @@
-// The environment of a job on a cluster: put together out of the repository's .marin.yaml, this environment and the
-// target. Names are for everybody, values for the job alone.
+// The environment of a job on a cluster, from the repository's .marin.yaml, this environment and the target. Names may
+// be shown to anyone; values are only for the job.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@
 namespace gdnctl {
 
 struct ClusterEnvOptions {
-    bool no_secrets = false;  // nothing whose name says that it is one
+    bool no_secrets = false;  // leave out variables whose name suggests a secret
     std::string git_sha;      // empty: not in a repository
     EnvList target;           // cluster_env() of the target
 };
 
-// In this order, later entries win: `env:` of .marin.yaml, HF_TOKEN and WANDB_API_KEY of this environment where that
-// table has none, GIT_COMMIT, the target's. Values of secrets are registered for redaction. Errors: config
+// In this order, later entries win: `env:` of .marin.yaml, HF_TOKEN and WANDB_API_KEY of this environment unless that
+// table has them, GIT_COMMIT, the target's variables. Secret values are registered for redaction. Errors: config
 // (.marin.yaml).
 Result<std::vector<JobEnv>> cluster_job_env(const ClusterEnvOptions& options, const Context& context);
 
-// TOKEN, KEY, SECRET, PASSWORD, CREDENTIAL in the name.
+// The name contains TOKEN, KEY, SECRET, PASSWORD or CREDENTIAL.
 bool names_a_secret(std::string_view name);
 
 }  // namespace gdnctl

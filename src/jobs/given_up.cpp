@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
@@ -16,17 +17,12 @@ namespace gdnctl {
 namespace {
 
 constexpr std::chrono::seconds k_patience{10};
-constexpr std::size_t k_most = 20;  // jobs that one command sees to
+constexpr std::size_t k_most = 20;  // jobs handled by one command
 
 std::filesystem::path journal_path(const Context& context) { return context.state_dir / "given_up.jsonl"; }
 
 std::string place_key(const JobBackend& backend) {
     return backend.name() + " " + (backend.cluster().empty() ? backend.address() : backend.cluster());
-}
-
-std::string string_at(const Json& record, const char* key) {
-    const auto it = record.find(key);
-    return it != record.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
 Status append(const Json& record, const Context& context) {
@@ -50,8 +46,8 @@ std::vector<std::string> open_ids(const JobBackend& backend, const Context& cont
     std::map<std::string, bool> open;
     for (const std::string& line : journal->records) {
         const auto record = parse_json(line, "given_up.jsonl");
-        if (!record || !record->is_object() || string_at(*record, "place") != place_key(backend)) continue;
-        open[string_at(*record, "submission_id")] = string_at(*record, "event") == "given_up";
+        if (!record || !record->is_object() || json::text(*record, "place") != place_key(backend)) continue;
+        open[json::text(*record, "submission_id")] = json::text(*record, "event") == "given_up";
     }
     std::vector<std::string> ids;
     for (const auto& [id, is_open] : open) {
@@ -76,7 +72,7 @@ void see_to_given_up(JobBackend& backend, Context& context) {
             if (!append(record_of(backend, id, "ended", context), context)) return;
             continue;
         }
-        if (!job) return;  // out of reach: the next command tries again
+        if (!job) return;  // unreachable: the next command tries again
         if (job->state != JobState::running) continue;
         log::info("job {} was given up and has started since: stopping it", id);
         if (const auto stopped = backend.stop(id); !stopped) log::warning("{}", stopped.error().text());
@@ -89,8 +85,8 @@ std::optional<std::string> remembered_session(std::string_view id, const Context
     for (auto it = journal->records.rbegin(); it != journal->records.rend(); ++it) {
         if (it->find(id) == std::string::npos) continue;
         const auto record = parse_json(*it, "jobs.jsonl");
-        if (record && record->is_object() && string_at(*record, "submission_id") == id) {
-            return string_at(*record, "session");
+        if (record && record->is_object() && json::text(*record, "submission_id") == id) {
+            return json::text(*record, "session");
         }
     }
     return std::nullopt;

@@ -1,5 +1,5 @@
-// Jobs that were asked to stop and have not stopped: a cluster that is asked while a job still waits lets it start
-// first. They are kept in $STATE/given_up.jsonl until they have ended; every later command on that cluster asks again.
+// Jobs that were asked to stop but have not: a cluster starts a waiting job before it stops it. They are kept in
+// $STATE/given_up.jsonl until they have ended; every later command on that cluster asks again.
 #pragma once
 
 #include <optional>
@@ -11,14 +11,14 @@
 
 namespace gdnctl {
 
-// Keeps the job in mind. A failure to write is a warning.
+// Records the job. If writing fails, a warning is logged.
 void remember_given_up(const JobBackend& backend, std::string_view id, Context& context);
 
-// Stops those of this backend's given-up jobs that have started meanwhile, and forgets those that have ended. Costs
-// nothing where there are none.
+// Stops this backend's given-up jobs that have started since, and forgets those that have ended. Does nothing if there
+// are none.
 void see_to_given_up(JobBackend& backend, Context& context);
 
-// The session in which the job was submitted from here, as $STATE/jobs.jsonl has it; nullopt: not from here.
+// The session in which the job was submitted from this machine, according to $STATE/jobs.jsonl; nullopt: it was not.
 std::optional<std::string> remembered_session(std::string_view id, const Context& context);
 
 }  // namespace gdnctl

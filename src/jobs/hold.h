@@ -1,5 +1,4 @@
-// Holding a development TPU on any backend: allocate or adopt, keep, find, list, release. The one way for commands and
-// the loop.
+// Holds a development TPU on any backend: allocate or adopt, keep, find, list, release. Used by commands and the loop.
 #pragma once
 
 #include <chrono>
@@ -22,19 +21,19 @@ namespace gdnctl {
 
 struct HoldPlan {
     std::string tpu_name;
-    std::string tpu_type;             // empty: the cluster's own; on this machine none
+    std::string tpu_type;             // empty: the cluster's own; none on this machine
     std::filesystem::path sync_path;  // absolute
     std::string ssh_user;
     bool sync = true, setup = true;
     devtpu::Terms terms;
     std::chrono::milliseconds ready_timeout{900'000};
-    std::chrono::milliseconds stop_timeout{60'000};  // of a release; after that the lease ends the hold
+    std::chrono::milliseconds stop_timeout{60'000};  // for a release; after that, the end of the lease releases it
 };
 
-// Renews a lease from a thread of its own for as long as it lives. The first failure of a row is a warning.
+// Renews a lease from its own thread while it lives. The first of several failures in a row is logged as a warning.
 class Heart;
 
-// A TPU that is held and ready, and is kept so for as long as the object lives. Destroying it does not release.
+// A TPU that is held and ready, and stays so while the object lives. The destructor does not release it.
 class Holding {
 public:
     Holding(devtpu::HoldRecord record, std::unique_ptr<JobBackend> backend, Context& context);
@@ -46,11 +45,12 @@ public:
     const JobBackend& backend() const { return *m_backend; }
     bool adopted() const { return m_adopted; }
 
-    // Asks the backend once. nullopt: still held, or no answer. Else why not: an error that says so.
+    // Asks the backend once. nullopt: still held, or no answer. Otherwise an error that says why it is no longer held.
     std::optional<Error> lost();
-    // Returns when the hold is over (its error) or a stop was requested (interrupted, terminated).
+    // Returns when the hold has ended (with its error) or a stop was requested (interrupted, terminated).
     Error wait();
-    // Gives the TPU back and forgets it. Error infrastructure: it could not be told; its lease will end it.
+    // Releases the TPU and forgets the hold. Error infrastructure: the backend could not be reached; the end of the
+    // lease will release it.
     Status release(std::chrono::milliseconds limit);
 
 private:
@@ -62,47 +62,47 @@ private:
     bool m_adopted = false;
 };
 
-// Holds a TPU at this place, or takes over the one that this user already holds under the name. Says on stderr how it
-// goes, in the words that scripts know. Errors: usage (bad name or type; the name is somebody else's, or waits
-// already), timeout (not ready in time), infrastructure, authentication, interrupted, terminated; the TPU is released
-// then.
+// Holds a TPU at this place, or takes over the one that this user already holds under the name. Reports progress on
+// stderr in the wording that scripts match. Errors: usage (bad name or type; somebody else uses the name, or a hold
+// with it is already waiting), timeout (not ready in time), infrastructure, authentication, interrupted, terminated;
+// the TPU is then released.
 Result<std::unique_ptr<Holding>> hold_tpu(const Place& place, const PlaceOptions& options, const HoldPlan& plan,
                                           Context& context);
 
-// ---- holds that exist
+// ---- existing holds
 
-// What a command acts on: the hold, and how to ask its backend.
+// The hold that a command acts on, and how to reach its backend.
 struct FoundHold {
     devtpu::HoldRecord record;
     PlaceOptions place;
 };
-// By name: what this machine remembers, else what the cluster runs for this user. Error infrastructure: nobody holds
-// it (in the words of upstream).
+// By name: from this machine's records, else from the cluster's jobs of this user. Error infrastructure: nobody holds
+// it (in upstream's wording).
 Result<FoundHold> find_hold(const std::string& name, const PlaceOptions& options, Context& context);
 
-// Where a remembered hold is.
+// The place of a recorded hold.
 PlaceOptions place_of_hold(const devtpu::HoldRecord& record, const PlaceOptions& options);
 
 bool is_hold(const JobDetails& job);                            // a holder that has not ended
 std::string hold_word(const JobDetails& job, const char* key);  // of its metadata
 devtpu::HoldRecord hold_of(const JobDetails& job, const JobBackend& backend);
-// The holder's log as far as it goes; empty where it cannot be read.
+// The holder's log so far; empty if it cannot be read.
 devtpu::HolderLog read_holder(JobBackend& backend, std::string_view id);
 
-// Why a hold is over: preempted, its lease or cap ran out, released by someone, or its job is gone.
+// Why a hold has ended: preempted, its lease or cap ran out, somebody released it, or its job is gone.
 Error hold_over(const devtpu::HoldRecord& record, const JobDetails& job, const std::optional<devtpu::HoldEnd>& end);
 
-// The way to the host; nullopt: only through jobs beside the holder.
+// The way to the host; nullopt: only through jobs next to the holder.
 std::optional<devtpu::Road> road_of(const devtpu::HoldRecord& record, const Context& context);
 
-// Stops the holder and what runs on its host, waits for its end, removes what this machine keeps of it.
+// Stops the holder and everything that runs on its host, waits for its end, and removes this machine's records of it.
 Status release_hold(const devtpu::HoldRecord& record, JobBackend& backend, std::chrono::milliseconds limit,
                     Context& context);
 
-// The same context without the stop request that is behind us: for cleaning up.
+// The same context without the stop request that has already arrived, for cleaning up.
 Context without_stop(const Context& context);
 
-// ---- what people and scripts are told
+// ---- output for people and scripts
 
 // tpu_name, cluster, address, submission_id, status, tpu_type, host, ip, user, owner, created, lease_ends, cap_ends
 // (ISO 8601, or null), ssh_ok: appended in that order.

@@ -43,7 +43,7 @@ struct LocalTpu {
     std::map<std::string, double> resources;  // empty: none is declared
 };
 
-// What GDNCTL_LOCAL_RESOURCES says about a TPU of this machine; the local backend tells what is wrong with it.
+// What GDNCTL_LOCAL_RESOURCES declares about a TPU of this machine; the local backend reports errors in it.
 LocalTpu declared_tpu(const std::string& wanted, const Env& env) {
     LocalTpu tpu{wanted, {}};
     const auto json = parse_json(env.get("GDNCTL_LOCAL_RESOURCES").value_or("{}"), "GDNCTL_LOCAL_RESOURCES");
@@ -58,7 +58,7 @@ LocalTpu declared_tpu(const std::string& wanted, const Env& env) {
     return tpu;
 }
 
-// Type and resources of a hold at this place; says so where it is pretended.
+// Type and resources of a hold at this place; reports it if the TPU is simulated.
 Result<TpuChoice> choose_hold_tpu(const Place& place, const std::string& wanted, Context& context) {
     if (!place.local) {
         Target any;
@@ -89,7 +89,7 @@ ErrorKind kind_of(ExitCode exit) {
 
 }  // namespace
 
-// One way from nothing to a hold that is ready; whatever it has begun it ends where that fails.
+// Gets from nothing to a hold that is ready. If that fails, it ends everything it has started.
 class Allocation {
 public:
     Allocation(const Place& place, const PlaceOptions& options, const HoldPlan& plan, Context& context)
@@ -120,7 +120,7 @@ public:
     }
 
 private:
-    // A hold of this name that there is: ours and running is taken over.
+    // Looks for a hold with this name; a running one of this user is taken over.
     Status look_for_another() {
         GDNCTL_TRY_ASSIGN(const auto jobs, m_backend->list());
         const std::string user = user_name(m_context.env);
@@ -167,7 +167,7 @@ private:
         return devtpu::local_holder_job(holder, m_context.program, devtpu::local_lease(folder, holder.submission_id));
     }
 
-    // Resubmits what the cluster gave up waiting for: it then stands at the end of the queue again.
+    // Submits again when the cluster gives up waiting for the job, which then is at the end of the queue again.
     Status submit_until_running() {
         for (;;) {
             const JobRequest request = holder_request();
@@ -211,7 +211,7 @@ private:
         return record;
     }
 
-    // Until it runs or has ended. Errors: timeout, interrupted, terminated; the job is stopped then.
+    // Waits until it runs or has ended. Errors: timeout, interrupted, terminated; the job is then stopped.
     Result<JobDetails> wait_until_running() {
         const auto began = m_context.clock.monotonic();
         std::string said;
@@ -247,7 +247,7 @@ private:
                 {}};
     }
 
-    // Reads the log to the line that tells the host.
+    // Reads the log up to the line that describes the host.
     Status read_host() {
         GDNCTL_TRY_ASSIGN(const auto log, m_backend->open_log(m_record.submission_id, {.follow = true}));
         const auto limit = m_context.clock.monotonic() + k_marker_limit;
@@ -299,8 +299,8 @@ private:
         return m_store.put(m_record);
     }
 
-    // The first renewal is made here, where a failure still shows another way: where the host's folder for the lease is
-    // not the holder's, jobs beside it do it.
+    // Makes the first renewal here, where another way can still be chosen if it fails: if the host's lease folder is
+    // not the holder's, jobs next to it renew the lease.
     Status renew_first() {
         if (const auto road = road_of(m_record, m_context)) {
             const Status renewed = beat_by_road(m_record, *road, {}, m_context, m_context.stop);

@@ -102,13 +102,13 @@ Context without_stop(const Context& context) {
 
 namespace {
 
-// The cluster that the options name, as records have it; nullopt: they name none.
+// The cluster that the options name, as in records; nullopt: they name none.
 std::optional<std::string> named_cluster(const PlaceOptions& options) {
     if (options.cluster_config) return *options.cluster_config;
     return options.cluster;
 }
 
-// Asks the place for a hold of this name that is this user's.
+// Asks the place for this user's hold with this name.
 Result<std::optional<HoldRecord>> ask_for_hold(const std::string& name, const PlaceOptions& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options, true, context));
     GDNCTL_TRY_ASSIGN(const auto jobs, backend->list());
@@ -158,7 +158,7 @@ Result<FoundHold> find_hold(const std::string& name, const PlaceOptions& options
         PlaceOptions place = place_of_hold(**asked, options);
         return FoundHold{std::move(**asked), std::move(place)};
     }
-    // Held by another program, which has left its ssh configuration: that is all that it takes.
+    // Another program holds it and left its ssh configuration, which is enough.
     const auto config = read_file_if_exists(ssh_config_path(context));
     if (config && *config && devtpu::has_alias(**config, name)) {
         HoldRecord foreign;

@@ -21,7 +21,7 @@ using std::chrono::seconds;
 
 constexpr milliseconds k_again{5000};
 constexpr seconds k_job_limit{60};
-constexpr seconds k_before_removal{5};  // a cluster makes a ghost of a job that is removed earlier
+constexpr seconds k_before_removal{5};  // a cluster shows a job removed earlier than this as a ghost
 
 void note_renewal(const devtpu::HoldRecord& record, const Context& context) {
     const Status kept = devtpu::HoldStore(context.state_dir).renewed(record.submission_id, context.clock.wall());
@@ -42,7 +42,8 @@ Result<JobDetails> wait_for_beat(JobBackend& backend, const std::string& id, Clo
     }
 }
 
-// Renewals by jobs beside the holder. A job is removed once that makes no ghost of it; no beat waits for that.
+// Renewals by jobs next to the holder. A job is removed once that no longer leaves a ghost; renewals do not wait for
+// it.
 class BeatJobs {
 public:
     explicit BeatJobs(std::unique_ptr<JobBackend> backend, Context& context)
@@ -84,7 +85,7 @@ private:
     std::vector<std::pair<std::string, Clock::Monotonic>> m_ended;
 };
 
-// By the road while that works, else by jobs.
+// Uses the road while it works, else jobs.
 class Renewal {
 public:
     Renewal(devtpu::HoldRecord record, PlaceOptions options, Context& context, std::string run)
@@ -104,7 +105,7 @@ public:
             by_road = beat_by_road(m_record, *road, m_run, m_context, stop);
             if (by_road && m_by_jobs) log::info("the lease is renewed by ssh again");
             m_by_jobs = m_by_jobs && !by_road;
-            // A host without the lease file is one whose hold is over.
+            // A missing lease file on the host means that the hold has ended.
             const bool final = by_road || road->is_local() || by_road.error().kind == ErrorKind::remote_missing;
             if (final || stop.stop_requested()) return by_road;
         }
@@ -122,7 +123,7 @@ private:
     Context& m_context;
     std::string m_run;
     std::unique_ptr<BeatJobs> m_jobs;
-    bool m_by_jobs = false;  // though there is a road
+    bool m_by_jobs = false;  // although there is a road
 };
 
 }  // namespace
@@ -151,7 +152,7 @@ Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, 
 
 Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
                                            Context& context, std::string run) {
-    if (record.submission_id.empty()) return std::unique_ptr<Heart>();  // another program's: it knows no lease
+    if (record.submission_id.empty()) return std::unique_ptr<Heart>();  // another program's hold has no lease
     auto renewal = std::make_shared<Renewal>(record, options, context, std::move(run));
     if (!road_of(record, context)) GDNCTL_TRY(renewal->open_jobs());
     return std::make_unique<Heart>([renewal](const std::stop_token& stop) { return renewal->beat(stop); },

@@ -1,4 +1,4 @@
-// Renewing the lease of a held TPU: by touching its file, over ssh or here, or by a small job beside the holder.
+// Renews the lease of a held TPU: by touching its file, over ssh or locally, or by a small job next to the holder.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace gdnctl {
 class Heart {
 public:
     using Beat = std::function<Status(std::stop_token)>;
-    // Beats at once, in the thread, and then every interval.
+    // Renews at once, in its thread, and then every interval.
     Heart(Beat beat, std::chrono::milliseconds interval, Clock& clock);
 
 private:

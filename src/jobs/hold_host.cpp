@@ -30,7 +30,7 @@ using std::chrono::seconds;
 constexpr seconds k_key_limit{90};
 constexpr seconds k_ssh_limit{25};
 constexpr std::chrono::minutes k_setup_limit{60};
-constexpr std::size_t k_socket_limit = 104 - 18;  // ssh adds a suffix of its own while it connects
+constexpr std::size_t k_socket_limit = 104 - 18;  // ssh adds its own suffix while it connects
 
 fs::path home(const Context& context) { return context.env.get("HOME").value_or(""); }
 
@@ -53,7 +53,7 @@ fs::path control_path(const Context& context) {
     return {};
 }
 
-// The cluster's own tool knows how a key gets to a TPU's machine.
+// The cluster's own tool knows how to install a key on a TPU's machine.
 void put_keys(const HoldRecord& record, Context& context) {
     if (record.host.gcloud_tpu_name.empty() || record.host.gcloud_zone.empty()) return;
     ProcessSpec spec;
@@ -76,7 +76,7 @@ Status try_ssh(const HoldRecord& record, Context& context) {
                 "ssh: the host's shell does not work: " + text::visible(text::trim(answer.err)));
 }
 
-// The alias in the user's ssh configuration means this hold from now on.
+// Makes the alias in the user's ssh configuration refer to this hold.
 Status write_alias(const HoldRecord& record, const Context& context) {
     devtpu::SshHost host;
     host.name = record.tpu_name;
@@ -92,7 +92,7 @@ Status write_alias(const HoldRecord& record, const Context& context) {
     return devtpu::write_block(ssh_config_path(context), host);
 }
 
-// Steps of the set-up that can fail, as exit codes of its line.
+// Exit codes of the set-up script for the steps that can fail.
 constexpr int k_no_uv = 95, k_no_environment = 96;
 constexpr std::string_view k_setup_line =
     "command -v uv >/dev/null || { curl -LsSf https://astral.sh/uv/install.sh | sh; }; "
@@ -126,7 +126,7 @@ std::vector<std::string> ssh_options(const HoldRecord& record, const Context& co
     if (home(context) != account_home()) options = {"-F", ssh_config_path(context).string()};
     options.insert(options.end(), {"-o", "BatchMode=yes"});
     if (record.submission_id.empty() || record.host.reachable_ip().empty()) return options;
-    // Of two holds of one name, on two clusters, the alias means the newer one.
+    // If two clusters have a hold with the same name, the alias refers to the newer one.
     options.insert(options.end(),
                    {"-o", "HostName=" + record.host.reachable_ip(), "-o", "HostKeyAlias=" + record.submission_id});
     if (!record.host.username.empty()) options.insert(options.end(), {"-o", "User=" + record.host.username});

@@ -21,7 +21,7 @@ namespace {
 constexpr seconds k_end_runs_limit{8};
 constexpr seconds k_close_limit{3};
 
-// What runs there lives outside the holder's job: stopping that would leave it.
+// Programs on the host are not part of the holder's job, so stopping the job would leave them running.
 void end_runs(const HoldRecord& record, Context& context) {
     const auto road = road_of(record, context);
     if (!road) return;
@@ -50,8 +50,8 @@ Error may_be_held(const HoldRecord& record, std::string_view why) {
             {}};
 }
 
-// Asks for the stop until it is heard, and waits for the end. `pending`: it still waits, and will be stopped once it
-// starts.
+// Repeats the stop request until it is accepted, and waits for the end. `pending`: the job is still waiting and will be
+// stopped once it starts.
 Status stop_holder(const HoldRecord& record, JobBackend& backend, milliseconds limit, Context& context) {
     const auto deadline = context.clock.monotonic() + limit;
     backend.set_deadline(deadline);

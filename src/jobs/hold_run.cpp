@@ -47,7 +47,7 @@ constexpr seconds k_over_limit{3};
 constexpr int k_ssh_failed = 255, k_by_signal = 128;
 constexpr std::size_t k_kept_stderr = std::size_t{16} << 10;
 
-// What of stderr matters later: the end of it, whole lines.
+// Keeps the end of stderr, in whole lines.
 class StderrEnd {
 public:
     void feed(std::string_view bytes) {
@@ -106,7 +106,7 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
     return code;
 }
 
-// A script that a terminal needs: brought first, then run with the terminal as its standard input.
+// A script that needs a terminal: copied first, then run with the terminal as its standard input.
 Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, const HostRun& run, Context& context) {
     const devtpu::HostCommand command = command_for(hold, road, run);
     const std::string script = devtpu::terminal_script(road, command);
@@ -143,7 +143,7 @@ bool is_forwarded(std::string_view name) {
     return std::find(k_names.begin(), k_names.end(), name) != k_names.end();
 }
 
-// An address that means this machine would mean another one there.
+// A loopback address would mean another machine there.
 bool is_loopback_address(const JobEnv& item) {
     return item.name.starts_with("RAY_") && item.name.ends_with("ADDRESS") &&
            (item.value.find("127.0.0.1") != std::string::npos || item.value.find("localhost") != std::string::npos ||

@@ -1,4 +1,4 @@
-// Running a command on the host of a held TPU: by the road to it, or as a job beside its holder.
+// Runs a command on the host of a held TPU: over the road to it, or as a job next to its holder.
 #pragma once
 
 #include <chrono>
@@ -19,33 +19,33 @@ struct HostRun {
     std::string line;  // one /bin/sh line
     std::vector<JobEnv> env;
     std::chrono::milliseconds wall_limit{0}, idle_limit{0};  // 0: none
-    std::function<void(std::string_view)> on_out, on_err;    // bytes as they come
-    // Standard input, output and error are this program's own: what a person types goes there (over ssh, through a
+    std::function<void(std::string_view)> on_out, on_err;    // called with output as it arrives
+    // Standard input, output and error are this program's own, so that a person can type (over ssh, through a
     // terminal). Limits and on_out do not apply.
     bool interactive = false;
 };
 
-// How the hold is reached: by ssh where it answers, else through jobs. Error: infrastructure (`--via ssh`, no ssh).
+// How to reach the hold: over ssh if it answers, else through jobs. Error: infrastructure (`--via ssh` without ssh).
 Result<Via> choose_via(const devtpu::HoldRecord& record, Via wanted);
 
-// Runs it by the road and returns its exit code (254 for a remote 255; 128 + N for a signal), while the lease is
-// renewed. Errors: timeout (what it has started is ended), interrupted, terminated; infrastructure (ssh is lost, or the
-// hold is over: said as such); authentication; config.
+// Runs it over the road and returns its exit code (254 for a remote 255; 128 + N for a signal), renewing the lease
+// meanwhile. Errors: timeout (everything it started is ended), interrupted, terminated; infrastructure (the ssh
+// connection was lost, or the hold has ended; the message says which); authentication; config.
 Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context);
 
 // Marks a run on the host and everything that it starts: begins with the hold's id, ends with a dot and a random part.
 std::string new_run_id(const devtpu::HoldRecord& record);
 
-// Why the hold is over, where it is; nullopt: it is still held, or nobody can say.
+// Why the hold has ended; nullopt: it is still held, or this cannot be determined.
 std::optional<Error> over_now(const FoundHold& hold, Context& context);
 
-// The environment of a command on a TPU's host: the variables of this environment that runs know, `env:` of
-// .levanter.yaml, .marin.yaml and .config of the repository, then `extra`. With `all`: the whole environment. On this
-// machine: `extra` alone. Names are for everybody, values for the host alone.
+// The environment of a command on a TPU's host: the local variables that runs know, `env:` of the repository's
+// .levanter.yaml, .marin.yaml and .config, then `extra`. With `all`: the whole environment. On this machine: only
+// `extra`. Names may be shown to anyone; values are only for the host.
 Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::vector<JobEnv>& extra, bool all,
                                              const Context& context);
 
-// Whom a person blames for busy chips: processes that have /dev/accel* or /dev/vfio/* open, on stderr.
+// Reports on stderr which processes keep the chips busy: those that have /dev/accel* or /dev/vfio/* open.
 void report_busy_chips(const FoundHold& hold, Context& context);
 
 }  // namespace gdnctl

@@ -4,8 +4,8 @@ namespace gdnctl {
 
 namespace {
 
-constexpr std::size_t k_line_limit = std::size_t{16} << 20;  // a longer line is matched in pieces
-constexpr std::size_t k_held_limit = std::size_t{32} << 20;  // of lines held back; older ones give way
+constexpr std::size_t k_line_limit = std::size_t{16} << 20;  // longer lines are matched in pieces
+constexpr std::size_t k_held_limit = std::size_t{32} << 20;  // limit for kept lines; older ones are dropped
 
 }  // namespace
 

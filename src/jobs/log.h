@@ -1,4 +1,4 @@
-// Prints a job's log: the last lines, those that match, or all as it grows. Bytes are never changed.
+// Prints a job's log: the last lines, the matching ones, or all of it as it grows. Bytes are never changed.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 
 namespace gdnctl {
 
-// Feeds on pieces of a log and hands on what is to be printed. Without a regex the bytes pass as they are.
+// Receives a log in pieces and passes on what should be printed. Without a regex, bytes pass unchanged.
 class LogFilter {
 public:
     using Out = std::function<void(std::string_view)>;
 
-    // `hold`: of what comes before release(), only the last so many (matching) lines; nullopt: everything at once.
+    // `hold`: before release(), keep only this many of the last (matching) lines; nullopt: pass everything on at once.
     LogFilter(const LineRegex* regex, std::optional<std::size_t> hold, Out out);
 
     void feed(std::string_view bytes);
-    // Prints what was held back; from here on everything that matches.
+    // Prints the lines kept so far; from then on everything that matches.
     void release();
-    // The log has ended: a last line without newline is a line.
+    // The log has ended: a last line without newline counts as a line.
     void finish();
 
 private:

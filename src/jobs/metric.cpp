@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::size_t k_object_limit = std::size_t{1} << 20;
 constexpr std::size_t k_depth_limit = 100;
-constexpr std::size_t k_kept = 8;  // balanced texts; not all of them need to be JSON
+constexpr std::size_t k_kept = 8;  // balanced texts, not necessarily JSON
 constexpr std::size_t k_metric_line_limit = std::size_t{64} << 10;
 constexpr std::string_view k_json = "json:";
 constexpr std::string_view k_regex = "regex:";
 
 }  // namespace
 
-// One byte of an open object. False: what was begun is no object.
+// Processes one byte of an open object. False: it turned out not to be an object.
 bool JsonObjects::step(char c) {
     m_open += c;
     if (m_in_string) {
@@ -42,7 +42,7 @@ void JsonObjects::keep() {
     if (m_whole.size() > k_kept) m_whole.pop_front();
 }
 
-// Gives up what is open: the lines behind the one on which it began are to be gone through again.
+// Gives up on the open object: returns the lines after its first one, which must be scanned again.
 std::string JsonObjects::behind_first_line() {
     const std::string begun = std::exchange(m_open, {});
     const std::size_t newline = begun.find('\n');
@@ -51,8 +51,8 @@ std::string JsonObjects::behind_first_line() {
     return m_line_start ? begun.substr(newline + 1) : std::string();
 }
 
-// Goes through `bytes` up to something that turns out to be no object; `again` is then what must be gone through again:
-// the lines behind the one on which that began, and the rest of the bytes.
+// Scans `bytes` until something turns out not to be an object. `again` is then what must be scanned again: the lines
+// after the one where it started, and the remaining bytes.
 void JsonObjects::scan(std::string_view bytes, std::string& again) {
     for (std::size_t i = 0; i < bytes.size(); ++i) {
         const char c = bytes[i];
@@ -76,7 +76,7 @@ void JsonObjects::scan(std::string_view bytes, std::string& again) {
 }
 
 void JsonObjects::feed(std::string_view bytes) {
-    constexpr std::size_t k_piece = std::size_t{64} << 10;  // keeps what is gone through again short
+    constexpr std::size_t k_piece = std::size_t{64} << 10;  // limits how much is scanned again
     for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), k_piece))) {
         std::string rest(bytes.substr(0, k_piece));
         while (!rest.empty()) {

@@ -37,7 +37,7 @@ Place local_place(std::string origin) {
     return place;
 }
 
-// --cluster NAME, wherever the name comes from.
+// For --cluster NAME, or a name from elsewhere.
 Result<Place> named_place(const std::string& name, std::string origin, const Context& context) {
     if (name == k_local) return local_place(std::move(origin));
     Place place;
@@ -48,7 +48,7 @@ Result<Place> named_place(const std::string& name, std::string origin, const Con
     return place;
 }
 
-// What the options alone name; nullopt: nothing.
+// The place that the options alone select; nullopt: none.
 Result<std::optional<Place>> asked_place(const PlaceOptions& options, const Context& context) {
     std::optional<Place> place;
     if (options.cluster_config) {
@@ -102,7 +102,7 @@ Result<Place> choose_place(const PlaceOptions& options, Context& context) {
         return finished(std::move(place));
     }
     GDNCTL_TRY_ASSIGN(const auto configured, context.config.string("cluster"));
-    // The built-in default is what happens when nothing is at hand, not a choice.
+    // The built-in default is the fallback if nothing else is available, not a choice.
     if (configured && context.config.find("cluster")->origin.kind != ConfigOrigin::Kind::builtin) {
         GDNCTL_TRY_ASSIGN(Place place,
                           named_place(*configured, context.config.find("cluster")->origin.text(), context));
@@ -150,7 +150,7 @@ Result<std::unique_ptr<JobBackend>> open_ray(const Place& place, Context& contex
     config.one_shot = place.one_shot;
     config.token_hint = token_hint(access.token, access.withheld);
     config.token = access.withheld ? std::string() : std::move(access.token.value);
-    // A tunnel is opened here: where it ends is what people are shown.
+    // Opens the tunnel here, because people are shown its local end.
     GDNCTL_TRY_ASSIGN(config.address, access.route->url());
     config.route = std::move(access.route);
     config.http = &context.http;

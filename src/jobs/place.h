@@ -1,4 +1,4 @@
-// Where a job command looks for jobs: the options that all of them share, and the backend they name.
+// Where a job command looks for jobs: the options shared by all of them, and the backend that they select.
 #pragma once
 
 #include <filesystem>
@@ -21,18 +21,18 @@ struct PlaceOptions {
     bool no_local = false;
 };
 
-// USER, LOGNAME, the name in the user database, or the number: who jobs are submitted by.
+// The submitter of jobs: USER, LOGNAME, the name in the user database, or the numeric id.
 std::string user_name(const Env& env);
 
-// The repository at or above the working directory, else the working directory.
+// The repository that contains the working directory, else the working directory.
 std::filesystem::path project_root(const Context& context);
 
-// Which cluster is meant, before anybody is asked anything.
+// The selected cluster, before anything is contacted.
 struct Place {
     bool local = false;
-    bool by_default = false;            // nothing named it
-    std::string cluster;                // "local", "us-central1"; empty where only an address was given
-    std::string origin;                 // what named it: "option --cluster", "environment RAY_ADDRESS", ...
+    bool by_default = false;            // nothing selected it
+    std::string cluster;                // "local", "us-central1"; empty if only an address was given
+    std::string origin;                 // what selected it: "option --cluster", "environment RAY_ADDRESS", ...
     std::optional<RayAddress> address;  // nullopt: through an ssh tunnel to the head node
     std::optional<ClusterFile> file;    // nullopt: only an address is known
     bool allow_plaintext_token = false;
@@ -40,29 +40,29 @@ struct Place {
 };
 
 // The first of: --ray-address, --cluster-config, --cluster, RAY_API_SERVER_ADDRESS or RAY_ADDRESS, the configured
-// `cluster`, the default cluster where its file exists, this machine. Errors: usage (unknown cluster, bad address),
+// `cluster`, the default cluster if its file exists, this machine. Errors: usage (unknown cluster, bad address),
 // config, local_io.
 Result<Place> choose_place(const PlaceOptions& options, Context& context);
 
-// The token that goes with a place, and the way there.
+// The token for a place, and the way to it.
 struct RayAccess {
     RayToken token;
-    bool withheld = false;  // there is a token, but not for an address in clear text
+    bool withheld = false;  // there is a token, but it is not sent to an address without TLS
     std::shared_ptr<RayRoute> route;
 };
-// Says on stderr when a token is withheld. Errors: authentication, infrastructure, interrupted.
+// Warns when a token is withheld. Errors: authentication, infrastructure, interrupted.
 Result<RayAccess> open_access(const Place& place, Context& context);
 
-// The backend of a place; says so on stderr when that is the local one by default. Errors: infrastructure (the local
-// backend is not allowed; a cluster cannot be reached; never a fall-back), authentication.
+// The backend of a place; reports on stderr if that is the local one by default. Errors: infrastructure (the local
+// backend is not allowed; a cluster cannot be reached, which never falls back to local), authentication.
 Result<std::unique_ptr<JobBackend>> open_backend(const Place& place, const PlaceOptions& options, Context& context);
-// The same for the place that options, environment and configuration name. `one_shot`: the command neither waits for
+// The same for the place selected by options, environment and configuration. `one_shot`: the command neither waits for
 // a job nor follows one.
 Result<std::unique_ptr<JobBackend>> open_backend(const PlaceOptions& options, bool one_shot, Context& context);
 
 JobPlace place_of(const JobBackend& backend, std::string_view id);
 
-// " --cluster local" for the commands that are suggested to the user.
+// " --cluster local", for commands suggested to the user.
 std::string cluster_words(const JobBackend& backend);
 
 }  // namespace gdnctl

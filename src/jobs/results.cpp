@@ -2,18 +2,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "jobs/submit.h"
 
 namespace gdnctl {
 
-namespace {
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-    return value ? Json(*value) : Json(nullptr);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Json tests_json(const std::optional<PytestCounts>& counts) {
     if (!counts) return nullptr;
@@ -25,7 +19,7 @@ Json tests_json(const std::optional<PytestCounts>& counts) {
     out["deselected"] = counts->deselected;
     out["xfailed"] = counts->xfailed;
     out["xpassed"] = counts->xpassed;
-    out["seconds"] = or_null(counts->seconds);
+    out["seconds"] = json::or_null(counts->seconds);
     return out;
 }
 
@@ -48,11 +42,11 @@ Json verdict_json(const OracleVerdicts& verdicts) {
 Json profile_json(const ProfileReport& profile) {
     if (profile.empty()) return nullptr;
     Json out;
-    out["mfu"] = or_null(profile.mfu);
-    out["tokens_per_second"] = or_null(profile.tokens_per_second);
-    out["duration_s"] = or_null(profile.duration);
-    out["run_url"] = or_null(profile.run_url);
-    out["ce_implementation"] = or_null(profile.ce_implementation);
+    out["mfu"] = json::or_null(profile.mfu);
+    out["tokens_per_second"] = json::or_null(profile.tokens_per_second);
+    out["duration_s"] = json::or_null(profile.duration);
+    out["run_url"] = json::or_null(profile.run_url);
+    out["ce_implementation"] = json::or_null(profile.ce_implementation);
     out["model"] = profile.model;
     return out;
 }

@@ -21,7 +21,8 @@ namespace {
 constexpr std::chrono::seconds k_stop_patience{60};
 constexpr std::chrono::seconds k_journal_wait{10};
 
-// $STATE/jobs.jsonl: what was submitted from here, whatever the backend. A job that runs is not lost for its sake.
+// Appends to $STATE/jobs.jsonl, the list of all jobs submitted from this machine. A failure does not affect the running
+// job.
 void remember(const JobRequest& request, const JobPlace& place, const std::string& session, Context& context) {
     Json record;
     record["time"] = format_iso8601(context.clock.wall());
@@ -46,7 +47,7 @@ void remember(const JobRequest& request, const JobPlace& place, const std::strin
     }
 }
 
-// Never the values: they may be secrets.
+// Never the values, which may be secrets.
 void show_environment(const JobRequest& request, const JobBackend& backend) {
     if (request.env.empty()) return;
     log::info("environment of the job: {}", text::join(names_of(request.env), " "));
@@ -54,14 +55,14 @@ void show_environment(const JobRequest& request, const JobBackend& backend) {
     log::info("anyone with the cluster's token can read the values; --no-secrets leaves out secrets");
 }
 
-// After an interruption or the time limit. What became of a job that was stopped; nullopt: it goes on.
+// After an interruption or the time limit. Returns the state of a job that was stopped; nullopt: it keeps running.
 std::optional<JobDetails> leave_or_stop(const SubmitOptions& options, JobBackend& backend, std::string_view id,
                                         bool must_stop, Context& context) {
     if (!options.auto_stop && !must_stop) {
         show_next_commands(backend, id);
         return std::nullopt;
     }
-    // The first signal is already behind us: what follows is not to be cut short by it.
+    // The first signal has already arrived; it must not interrupt what follows.
     backend.ignore_stop_requests();
     const auto stopped = backend.stop(id);
     if (!stopped) {
@@ -93,13 +94,13 @@ std::optional<std::chrono::milliseconds> time_limit(const JobPlan& plan, const S
     return limit;
 }
 
-// No more of the log will come.
+// The log is complete.
 void finish_output(JobRun& run) {
     run.output.finish();
     if (run.metric) run.metric->finish();
 }
 
-// Follows the log to the end of the job, and fills in what that tells.
+// Follows the log to the end of the job and records the results.
 Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& options, JobBackend& backend,
                          Context& context) {
     const std::string& id = run.request.submission_id;
@@ -126,7 +127,7 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
         return tl::unexpected(std::move(watched).error());
     }
     if (watched->timed_out) {
-        // The target's own limit is about the job, --timeout about this command's patience.
+        // The target's own limit applies to the job, --timeout to this command.
         const bool of_target = plan.command.timeout_s && watch.timeout == std::chrono::seconds(*plan.command.timeout_s);
         run.details = std::move(watched->details);
         if (auto end = leave_or_stop(options, backend, id, of_target, context)) run.details = std::move(*end);
@@ -147,8 +148,7 @@ void cut_short(JobRun& run, const Error& error) {
     run.cut_short = error;
 }
 
-// A submission that was cut short in the middle of its request: when the job turns up all the same, it is stopped.
-// True: it has.
+// After a submission was interrupted during its request: if the job appears anyway, it is stopped. True: it was.
 bool stop_if_taken(JobRun& run, const SubmitOptions& options, JobBackend& backend, Context& context) {
     constexpr int k_looks = 5;
     backend.ignore_stop_requests();
@@ -164,7 +164,7 @@ bool stop_if_taken(JobRun& run, const SubmitOptions& options, JobBackend& backen
     return false;
 }
 
-// Submits within --timeout. Error timeout: nobody answered in that time.
+// Submits within --timeout. Error timeout: no answer in that time.
 Result<Submitted> submit_in_time(const JobRequest& request, const SubmitOptions& options, JobBackend& backend,
                                  Context& context) {
     if (!options.timeout_s) return backend.submit(request);
@@ -173,7 +173,7 @@ Result<Submitted> submit_in_time(const JobRequest& request, const SubmitOptions&
     backend.set_deadline(deadline);
     auto submitted = backend.submit(request);
     backend.set_deadline(std::nullopt);
-    // The next try would have come too late; between two of them lie 5 s at most.
+    // The next try would have come too late; two tries are at most 5 s apart.
     const bool ran_out = context.clock.monotonic() + std::chrono::seconds(5) > deadline;
     if (submitted || submitted.error().kind != ErrorKind::infrastructure || !ran_out) return submitted;
     Error error = std::move(submitted).error();
@@ -210,7 +210,7 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
         return run;
     }
     if (!context.global.json) {
-        // On stdout, for scripts: it is all that this call has to give.
+        // On stdout, for scripts: this is the call's only result.
         context.terminal.out("[gdnctl] submission_id=" + id + "\n");
         return run;
     }

@@ -1,4 +1,4 @@
-// From the request for a job to a running one, and to what its end means: shared by the commands that submit.
+// Submits a job, follows it, and interprets its end: shared by the commands that submit.
 #pragma once
 
 #include <optional>
@@ -14,34 +14,34 @@ struct JobRun {
     JobPlace place;
     JobDetails details;
     JobVerdict verdict;
-    JobRequest request;  // the last one that was submitted
+    JobRequest request;  // the last one submitted
     bool submitted = true;
     bool waited = false;
-    JobOutput output;                    // of a job that was waited for
-    std::optional<MetricReader> metric;  // the plan's, of the same log
-    // What ended the watch before the job's end, or the submission before its own: the command's error, once it has
-    // reported what is known.
+    JobOutput output;                    // if the job was waited for
+    std::optional<MetricReader> metric;  // the plan's metric, from the same log
+    // What ended the watch before the job's end, or the submission before its own. It becomes the command's error after
+    // the known facts have been reported.
     std::optional<Error> cut_short;
 };
 
-// Submits, prints the id, and unless --no-wait follows the log to the job's end; with --resubmit again, under a new id,
-// while the job is lost to the cluster's own faults. Running out of time is a verdict (--timeout: the job goes on; the
-// target's limit: it is stopped). Errors: those of a submission; what comes later, and a signal at any time, is in
-// `cut_short` (after a signal the job goes on, unless --auto-stop).
+// Submits the job, prints its id, and follows the log to the job's end unless --no-wait is given. With --resubmit, a
+// job lost to cluster faults is submitted again under a new id. Running out of time is a verdict (--timeout: the job
+// keeps running; the target's limit: it is stopped). Errors: those of a submission. Later errors, and a signal at any
+// time, are in `cut_short` (after a signal the job keeps running, unless --auto-stop).
 Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBackend& backend, Context& context);
 
-// backend, ..., end_time, url, appended to `object`; status is null where nothing was submitted.
+// Appends backend, ..., end_time, url to `object`; status is null if nothing was submitted.
 void put_run(Json& object, const JobRun& run);
 
-// Ended by a signal.
+// Whether a signal caused it.
 bool is_interruption(const Error& error);
-// What an error that ended the watch says about the job: `infra` and `auth`, else `none`.
+// The failure class of a job whose watch ended with this error: `infra` or `auth`, else `none`.
 FailureClass failure_of(const Error& error);
 
-// The commands that go on where this one leaves the job alone.
+// Shows the commands to continue with when this one leaves the job running.
 void show_next_commands(const JobBackend& backend, std::string_view id);
 
-// Says on stderr how the job ended, where it did not succeed.
+// Reports on stderr how the job ended if it did not succeed.
 void report_end(const JobRun& run);
 
 }  // namespace gdnctl

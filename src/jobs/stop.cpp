@@ -11,7 +11,7 @@ namespace gdnctl {
 
 namespace {
 
-// A job that waits is not stopped before it has started.
+// A waiting job is stopped only after it has started.
 void remember_unless_over(const JobBackend& backend, const JobDetails& details, Context& context) {
     if (details.state != JobState::pending) return;
     log::info("job {} is still waiting; this machine's next gdnctl command on the cluster stops it when it starts",

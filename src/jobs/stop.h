@@ -11,17 +11,17 @@
 namespace gdnctl {
 
 struct StopOptions {
-    bool wait = false;                                  // for the job's end
-    std::optional<std::chrono::milliseconds> patience;  // of that; nullopt: as long as it takes
+    bool wait = false;                                  // wait for the job's end
+    std::optional<std::chrono::milliseconds> patience;  // how long to wait; nullopt: no limit
 };
 
 struct StoppedJob {
-    bool stopped = false;  // by this call; false: it had ended already
+    bool stopped = false;  // this call stopped it; false: it had already ended
     JobDetails details;    // as they are now
 };
 
-// A job that waits on a cluster, or has not ended in time, is remembered as given up. Errors: those of the backend;
-// timeout (it has not ended in time); interrupted, terminated.
+// A job that is still waiting on a cluster, or has not ended in time, is recorded as given up. Errors: those of the
+// backend; timeout (it has not ended in time); interrupted, terminated.
 Result<StoppedJob> stop_job(JobBackend& backend, const std::string& id, const StopOptions& options, Context& context);
 
 }  // namespace gdnctl

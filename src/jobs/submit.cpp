@@ -36,7 +36,7 @@ std::optional<fs::path> working_dir(const SubmitOptions& options, const Context&
     return (context.cwd / *options.working_dir).lexically_normal();
 }
 
-// The lines of a requirements file, less comments and blank ones. Error: usage.
+// The lines of a requirements file without comments and blank lines. Error: usage.
 Result<std::vector<std::string>> read_requirements(const fs::path& path) {
     GDNCTL_TRY_ASSIGN(const std::string text, read_file(path));
     std::vector<std::string> lines;
@@ -52,12 +52,12 @@ Result<std::vector<std::string>> read_requirements(const fs::path& path) {
     return lines;
 }
 
-// On a cluster a background child outlives its job and may keep the chips: whatever is left of the job's process group
-// ends with its command. (A shell runs no EXIT trap when a signal ends it.)
+// On a cluster, a background child outlives its job and may keep the chips. Therefore, the rest of the job's process
+// group is ended with its command. (A shell runs no EXIT trap when a signal ends it.)
 constexpr std::string_view k_clear_group =
     "trap 'rc=$?; trap \"\" TERM; kill 0; exit $rc' EXIT; trap 'exit 143' TERM; ";
 
-// A target's folder that the job would not find: known here, not on a machine that a job has waited for.
+// The target's working directory is missing from the package: found here, before waiting for a machine.
 Status check_workdir(const JobPlan& plan, const WorkingTree& tree) {
     const std::string folder = fs::path(plan.command.workdir).lexically_normal().string();
     if (folder.empty() || folder == ".") return {};

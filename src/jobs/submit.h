@@ -1,4 +1,4 @@
-// From a target's command to the request for a job: options and limits shared by the commands that submit.
+// Builds the request for a job from a target's command, with the options and limits shared by the commands that submit.
 #pragma once
 
 #include <cstdint>
@@ -30,22 +30,22 @@ struct JobPlan {
     std::string kind;  // "test", "profile"
     std::string target;
     JobCommand command;
-    EnvList cluster_env;                      // of the target, on a cluster
+    EnvList cluster_env;                      // for jobs on a cluster
     std::optional<TargetMetric> metric = {};  // to be read from the log
-    std::string beside = {};                  // a job on whose machine it runs, see JobRequest
+    std::string beside = {};                  // a job whose machine to use, see JobRequest
     std::string guard = {};                   // shell text before the command of such a job; see devtpu::beside_guard()
 };
 
 // The request that run_job() would send to a cluster or to this machine. Errors: usage, config, local_io.
 Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options, bool on_cluster, Context& context);
 
-// A job's command line without what request_for() puts before it on a cluster.
+// A job's command line without the part that request_for() puts before it on a cluster.
 std::string_view own_command(std::string_view entrypoint);
 
-// Names of the variables, each once, sorted.
+// Names of the variables, sorted, without duplicates.
 std::vector<std::string> names_of(const std::vector<JobEnv>& env);
 
-// Gives the request another id and nonce: all that two submissions of one plan differ in.
+// Gives the request a new id and nonce, the only difference between two submissions of a plan.
 void renew_identity(JobRequest& request, std::string_view kind, const Context& context);
 
 }  // namespace gdnctl

@@ -18,7 +18,7 @@ std::string counts_text(const PytestCounts& c) {
     return s;
 }
 
-// What a green run lacks; "" when it lacks nothing.
+// What a successful run lacks; "": nothing.
 std::string shortfall(const TestNeeds& needs, const Target& target, const JobOutput& output) {
     const auto& device = output.device();
     if (target.style == TargetStyle::levanter && !needs.allow_cpu && (!device || device->backend != "tpu")) {
@@ -79,7 +79,7 @@ void show_profile_results(const ProfileReport& p, bool exact) {
     if (p.run_url) log::info("run: {}", *p.run_url);
 }
 
-// The target and its TPU at the place that is meant.
+// The target and its TPU at the selected place.
 Result<PlannedJob> begin_plan(Target target, const std::string& tpu, const PlaceOptions& options, TpuChoice& choice,
                               Context& context) {
     GDNCTL_TRY(check_embedded_kernel(target, context));
@@ -123,8 +123,8 @@ Result<PlannedJob> plan_profile(Target target, ProfileSettings settings, bool dr
                                 const PlaceOptions& options, Context& context) {
     TpuChoice choice;
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_plan(std::move(target), settings.tpu, options, choice, context));
-    // The run itself is told the type, so it must be known here, also where the job asks for nothing. This machine has
-    // none of its own accord.
+    // The run itself needs the type, so it must be known here even if the job requests nothing. This machine has no
+    // type of its own.
     if (job.tpu.empty() && job.target.style == TargetStyle::levanter && !job.place.local) {
         return fail(ErrorKind::usage, "TPU auto-detection requires --cluster to be set.",
                     "name the accelerator, for example --tpu v5p-8");

@@ -1,4 +1,4 @@
-// What --tpu means at a place.
+// Resolves --tpu for a place.
 #pragma once
 
 #include <map>
@@ -14,10 +14,9 @@ struct TpuChoice {
     std::map<std::string, double> resources;  // of one host of that type
 };
 
-// `auto` is the cluster's own worker type; on this machine, and for a target that runs as it is written where the
-// cluster names no type, it is none. Warns when the cluster's file offers no such type. Errors: usage (`TPU
-// auto-detection requires --cluster to be set.`, a type that does not parse, several hosts, a number of chips that Ray
-// does not give).
+// `auto` is the cluster's own worker type. It is none on this machine, and for a target with a fixed command line if
+// the cluster names no type. Warns if the cluster's file offers no such type. Errors: usage (`TPU auto-detection
+// requires --cluster to be set.`, an invalid type, several hosts, a number of chips that Ray does not offer).
 Result<TpuChoice> choose_tpu(const std::string& wanted, const Place& place, const Target& target);
 
 }  // namespace gdnctl

@@ -32,8 +32,8 @@ Result<ProcessResult> git(const fs::path& root, std::vector<std::string> words, 
     return result;
 }
 
-// What a folder holds, as a package takes it: files, with those of submodules and of other repositories inside it, and
-// those behind links to folders.
+// Lists the files of a folder as a package takes them, including those of submodules, of other repositories inside it,
+// and behind links to folders.
 class TreeLister {
 public:
     TreeLister(fs::path root, Context& context, TreeFilter filter)
@@ -92,7 +92,7 @@ private:
         return names;
     }
 
-    // `prefix`: of the repository, below the root; empty or with a '/' at its end.
+    // `prefix`: of the repository, relative to the root; empty or ending with '/'.
     Status add_repository(const std::string& prefix) {
         GDNCTL_TRY_ASSIGN(const auto names, names_in(prefix));
         for (const std::string& name : names) {
@@ -106,7 +106,7 @@ private:
                 GDNCTL_TRY(add_repository(name + "/"));
                 continue;
             }
-            // Where files are listed below it, a folder has taken the place of a tracked file.
+            // If files are listed below it, a folder has replaced a tracked file.
             const auto below = std::lower_bound(names.begin(), names.end(), name + "/");
             if (below != names.end() && below->starts_with(name + "/")) continue;
             leave_out(name, "a submodule that is not checked out: git submodule update --init");
@@ -148,7 +148,7 @@ private:
         }
     }
 
-    // Adds what is in the link's folder as if it were in a folder `name`. `within`: the folders that led here.
+    // Adds the contents of the link's folder as if they were in a folder `name`. `within`: the folders on the way here.
     Status follow(const std::string& name, const Link& link, std::vector<std::string> within) {
         const bool circle = link.target == "." || name.starts_with(link.target + "/") ||
                             std::find(within.begin(), within.end(), link.target) != within.end();
@@ -227,7 +227,7 @@ std::map<std::string, std::string> git_facts(const fs::path& root, Context& cont
     if (const auto head = git(root, {"rev-parse", "--verify", "HEAD"}, context); head && head->ok()) {
         facts["git_sha"] = std::string(text::trim(head->out));
     }
-    // Files that are not added yet are sent with the tree, so they count.
+    // Untracked files are sent with the tree, so they count.
     if (const auto status = git(root, {"status", "--porcelain", "-unormal"}, context); status && status->ok()) {
         facts["dirty"] = text::trim(status->out).empty() ? "false" : "true";
     }

@@ -1,4 +1,4 @@
-// What of the working copy travels with a job.
+// Which files of the working copy are sent with a job.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +11,11 @@
 
 namespace gdnctl {
 
-// packaged: less what is never packaged. tracked: all but what belongs to git itself and virtual environments.
+// packaged: without files that are never packaged. tracked: everything except git's own files and virtual environments.
 enum class TreeFilter { packaged, tracked };
 
-// Tracked and untracked-but-not-ignored files below `root`, less what the filter drops; without git, all files. Files
-// of checked-out submodules and behind links to folders are among them; what is left out is named on stderr. Errors:
+// Files below `root` that git tracks or does not ignore, except those that the filter drops; without git, all files.
+// Includes files of checked-out submodules and behind links to folders; reports on stderr what is left out. Errors:
 // usage (no such folder, too many links), local_io, infrastructure (git fails).
 Result<WorkingTree> list_working_tree(const std::filesystem::path& root, Context& context,
                                       TreeFilter filter = TreeFilter::packaged);

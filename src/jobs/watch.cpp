@@ -19,15 +19,15 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds k_first_delay{500};
 constexpr milliseconds k_longest_delay{15000};
-constexpr std::chrono::seconds k_first_patience{30};  // with a backend that has not answered yet
-constexpr milliseconds k_refused_patience{3000};      // with a server that has not answered yet
-constexpr std::chrono::minutes k_patience{10};        // with one that has answered
+constexpr std::chrono::seconds k_first_patience{30};  // for a backend that has not answered yet
+constexpr milliseconds k_refused_patience{3000};      // for a server that has not answered yet
+constexpr std::chrono::minutes k_patience{10};        // for one that has answered
 
 bool is_passing(const Error& error) {
     return error.kind == ErrorKind::infrastructure || error.kind == ErrorKind::timeout;
 }
 
-// Asks for a job's details, bearing with a backend that is out of reach for a while.
+// Asks for a job's details and tolerates a backend that is unreachable for a while.
 class Poller {
 public:
     Poller(JobBackend& backend, std::string_view id, const WatchOptions& options, Context& context)
@@ -57,7 +57,7 @@ public:
         return std::nullopt;
     }
     bool failing() const { return m_delay.count() != 0; }
-    // Until the next question.
+    // Pause before the next request.
     milliseconds delay(milliseconds usual) const { return failing() ? m_delay : usual; }
 
 private:
@@ -66,7 +66,7 @@ private:
         return is_connection_refused(error) ? k_refused_patience : milliseconds(k_first_patience);
     }
 
-    // No such job: never was, or not any more.
+    // No such job: it never existed, or no longer does.
     Error missing(const Error& error) {
         const auto session = remembered_session(m_id, m_context);
         bool same = false;
@@ -95,14 +95,14 @@ private:
     milliseconds m_delay{0};
 };
 
-// Reads a log as it grows. What keeps it away now and then, or for good, does not end the watch.
+// Reads a log as it grows. Failing to read it, temporarily or for good, does not end the watch.
 class LogDrain {
 public:
     LogDrain(JobLog& log, const std::function<void(std::string_view)>& sink, Context& context)
         : m_log(log), m_sink(sink), m_context(context) {}
 
-    // What is new. True: something was. A job that writes faster than is read gets a look at its state, and at the
-    // deadline, in between.
+    // Reads what is new. True: there was something. If a job writes faster than we read, its state and the deadline are
+    // checked in between.
     Result<bool> once(const std::optional<Clock::Monotonic>& deadline = std::nullopt) {
         if (m_gone) return false;
         constexpr std::size_t k_one_look = std::size_t{64} << 20;
@@ -176,7 +176,7 @@ bool pause(Context& context, milliseconds interval, const std::optional<Clock::M
     return context.clock.sleep_for(interval, context.stop) && !context.stop.stop_requested();
 }
 
-// A job of which nothing was heard.
+// A job without any information.
 JobDetails unknown(std::string_view id) {
     JobDetails details;
     details.submission_id = id;
@@ -188,7 +188,7 @@ std::optional<Clock::Monotonic> deadline_of(const WatchOptions& options, const C
     return context.clock.monotonic() + *options.timeout;
 }
 
-// While it lives no request takes longer than the watch may.
+// While it lives, no request takes longer than the watch may.
 class RequestLimit {
 public:
     RequestLimit(JobBackend& backend, const std::optional<Clock::Monotonic>& deadline) : m_backend(backend) {
@@ -207,7 +207,7 @@ private:
 void print_status(Context& context, const JobDetails& details, bool whole_message) {
     if (context.global.quiet) return;
     std::string_view message = details.message;
-    // The excerpt that a failed job's message ends with is what the reader has just seen.
+    // The excerpt at the end of a failed job's message is what the reader has just seen.
     if (!whole_message)
         message = message.substr(0, std::min(message.find('\n'), message.find(", last available logs")));
     while (message.ends_with('\n')) message.remove_suffix(1);
@@ -254,7 +254,7 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
             GDNCTL_TRY_ASSIGN(auto details, poller.ask());
             if (details) last = std::move(details);
         }
-        // The state was read first: what a job wrote before it ended is in the log by now.
+        // The state was read first, so the log now contains everything the job wrote before it ended.
         const bool ended = last && is_terminal(last->state);
         if (ended) {
             GDNCTL_TRY(drain.rest(deadline));

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 
 namespace gdnctl::sweep {
@@ -14,31 +15,12 @@ namespace {
 
 constexpr std::array<std::string_view, 4> k_events = {"plan", "start", "end", "skip"};
 
-std::string word_of(const Json& object, const char* key) {
-    const auto at = object.find(key);
-    return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
-}
-
-std::optional<double> number_of(const Json& object, const char* key) {
-    const auto at = object.find(key);
-    if (at == object.end() || !at->is_number()) return std::nullopt;
-    return at->get<double>();
-}
-
-std::optional<std::int64_t> integer_of(const Json& object, const char* key) {
-    const auto at = object.find(key);
-    if (at == object.end() || !at->is_number_integer()) return std::nullopt;
-    return at->get<std::int64_t>();
-}
-
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
 void put_end(Json& out, const RunEnd& end) {
     out["status"] = to_text(end.status);
     out["failure_class"] = end.failure.kind ? Json(to_text(*end.failure.kind)) : Json();
-    out["steady_time_s"] = or_null(end.steady_time_s);
-    out["forward_s"] = or_null(end.forward_s);
-    out["step_s"] = or_null(end.step_s);
+    out["steady_time_s"] = json::or_null(end.steady_time_s);
+    out["forward_s"] = json::or_null(end.forward_s);
+    out["step_s"] = json::or_null(end.step_s);
     out["wall_s"] = end.wall_s;
     out["time_limit_s"] = end.time_limit_s;
     if (!end.error.empty()) out["error"] = end.error;
@@ -49,20 +31,20 @@ void put_end(Json& out, const RunEnd& end) {
 // nullopt: the status is none.
 std::optional<RunEnd> parse_end(const Json& object) {
     RunEnd end;
-    const std::string status = word_of(object, "status");
+    const std::string status = json::text(object, "status");
     if (status != "ok" && status != "failed" && status != "wrong") return std::nullopt;
     end.status = status == "ok" ? ResultStatus::ok : status == "failed" ? ResultStatus::failed : ResultStatus::wrong;
-    end.failure.kind = parse_failure_kind(word_of(object, "failure_class"));
+    end.failure.kind = parse_failure_kind(json::text(object, "failure_class"));
     if (end.status == ResultStatus::failed && !end.failure.kind) end.failure.kind = FailureKind::crashed;
-    end.failure.vmem_used_bytes = number_of(object, "vmem_used_bytes");
-    end.failure.vmem_limit_bytes = number_of(object, "vmem_limit_bytes");
-    end.error = word_of(object, "error");
-    end.steady_time_s = number_of(object, "steady_time_s");
-    end.forward_s = number_of(object, "forward_s");
-    end.step_s = number_of(object, "step_s");
+    end.failure.vmem_used_bytes = json::number(object, "vmem_used_bytes");
+    end.failure.vmem_limit_bytes = json::number(object, "vmem_limit_bytes");
+    end.error = json::text(object, "error");
+    end.steady_time_s = json::number(object, "steady_time_s");
+    end.forward_s = json::number(object, "forward_s");
+    end.step_s = json::number(object, "step_s");
     if (!end.forward_s && !end.step_s) end.step_s = end.steady_time_s;
-    end.wall_s = number_of(object, "wall_s").value_or(0);
-    end.time_limit_s = number_of(object, "time_limit_s").value_or(0);
+    end.wall_s = json::number(object, "wall_s").value_or(0);
+    end.time_limit_s = json::number(object, "time_limit_s").value_or(0);
     return end;
 }
 
@@ -79,7 +61,7 @@ Json to_json(const Shape& shape) { return {{"batch", shape.batch}, {"hidden", sh
 
 std::optional<Shape> parse_shape(const Json& value) {
     if (!value.is_object()) return std::nullopt;
-    const auto b = integer_of(value, "batch"), h = integer_of(value, "hidden"), v = integer_of(value, "vocab");
+    const auto b = json::integer(value, "batch"), h = json::integer(value, "hidden"), v = json::integer(value, "vocab");
     if (!b || !h || !v || *b < 1 || *h < 1 || *v < 1) return std::nullopt;
     return Shape{*b, *h, *v};
 }
@@ -123,34 +105,34 @@ std::optional<JournalEvent> parse_journal_event(std::string_view line) {
     line = text::trim(line);
     if (!line.starts_with('{') || line.find(k_journal_schema) == std::string_view::npos) return std::nullopt;
     const auto object = parse_json(line, "journal");
-    if (!object || !object->is_object() || word_of(*object, "schema") != k_journal_schema) return std::nullopt;
+    if (!object || !object->is_object() || json::text(*object, "schema") != k_journal_schema) return std::nullopt;
     JournalEvent event;
-    const std::string word = word_of(*object, "event");
+    const std::string word = json::text(*object, "event");
     const auto kind = std::find(k_events.begin(), k_events.end(), word);
     if (kind == k_events.end()) return std::nullopt;
     event.kind = static_cast<JournalEvent::Kind>(kind - k_events.begin());
-    event.at = word_of(*object, "at");
-    event.name = word_of(*object, "name");
-    event.device_kind = word_of(*object, "device_kind");
-    event.x_dtype = word_of(*object, "x_dtype");
-    event.accum_dtype = word_of(*object, "accum_dtype");
-    event.implementation = word_of(*object, "implementation");
+    event.at = json::text(*object, "at");
+    event.name = json::text(*object, "name");
+    event.device_kind = json::text(*object, "device_kind");
+    event.x_dtype = json::text(*object, "x_dtype");
+    event.accum_dtype = json::text(*object, "accum_dtype");
+    event.implementation = json::text(*object, "implementation");
     if (event.kind == JournalEvent::Kind::plan) return event;
-    event.key = word_of(*object, "key");
-    event.label = word_of(*object, "label");
+    event.key = json::text(*object, "key");
+    event.label = json::text(*object, "label");
     const auto shape = object->find("shape");
     const auto parsed = shape == object->end() ? std::nullopt : parse_shape(*shape);
     if (event.key.empty() || !parsed) return std::nullopt;
     event.shape = *parsed;
     if (const auto sizes = object->find("sizes"); sizes != object->end() && sizes->is_object()) {
-        const auto b = integer_of(*sizes, "b_block_size"), h = integer_of(*sizes, "h_block_size"),
-                   v = integer_of(*sizes, "v_block_size");
+        const auto b = json::integer(*sizes, "b_block_size"), h = json::integer(*sizes, "h_block_size"),
+                   v = json::integer(*sizes, "v_block_size");
         if (b && h && v) event.sizes = BlockSizes{*b, *h, *v};
     }
-    event.run = integer_of(*object, "run").value_or(0);
-    event.submission_id = word_of(*object, "submission_id");
-    event.cluster = word_of(*object, "cluster");
-    event.tpu_name = word_of(*object, "tpu_name");
+    event.run = json::integer(*object, "run").value_or(0);
+    event.submission_id = json::text(*object, "submission_id");
+    event.cluster = json::text(*object, "cluster");
+    event.tpu_name = json::text(*object, "tpu_name");
     if (event.kind != JournalEvent::Kind::end) return event;
     auto end = parse_end(*object);
     if (!end) return std::nullopt;

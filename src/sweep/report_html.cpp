@@ -19,22 +19,43 @@ const html::Look& look() {
     return k_look;
 }
 
+// Results that can be compared: of one shape, device kind and dtype.
+struct Setting {
+    std::string name;
+    std::vector<std::size_t> results;
+};
+
+std::vector<Setting> settings_of(const Report& report) {
+    std::vector<Setting> settings;
+    for (std::size_t i = 0; i < report.results.size(); ++i) {
+        const Record& r = report.results[i].record;
+        const std::string name =
+            fmt::format("{} on {}, {}", shape_text(r), r.device_kind.empty() ? "an unknown device" : r.device_kind,
+                        r.x_dtype.empty() ? "unknown dtype" : r.x_dtype);
+        auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& s) { return s.name == name; });
+        if (found == settings.end()) found = settings.insert(settings.end(), {name, {}});
+        found->results.push_back(i);
+    }
+    return settings;
+}
+
 // Horizontal bars: tokens a second of one chip, the fastest first.
-std::string plot(const Report& report) {
+std::string plot(const Report& report, const Setting& setting) {
     std::vector<std::size_t> shown;
-    bool steps = false;
-    for (const Measured& m : report.results) steps = steps || (m.ranked() && m.step_tok_s);
+    const bool steps = std::any_of(setting.results.begin(), setting.results.end(), [&](std::size_t i) {
+        return report.results[i].ranked() && report.results[i].step_tok_s;
+    });
     const auto rate = [&](std::size_t i) {
         const Measured& m = report.results[i];
         return (steps ? m.step_tok_s : m.forward_tok_s).value_or(0);
     };
-    for (std::size_t i = 0; i < report.results.size(); ++i) {
+    for (const std::size_t i : setting.results) {
         if (report.results[i].ranked() && rate(i) > 0) shown.push_back(i);
     }
     if (shown.empty()) return {};
     std::stable_sort(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) { return rate(a) > rate(b); });
     constexpr std::size_t k_most = 60;
-    constexpr double k_left = 376, k_width = 514, k_row = 22, k_top = 24;
+    constexpr double k_left = 276, k_width = 600, k_row = 22, k_top = 24;
     shown.resize(std::min(shown.size(), k_most));
     const double top = rate(shown.front());
     const double height = k_top + k_row * static_cast<double>(shown.size());
@@ -46,31 +67,27 @@ std::string plot(const Report& report) {
     }
     double y = k_top;
     for (const std::size_t i : shown) {
-        const Measured& m = report.results[i];
         const bool best = std::find(report.best.begin(), report.best.end(), i) != report.best.end();
-        std::string name = name_of(m) + "  " + shape_text(m.record);
-        if (name.size() > 52) name = name.substr(0, 51) + "~";
+        std::string name = name_of(report.results[i]);
+        if (name.size() > 38) name = name.substr(0, 37) + "~";
         const double width = k_width * rate(i) / top;
         chart += svg::text(k_left - 8, y + 15, name, Anchor::end) +
                  svg::rect({best ? "best" : "bar"}, {k_left, y + 3, width, k_row - 6}) +
                  svg::text(k_left + width + 5, y + 15, rate_text(rate(i)));
         y += k_row;
     }
-    return html::section(steps ? "Step tok/s of one chip" : "Forward tok/s of one chip", chart.append(svg::k_close));
+    return fmt::format("<p class=soft>{} tok/s of one chip</p>\n{}{}", steps ? "Step" : "Forward", chart, svg::k_close);
 }
 
-std::string results_table(const Report& report) {
-    html::Table table(
-        "configuration|device|B x H x V|dtype|forward tok/s@n|step tok/s@n|combined@n|forward MFU@n|step "
-        "MFU@n|remark@remark");
-    for (const Measured& m : report.results) {
-        const Record& r = m.record;
-        table.row({escaped(name_of(m)), escaped(r.device_kind.empty() ? "unknown" : r.device_kind),
-                   escaped(shape_text(r)), escaped(r.x_dtype.empty() ? "unknown" : r.x_dtype),
-                   rate_text(m.forward_tok_s), rate_text(m.step_tok_s), rate_text(m.combined_tok_s),
-                   percent_text(m.forward_mfu), percent_text(m.step_mfu), escaped(remark_of(m))});
+std::string results_table(const Report& report, const Setting& setting) {
+    html::Table table("configuration|forward tok/s@n|step tok/s@n|combined@n|forward MFU@n|step MFU@n|remark@remark");
+    for (const std::size_t i : setting.results) {
+        const Measured& m = report.results[i];
+        table.row({escaped(name_of(m)), rate_text(m.forward_tok_s), rate_text(m.step_tok_s),
+                   rate_text(m.combined_tok_s), percent_text(m.forward_mfu), percent_text(m.step_mfu),
+                   escaped(remark_of(m))});
     }
-    return table.section("Results");
+    return table.html();
 }
 
 std::string comparisons_table(const Report& report) {
@@ -91,7 +108,9 @@ std::string report_html(const Report& report) {
         "<h1>Sweep of block sizes</h1>\n<p class=soft>{} of {} configurations have a time. Rates "
         "are of one chip; a step is forward and backward.</p>\n",
         ok, report.results.size());
-    body += plot(report) + results_table(report);
+    for (const Setting& setting : settings_of(report)) {
+        body += html::section(setting.name, plot(report, setting) + results_table(report, setting));
+    }
     if (report.base) body += comparisons_table(report);
     const auto notes = notes_of(report);
     if (!notes.empty()) body += "<h2>Corrections and warnings</h2>\n<ul>\n";

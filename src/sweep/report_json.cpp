@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "sweep/report.h"
 
@@ -10,7 +11,6 @@ namespace gdnctl::sweep {
 
 namespace {
 
-Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 Json text_or_unknown(const std::string& value) { return value.empty() ? Json("unknown") : Json(value); }
 
 Json sizes_json(const std::optional<BlockSizes>& sizes) {
@@ -60,13 +60,13 @@ Json result_json(const Measured& m) {
     out["device_kind"] = text_or_unknown(r.device_kind);
     out["sizes"] = sizes_json(r.sizes);
     out["bucket"] = m.bucket ? Json(*m.bucket) : Json();
-    out["forward_s"] = number_or_null(m.forward_s);
-    out["step_s"] = number_or_null(m.step_s);
-    out["forward_tok_s"] = number_or_null(m.forward_tok_s);
-    out["step_tok_s"] = number_or_null(m.step_tok_s);
-    out["combined_tok_s"] = number_or_null(m.combined_tok_s);
-    out["forward_mfu"] = number_or_null(m.forward_mfu);
-    out["step_mfu"] = number_or_null(m.step_mfu);
+    out["forward_s"] = json::or_null(m.forward_s);
+    out["step_s"] = json::or_null(m.step_s);
+    out["forward_tok_s"] = json::or_null(m.forward_tok_s);
+    out["step_tok_s"] = json::or_null(m.step_tok_s);
+    out["combined_tok_s"] = json::or_null(m.combined_tok_s);
+    out["forward_mfu"] = json::or_null(m.forward_mfu);
+    out["step_mfu"] = json::or_null(m.step_mfu);
     out["spread"] = r.spread
                         ? Json{{"runs", r.spread->runs}, {"median_s", r.spread->median_s}, {"mad_s", r.spread->mad_s}}
                         : Json();
@@ -88,7 +88,7 @@ Json best_json(const Measured& m) {
             {"implementation", text_or_unknown(r.implementation)},
             {"label", text_or_unknown(r.label)},
             {"sizes", sizes_json(r.sizes)},
-            {"step_tok_s", number_or_null(m.step_tok_s)}};
+            {"step_tok_s", json::or_null(m.step_tok_s)}};
 }
 
 }  // namespace
@@ -119,9 +119,9 @@ Json report_json(const Report& report) {
                                           {"dtype", text_or_unknown(c.dtype)},
                                           {"base", c.base},
                                           {"implementation", text_or_unknown(c.implementation)},
-                                          {"forward_ratio", number_or_null(c.forward_ratio)},
-                                          {"step_ratio", number_or_null(c.step_ratio)},
-                                          {"combined_ratio", number_or_null(c.combined_ratio)}});
+                                          {"forward_ratio", json::or_null(c.forward_ratio)},
+                                          {"step_ratio", json::or_null(c.step_ratio)},
+                                          {"combined_ratio", json::or_null(c.combined_ratio)}});
         }
     }
     out["warnings"] = Json::array();

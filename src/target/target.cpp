@@ -97,7 +97,7 @@ Result<JobCommand> test_command(const Target& target, const TestSelection& selec
     if (!target.test) return fail(ErrorKind::usage, "target '" + target.name + "' has no test");
     if (target.style == TargetStyle::levanter) return detail::levanter_test(target, selection);
     if (!text::trim(selection.pytest_args).empty()) {
-        return fail(ErrorKind::usage, "target '" + target.name + "' takes no --pytest-args",
+        return fail(ErrorKind::usage, "target '" + target.name + "' does not accept --pytest-args",
                     "its test is run as written: " + text::shell_join(target.test->argv));
     }
     if (selection.suite != TestSelection().suite) {
@@ -117,7 +117,7 @@ Result<JobCommand> profile_command(const Target& target, const ProfileSettings& 
     recipe.tpu = ProfileSettings().tpu;
     recipe.dry_run = false;
     if (recipe != ProfileSettings()) {
-        return fail(ErrorKind::usage, "target '" + target.name + "' takes none of the options of the model and its run",
+        return fail(ErrorKind::usage, "target '" + target.name + "' does not accept options for the model and its run",
                     "its profile runs as it is written: " + text::shell_join(target.profile->argv));
     }
     return as_written(*target.profile, self);

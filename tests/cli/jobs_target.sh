@@ -98,7 +98,7 @@ test_a_target_of_ones_own_has_no_pytest_and_no_recipe() {
   expect 2 "$GDNCTL" ray-test --cluster local --tests kernels --dry-run
   err_has 'has no suites to choose from'
   expect 2 "$GDNCTL" ray-profile --cluster local --size 1_2b --dry-run
-  err_has 'takes none of the options'
+  err_has 'does not accept options for the model'
   printf 'target = "mine"\n[targets.mine]\ntest = "echo hi"\n' >gdnctl.toml
   expect 2 "$GDNCTL" ray-test --cluster local --dry-run
   err_has 'a list of words'

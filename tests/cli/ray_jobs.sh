@@ -203,7 +203,7 @@ test_pip_and_uri() {
   printf '# tools\na==1\n\nb>=2  # why\n' >requirements.txt
   expect 0 "$GDNCTL" ray-test $RAY --no-wait --working-dir s3://bucket/tree.zip --pip-requirements requirements.txt
   expect 2 "$GDNCTL" ray-test --cluster local --no-wait --working-dir none --pip-requirements requirements.txt
-  err_has 'the local backend takes no --pip-requirements'
+  err_has 'the local backend does not support --pip-requirements'
   no_complaints
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/percent.h"
 #include "core/text.h"
 #include "services/hub/hf/answers.h"
 #include "services/hub/hf/link_header.h"
@@ -58,8 +59,9 @@ void names(std::string_view input) {
         require(!target->revision || !target->revision->empty());
     }
     if (const auto url = parse_url(input)) require(parse_url(url->text()).has_value());
-    if (const auto decoded = percent_decode(input)) require(decoded->size() <= input.size());
-    require(percent_decode(percent_encode("x" + std::string(input))) || input.find('\0') != std::string_view::npos);
+    if (const auto decoded = text::percent_decode(input)) require(decoded->size() <= input.size());
+    require(text::percent_decode(text::percent_encode("x" + std::string(input))) ||
+            input.find('\0') != std::string_view::npos);
     (void)without_queries(input);
     (void)parse_metadata(input);
 }

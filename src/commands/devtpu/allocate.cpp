@@ -47,7 +47,10 @@ void describe_terms(cli::Args& args, Options& options) {
                                   .group = "Hold",
                                   .default_text = "600; 3600 with --detach"});
     args.option(options.grace_s,
-                {.names = "--grace", .value = "SECONDS", .help = "the same before the first renewal", .group = "Hold"});
+                {.names = "--grace",
+                 .value = "SECONDS",
+                 .help = "give the TPU back when no command has renewed the hold this long after its start",
+                 .group = "Hold"});
     args.option(options.max_hold_s, {.names = "--max-hold",
                                      .value = "SECONDS",
                                      .help = "give the TPU back after this time, whatever happens",
@@ -109,7 +112,7 @@ struct Candidate {
     Place place;
 };
 
-// The cluster that is asked for, then its fallbacks, each once. All of them exist before any is asked.
+// The requested cluster, then its fallbacks, without duplicates. Checks that all of them exist before any is asked.
 Result<std::vector<Candidate>> candidates(const Options& options, Context& context) {
     std::vector<Candidate> all;
     GDNCTL_TRY_ASSIGN(Place first, choose_place(options.name.place, context));

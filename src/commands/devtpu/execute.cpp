@@ -18,7 +18,7 @@ namespace {
 
 constexpr int k_byte = 256;
 
-// Over the road, with this terminal where there is one.
+// Over the road, with this terminal if there is one.
 Result<int> over_road(const Options& options, const FoundHold& hold, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto extra, extra_env(options.run, context));
     HostRun run;

@@ -44,12 +44,12 @@ std::optional<WallTime> lease_end_of(const HoldRecord& record, const Context& co
             if (!renewed || seen > *renewed) renewed = seen;
         }
     }
-    // What another machine renewed is not known here.
+    // Renewals by another machine are not known here.
     if (!renewed && record.state != "pending") return std::nullopt;
     return devtpu::lease_end(record.terms, record.created, renewed);
 }
 
-// The holds of one place, with what this machine remembers of them; forgets what has ended.
+// The holds of one place, with this machine's records of them. Forgets holds that have ended.
 Result<std::vector<HoldView>> holds_at(const PlaceOptions& options, bool all_users, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options, true, context));
     GDNCTL_TRY_ASSIGN(const auto jobs, backend->list());
@@ -76,7 +76,7 @@ Result<std::vector<HoldView>> holds_at(const PlaceOptions& options, bool all_use
     return views;
 }
 
-// Everywhere this machine holds something, and the place that commands without --cluster mean.
+// Every place where this machine has a hold, and the default place of commands without --cluster.
 std::vector<PlaceOptions> all_places(const PlaceOptions& options, Context& context) {
     std::vector<PlaceOptions> places = {options};
     std::vector<std::string> names;

@@ -25,7 +25,7 @@ void describe_name(cli::Args& args, Name& options) {
 void describe_sync(cli::Args& args, Sync& options) {
     args.option(options.sync_path, {.names = "--sync-path",
                                     .value = "PATH",
-                                    .help = "folder whose files are synced: what git tracks and does not ignore",
+                                    .help = "folder to sync: all files that git does not ignore",
                                     .group = "Sync",
                                     .default_text = "the repository",
                                     .complete = cli::Complete::directory});
@@ -36,7 +36,7 @@ void describe_sync(cli::Args& args, Sync& options) {
 void describe_run(cli::Args& args, Run& options) {
     args.option(options.env, {.names = "-e,--env",
                               .value = "KEY[=VALUE]",
-                              .help = "environment variable of the command; without =VALUE, its value here",
+                              .help = "environment variable for the command; without =VALUE, its local value",
                               .group = "Command"});
     args.flag(options.forward_all_env,
               {.names = "--forward-all-env", .help = "forward the whole environment", .group = "Command"});
@@ -47,7 +47,7 @@ void describe_run(cli::Args& args, Run& options) {
         {.names = "--timeout", .value = "SECONDS", .help = "end the command after this time", .group = "Command"});
     args.option(options.idle_timeout_s, {.names = "--idle-timeout",
                                          .value = "SECONDS",
-                                         .help = "end the command when it prints nothing for this time",
+                                         .help = "end the command when it has printed nothing for this long",
                                          .group = "Command"});
     args.exit_code(124, "--timeout or --idle-timeout: the command was ended");
     args.check([&options]() -> Status {

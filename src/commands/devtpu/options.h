@@ -1,4 +1,4 @@
-// Options that the dev-tpu commands share.
+// Options shared by the dev-tpu commands.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ struct Options {
     devtpu_options::Sync sync;
     devtpu_options::Run run;
     std::optional<std::string> marin_prefix;
-    ray_profile::Options profile;  // what is run; its place and submission are not used
+    ray_profile::Options profile;  // the run's options; its place and submission are not used
 };
 
 void describe(cli::Args& args, Options& options) {
@@ -27,7 +27,7 @@ void describe(cli::Args& args, Options& options) {
     ray_profile::describe_run(args, options.profile);
     args.option(options.marin_prefix, {.names = "--marin-prefix",
                                        .value = "URI",
-                                       .help = "where the run keeps its data (MARIN_PREFIX)",
+                                       .help = "storage for the run's data (MARIN_PREFIX)",
                                        .group = "Run",
                                        .default_text = "$MARIN_PREFIX, or the bucket of the TPU's region"});
     devtpu_options::describe_sync(args, options.sync);

@@ -40,7 +40,7 @@ bool is_meant(const Options& options, const HoldRecord& record) {
     return record.tpu_name == *options.tpu_name;
 }
 
-// The place that is named; else the places of what this machine remembers and is meant; else the default one.
+// The named place; else the places of recorded holds that are meant; else the default one.
 std::vector<PlaceOptions> places_of(const Options& options, const std::vector<HoldRecord>& remembered) {
     const PlaceOptions& named = options.place;
     std::vector<PlaceOptions> places;
@@ -56,7 +56,7 @@ std::vector<PlaceOptions> places_of(const Options& options, const std::vector<Ho
     return places;
 }
 
-// What the place runs and is meant. Error usage: the name is somebody else's.
+// The running holds at the place that are meant. Error usage: the name belongs to somebody else.
 Result<std::vector<HoldRecord>> meant_at(const Options& options, JobBackend& backend,
                                          const std::vector<HoldRecord>& remembered, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto jobs, backend.list());
@@ -81,7 +81,7 @@ Result<std::vector<HoldRecord>> meant_at(const Options& options, JobBackend& bac
     return found;
 }
 
-// What is remembered of holds that have ended by themselves.
+// Forgets records of holds that have ended by themselves.
 Status forget_ended(const Options& options, const JobBackend& backend, const std::vector<HoldRecord>& remembered,
                     const std::vector<HoldRecord>& released, Context& context) {
     for (const HoldRecord& record : remembered) {

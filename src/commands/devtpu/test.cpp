@@ -16,7 +16,7 @@ struct Options {
     devtpu_options::Name name;
     devtpu_options::Sync sync;
     devtpu_options::Run run;
-    ray_test::Options test;  // what is tested; its place and submission are not used
+    ray_test::Options test;  // the test's options; its place and submission are not used
 };
 
 void describe(cli::Args& args, Options& options) {

@@ -35,7 +35,7 @@ using std::chrono::milliseconds;
 
 constexpr double k_longest_s = 3600;
 
-// Names that editors and caches write, whatever git says about them.
+// False for files that editors and caches write, whatever git says about them.
 bool matters(std::string_view name) {
     constexpr std::array<std::string_view, 5> k_names = {".git", "__pycache__", ".pytest_cache", ".mypy_cache",
                                                          ".DS_Store"};
@@ -44,7 +44,7 @@ bool matters(std::string_view name) {
            std::none_of(k_ends.begin(), k_ends.end(), [&](auto end) { return name.ends_with(end); });
 }
 
-// What is synced, with size and time of each file: two trees that look alike are the same.
+// The synced files with size and time: two trees with the same look are the same.
 struct Look {
     std::string facts;
     std::set<fs::path> folders;
@@ -69,7 +69,7 @@ Result<Look> look_at(const fs::path& root, Context& context) {
     return look;
 }
 
-// The command, on a thread of its own; one at a time.
+// Runs the command on its own thread, one at a time.
 class Runner {
 public:
     Runner(const Options& options, Context& context) : m_options(options), m_context(context) {}
@@ -138,7 +138,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     runner.start();
     const auto quiet = milliseconds(static_cast<std::int64_t>(options.debounce_s * 1000.0));
     while (!context.stop.stop_requested()) {
-        // A look now and then finds what no event told: files behind links, folders that came and went.
+        // An occasional look finds what no event reported: files behind links, and folders that were added or removed.
         constexpr std::chrono::seconds k_look{10};
         const bool told = watch.wait(k_look, matters, context.stop);
         while (told && watch.wait(quiet, matters, context.stop)) {

@@ -1,4 +1,4 @@
-// gdnctl cluster check: what would be used of a cluster, and whether it answers.
+// gdnctl cluster check: how a cluster would be reached, and whether it answers.
 #include <optional>
 #include <string>
 
@@ -26,7 +26,7 @@ namespace {
 struct Report {
     Place place;
     std::optional<RayAccess> access;
-    std::string url;  // as it was reached; empty: not reached
+    std::string url;  // as reached; empty: not reached
     std::optional<DashboardFacts> facts;
     std::optional<Error> error;
 };
@@ -157,7 +157,7 @@ void describe(cli::Args& args, Options& options) {
         "comes from (never the token itself). Then asks the dashboard for its version, session, authentication, TPUs "
         "in use and queue. A tunnel opened for this is closed again.");
     args.positional(options.name,
-                    {.name = "NAME", .help = "the same as --cluster NAME", .complete = cli::Complete::cluster});
+                    {.name = "NAME", .help = "cluster to check, as for --cluster", .complete = cli::Complete::cluster});
     describe_place(args, options.place);
     args.exit_code(0, "the dashboard answers and takes the token; or jobs run on this machine");
     args.exit_code(4, "no answer, or not a Ray dashboard");

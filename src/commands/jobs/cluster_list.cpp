@@ -1,4 +1,4 @@
-// gdnctl cluster list: the clusters that --cluster can name here.
+// gdnctl cluster list: the names that --cluster accepts here.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

@@ -4,7 +4,7 @@ namespace gdnctl::commands {
 
 namespace {
 
-constexpr double k_longest_s = 1e9;  // of --timeout; keeps the conversion in range
+constexpr double k_longest_s = 1e9;  // for --timeout; keeps the conversion in range
 
 }  // namespace
 

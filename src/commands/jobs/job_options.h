@@ -1,4 +1,4 @@
-// The options that the commands about jobs share.
+// Options shared by the commands for jobs.
 #pragma once
 
 #include "cli/args.h"

@@ -24,12 +24,12 @@ namespace fs = std::filesystem;
 
 struct Preview {
     std::size_t files = 0;
-    std::uint64_t package_bytes = 0;  // of the archive; 0: no package
-    std::string working_dir;          // what the package is made of, or the URI, or "none"
-    Json request;                     // values of variables are masked
+    std::uint64_t package_bytes = 0;  // size of the archive; 0: no package
+    std::string working_dir;          // source of the package: a folder, a URI, or "none"
+    Json request;                     // with the values of variables masked
 };
 
-// A file of ours that is gone with this process.
+// Packs into a temporary file that ends with this process.
 Result<std::uint64_t> packed_size(const WorkingTree& tree, const Context& context) {
     std::error_code problem;
     fs::path folder = fs::temp_directory_path(problem);

@@ -1,4 +1,4 @@
-// The hidden entry by which the local backend starts a job's supervisor; not for people.
+// The hidden command with which the local backend starts a job's supervisor; not for people.
 #include <string>
 
 #include "cli/args.h"

@@ -17,7 +17,7 @@ const std::array<WordChoice, 3> k_wandb_modes = {
     {{"online", "online"}, {"offline", "offline"}, {"disabled", "disabled"}}};
 const std::array<WordChoice, 2> k_backward_modes = {{{"pallas", "pallas"}, {"xla_streaming", "xla_streaming"}}};
 
-// Describes one setting after the other, by names that begin alike.
+// Describes the settings one after the other, with a common prefix for their names.
 class Describer {
 public:
     Describer(cli::Args& args, const ProfileNames& names) : m_args(args), m_names(names) {}

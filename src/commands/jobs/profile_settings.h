@@ -1,5 +1,4 @@
-// The settings of a profile as options: one description, for ray-profile, dev-tpu-profile and the profiles of
-// codex-loop.
+// The settings of a profile as options, described once for ray-profile, dev-tpu-profile and the profiles of codex-loop.
 #pragma once
 
 #include <array>
@@ -17,7 +16,7 @@ extern const std::array<WordChoice, 5> k_ce_implementations;
 // How a command spells them.
 struct ProfileNames {
     std::string_view group = "Run";
-    std::string_view prefix = "--";  // of every option
+    std::string_view prefix = "--";  // prefix of every option
     std::string_view first_step = "profile-start-step", traced_steps = "profile-num-steps";
     std::string_view run_name_help = "prefix of the run's name";
 };

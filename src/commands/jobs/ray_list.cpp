@@ -1,4 +1,4 @@
-// gdnctl ray-list: the jobs that a backend knows.
+// gdnctl ray-list: list the jobs of a backend.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -49,7 +49,7 @@ struct Row {
     std::string status, submitted, duration, kind, id;
 };
 
-// An id may hold any character; in a table it stays on its line.
+// An id may contain any character; in a table it stays on one line.
 std::string on_one_line(std::string_view id) {
     std::string shown;
     for (const char c : text::visible(id)) {
@@ -74,7 +74,7 @@ Row row_of(const JobDetails& job, const Clock& clock) {
     return row;
 }
 
-// Columns are as wide as what they hold: the id comes last, is never cut, and should end within 100 columns.
+// Columns are as wide as their contents. The id comes last, is never cut, and should end within 100 columns.
 std::string table_of(const std::vector<JobDetails>& jobs, const Clock& clock) {
     std::vector<Row> rows = {{"STATUS", "SUBMITTED", "DURATION", "KIND", "ID"}};
     for (const JobDetails& job : jobs) rows.push_back(row_of(job, clock));

@@ -27,7 +27,7 @@ struct Options {
 
 namespace {
 
-// The last lines first, then what comes, until the job has ended.
+// Prints the last lines, then new ones until the job has ended.
 Status follow(const Options& options, const LineRegex* grep, const LogFilter::Out& out, JobBackend& backend,
               Context& context) {
     const auto tail = static_cast<std::size_t>(options.tail);

@@ -107,7 +107,7 @@ void describe(cli::Args& args, Options& options) {
         "Submits the target's profile as a job, follows its log, and prints the metrics that it reports. A local job "
         "keeps running after this command, as with ray-test.");
     args.option(options.driver_on_tpu, k_driver,
-                {.names = "--driver-on", .value = "NODE", .help = "where the driver runs"});
+                {.names = "--driver-on", .value = "NODE", .help = "node that runs the driver"});
     describe_run(args, options);
     describe_submit(args, options.submit);
     describe_place(args, options.place);
@@ -124,7 +124,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(ProfileSettings settings, settings_of(options));
     GDNCTL_TRY_ASSIGN(const PlannedJob job, plan_profile(std::move(target), std::move(settings), options.driver_on_tpu,
                                                          options.place, context));
-    // The run of a target that is run as it is written knows no dry run of its own.
+    // A run with a fixed command line has no dry run of its own.
     if (job.settings.dry_run && job.target.style == TargetStyle::argv) {
         return show_preview(job.plan, options.submit, job.place, "gdnctl.ray-profile-preview/1", context);
     }

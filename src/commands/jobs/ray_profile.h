@@ -15,11 +15,11 @@ struct Options {
     bool driver_on_tpu = false;
 };
 
-// What is run: --tpu, the model's options, --profile-env.
+// The run's options: --tpu, the model's options, --profile-env.
 void describe_run(cli::Args& args, Options& options);
 // Error: usage (--profile-env).
 Result<ProfileSettings> settings_of(const Options& options);
-// Tells what came of a run, with its metrics, as JSON under the schema where that is asked for.
+// Reports a run with its metrics, as JSON with this schema if requested.
 Result<ExitCode> finish(std::string_view schema, const Options& options, const ProfileSettings& settings,
                         const Target& target, const JobRun& run, Context& context);
 

@@ -19,11 +19,11 @@ struct Options {
     std::optional<std::int64_t> max_skipped;
 };
 
-// What is tested: --tests, --pytest-args and what must come of them.
+// The test's options: --tests, --pytest-args and the required counts.
 void describe_tests(cli::Args& args, Options& options);
-// Error usage: counts are asked of a target that has none.
+// Error usage: counts are required of a target that has none.
 Status check_counts(const Target& target, const Options& options);
-// Tells what came of a run, as JSON under the schema where that is asked for, and judges it.
+// Reports and judges a run, as JSON with this schema if requested.
 Result<ExitCode> finish(std::string_view schema, const Options& options, const Target& target,
                         const std::string& tpu_type, JobRun run, Context& context);
 

@@ -38,7 +38,7 @@ std::chrono::milliseconds seconds(double s) {
     return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(s, k_longest) * 1000.0));
 }
 
-// The id given, or the newest job that --match names.
+// The given id, or that of the newest job that --match matches.
 Result<std::string> resolve_id(const Options& options, JobBackend& backend) {
     if (options.id) return *options.id;
     GDNCTL_TRY_ASSIGN(const LineRegex regex, LineRegex::compile(*options.match, "--match"));
@@ -51,7 +51,7 @@ Result<std::string> resolve_id(const Options& options, JobBackend& backend) {
     return fail(ErrorKind::remote_missing, "no job matches '" + *options.match + "'", "`gdnctl ray-list` shows them");
 }
 
-// The whole job, for whoever was not there when it was submitted: what ran, and what its log told.
+// Prints the whole job for readers who did not submit it: what ran, and what its log reported.
 void print_end(const JobDetails& job, const JobVerdict& verdict, const JobOutput& output, const JobBackend& backend,
                Context& context) {
     const auto of_submission = [&](const char* key) {
@@ -98,7 +98,7 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
     if (!watched) {
         const ErrorKind kind = watched.error().kind;
         if (is_interruption(watched.error())) show_next_commands(backend, id);
-        // A job of which something was heard has something to report.
+        // If something is known about the job, report it.
         if (context.global.json && !last.entrypoint.empty()) {
             print_end(last, {failure_of(watched.error()), exit_code_of(kind)}, {}, backend, context);
         }
@@ -112,7 +112,7 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
     JobOutput output;
     if (!watched->timed_out) {
         verdict = classify(watched->details);
-        // The results may be anywhere in the log; the signs of a bad node are near its end.
+        // Results may be anywhere in the log; signs of a bad node are near its end.
         constexpr std::size_t k_signs = 200;
         const bool suspicious = verdict.exit == ExitCode::check_failed;
         if (context.global.json || suspicious) {
@@ -129,7 +129,7 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
     if (options.show_logs) {
         const Status printed =
             print_log(backend, id, grep, static_cast<std::size_t>(options.tail), log_printer(context), context);
-        // A log that cannot be had does not hide how the job ended.
+        // An unreadable log does not hide how the job ended.
         if (!printed && !is_log_trouble(printed.error())) return tl::unexpected(printed.error());
         if (!printed) log::warning("{}", printed.error().text());
     }
@@ -155,8 +155,9 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.tail, {.names = "--tail", .value = "N", .help = "print the last N lines of the log"});
     args.option(options.grep,
                 {.names = "--grep", .value = "REGEX", .help = "print only matching lines (RE2), before --tail"});
-    args.flag(options.compat_exit, {.names = "--compat-exit",
-                                    .help = "exit with 0 for any end, 1 for an unknown job, 2 for the time limit"});
+    args.flag(options.compat_exit,
+              {.names = "--compat-exit",
+               .help = "exit with 0 however the job ended, 1 for an unknown job, 2 after --timeout"});
     describe_place(args, options.place);
     args.exit_code(0, "the job succeeded");
     args.exit_code(1, "the job failed");

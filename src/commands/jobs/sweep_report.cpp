@@ -76,19 +76,19 @@ void describe(cli::Args& args, Options& options) {
         "that "
         "contradict each other are warnings.");
     args.positional(options.logs, {"LOG", "a log or a journal; `-` is standard input", cli::Complete::file});
-    args.option(options.format, k_formats, {.names = "--format", .value = "FORMAT", .help = "what is printed"});
+    args.option(options.format, k_formats, {.names = "--format", .value = "FORMAT", .help = "output format"});
     args.flag(options.strict, {.names = "--strict", .help = "exit 1 when there is a warning"});
     args.option(options.shards, {.names = "--shards",
                                  .value = "N",
-                                 .help = "shards that the bench script's batch was spread over, where no line says it",
+                                 .help = "shards of the bench script's batch, if the log does not say",
                                  .default_text = "1"});
     args.option(options.device_kind, {.names = "--device-kind",
                                       .value = "KIND",
-                                      .help = "the device kind, where no line says it: \"TPU v5\"",
+                                      .help = "device kind, if the log does not say: \"TPU v5\"",
                                       .default_text = "unknown"});
     args.option(options.dtype, {.names = "--dtype",
                                 .value = "DTYPE",
-                                .help = "dtype of x and w, where no line says it",
+                                .help = "dtype of x and w, if the log does not say",
                                 .default_text = "unknown"});
     args.option(options.comparisons, {.names = "--comparisons",
                                       .value = "BASE",

@@ -54,7 +54,7 @@ fs::path journal_path(const Options& options, const Context& context) {
     return context.cwd / fs::path(options.plan).replace_extension(".journal.jsonl");
 }
 
-// What the journal holds already. Error usage: it is another file.
+// The journal's existing records. Error usage: it is another kind of file.
 Result<std::vector<std::string>> read_history(const fs::path& path) {
     GDNCTL_TRY_ASSIGN(JournalContents contents, read_journal(path));
     const auto& records = contents.records;
@@ -67,7 +67,7 @@ Result<std::vector<std::string>> read_history(const fs::path& path) {
     return std::move(contents.records);
 }
 
-// The judge in a process of its own: what a run wrote may be anything.
+// Judges in a process of its own, since a run's output may contain anything.
 Result<std::string> check_outputs(const std::string& inputs, sweep::Check check, const std::string& outputs,
                                   Context& context) {
     std::error_code ignored;
@@ -168,7 +168,7 @@ void describe(cli::Args& args, Options& options) {
     args.flag(options.prune_vmem,
               {.names = "--prune-vmem", .help = "skip block sizes whose estimated VMEM is beyond the scoped limit"});
     describe_place(args, options.place);
-    args.exit_code(0, "every configuration has an outcome of its own, and one is ok");
+    args.exit_code(0, "every configuration succeeded or failed by itself, and at least one is ok");
     args.exit_code(1, "no configuration is ok, or a module is missing");
     args.exit_code(4, "some configurations were lost by the infrastructure every time");
     args.exit_code(7, "another sweep is writing this journal");

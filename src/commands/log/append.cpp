@@ -59,7 +59,7 @@ constexpr std::array k_comparisons = {
 
 bool says_nothing(const Options& options) {
     const auto blank = [](const std::string& value) { return text::trim(value).empty(); };
-    // A commit, a slot or a word of the verdict says nothing where nothing was tried.
+    // A commit, a slot or a verdict says nothing if nothing was tried.
     for (const auto* value :
          {&options.record, &options.title, &options.goal, &options.hypothesis, &options.assessment, &options.next}) {
         if (*value && !blank(**value)) return false;
@@ -113,7 +113,7 @@ Status add_metric(Json& record, const std::string& item) {
     return {};
 }
 
-// The default record of the commit.
+// The default commit value of a record.
 std::string default_commit(const Json& record, bool has_change, bool in_repository) {
     const auto outcome = runlog::text_at(record, "/outcome");
     if (outcome == "infra" || outcome == "environment") return "none (infra-blocked)";

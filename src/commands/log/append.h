@@ -6,7 +6,7 @@
 
 namespace gdnctl::commands::log_append {
 
-// The words that --outcome takes.
+// The values of --outcome.
 std::span<const std::string_view> outcome_words();
 
 }  // namespace gdnctl::commands::log_append

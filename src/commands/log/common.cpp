@@ -28,7 +28,8 @@ void describe_log_file(cli::Args& args, std::optional<std::string>& log_file) {
 
 namespace {
 
-// Records lie beside the file itself, and it is replaced when it is written: a link to it must stay one.
+// Records are stored next to the file itself, and the file is replaced when it is written: a link to it must stay a
+// link.
 fs::path behind_links(const fs::path& path) {
     std::error_code unresolved;
     if (!fs::is_symlink(path, unresolved)) return path;

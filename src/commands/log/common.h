@@ -1,4 +1,4 @@
-// What the log commands share: which log is meant, and what git says about it.
+// Shared by the log commands: which log to use, and git's facts about it.
 #pragma once
 
 #include <filesystem>
@@ -18,19 +18,19 @@ namespace gdnctl::commands {
 
 void describe_log_file(cli::Args& args, std::optional<std::string>& log_file);
 
-// --log-file against the working directory, else the target's log under the repository root. Absolute. Error: config
-// (the target names no log).
+// --log-file relative to the working directory, else the target's log relative to the repository root. Absolute. Error:
+// config (the target has no log).
 Result<std::filesystem::path> named_log(const std::optional<std::string>& log_file, const Context& context);
-// The same file behind symbolic links: records lie beside it.
+// The same with symbolic links resolved, since records are stored next to the file.
 Result<std::filesystem::path> log_path(const std::optional<std::string>& log_file, const Context& context);
 
-// Git's answers about the repository that holds the log; null without one (why is in the debug log).
+// Git facts about the repository that contains the log; null if there is none (the debug log says why).
 std::unique_ptr<CommitFacts> facts_for(const std::filesystem::path& log, Context& context);
 
-// The target's metric, as what iterations are ranked by; an empty key where it has none.
+// The target's metric, by which iterations are ranked; an empty key if it has none.
 Result<runlog::Objective> target_objective(const Context& context);
 
-// Writers wait this long for each other.
+// How long writers wait for each other.
 LockWait writer_wait(const Context& context);
 
 struct LogHistory {
@@ -41,8 +41,8 @@ struct LogHistory {
 // Every iteration of the log as a record. Errors: usage (no such log), bad_input, local_io.
 Result<LogHistory> load_history(const std::filesystem::path& log);
 
-// Writes a commit value (`--commit`: a sha, a revision, `none (reason)`, `this commit`, `pending`) into a record.
-// Error: usage.
+// Stores a commit value (`--commit`: a sha, a revision, `none (reason)`, `this commit`, `pending`) in a record. Error:
+// usage.
 Status set_commit(Json& record, std::string_view value, CommitFacts* facts);
 
 }  // namespace gdnctl::commands

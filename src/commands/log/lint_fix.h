@@ -1,4 +1,4 @@
-// What `lint-log --fix` and `--diff` do to a log.
+// Applies the fixes of `lint-log --fix` and `--diff` to a log.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ struct FixedLog {
     std::size_t count = 0;  // findings
 };
 
-// The log after as many rounds of fixing as it takes. Error: bad_input.
+// The log after repeated fixing until nothing changes. Error: bad_input.
 Result<FixedLog> fixed_log(std::string bytes, const Options& options, runlog::LintInput input,
                            const runlog::LintOptions& lint_options);
 
-// Replaces the log, unless it is no longer what was checked. Errors: conflict, local_io, interrupted.
+// Replaces the log unless it has changed since it was checked. Errors: conflict, local_io, interrupted.
 Status replace_log(const std::filesystem::path& path, std::string_view shown, std::string_view before,
                    std::string_view after, const Context& context);
 

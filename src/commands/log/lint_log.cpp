@@ -46,13 +46,13 @@ constexpr std::array k_templates = {
     cli::Choice<runlog::TemplateChoice>{"hillclimb", runlog::TemplateChoice::hillclimb, "### Iteration N"},
     cli::Choice<runlog::TemplateChoice>{"experiment", runlog::TemplateChoice::experiment, "## YYYY-MM-DD - name"}};
 
-// Where the log is, and how it is named in output.
+// The log's path, and its name in output.
 struct Place {
     fs::path path;         // absolute
     std::string shown;     // as the user gave it
     fs::path root;         // of the repository; empty: none
-    std::string relative;  // to the repository, else the file's name
-    std::string history;   // the same behind symbolic links: what history knows
+    std::string relative;  // relative to the repository, else the file's name
+    std::string history;   // the same with symbolic links resolved, as in the git history
 };
 
 fs::path below(const Context& context, const std::string& path) { return (context.cwd / path).lexically_normal(); }
@@ -71,7 +71,7 @@ Result<Place> find_log(const Options& options, const Context& context) {
     } else {
         place.root = find_repository_root(place.path.parent_path()).value_or(fs::path());
     }
-    // Machine formats never show where this checkout lies.
+    // Machine formats never show where this checkout is.
     const fs::path base = !place.root.empty() && is_inside(place.root, place.path) ? place.root
                           : is_inside(context.cwd, place.path)                     ? context.cwd
                                                                                    : place.path.parent_path();
@@ -84,7 +84,7 @@ Result<Place> find_log(const Options& options, const Context& context) {
     return place;
 }
 
-// A log that cannot be read is a usage error for this command, as it was for the script that it replaces.
+// An unreadable log is a usage error for this command, as in the script that it replaces.
 Error as_usage(Error error) {
     if (error.kind == ErrorKind::local_io || error.kind == ErrorKind::bad_input) error.kind = ErrorKind::usage;
     return error;
@@ -110,7 +110,7 @@ Result<LintOptions> lint_options(const Options& options, const Context& context,
     return lint;
 }
 
-// History is opened on the first question, once for all.
+// Opens the history on the first question.
 class History {
 public:
     History(const Options& options, const Place& place, Process& process)
@@ -128,7 +128,7 @@ public:
         return m_facts.get();
     }
 
-    // Why history could not be opened; nullopt: it could, or there is none.
+    // Why the history could not be opened; nullopt: it could, or there is none.
     const std::optional<Error>& problem() const { return m_problem; }
 
 private:
@@ -140,7 +140,7 @@ private:
     std::optional<Error> m_problem;
 };
 
-// The log as --since names it; a log that was not there yet is an empty one.
+// The log at the revision of --since; a log that did not exist then is empty.
 Result<std::string> text_since(const std::string& revision, const Place& place, History& history) {
     CommitFacts* facts = history.facts();
     if (history.problem()) return tl::unexpected(*history.problem());
@@ -151,7 +151,7 @@ Result<std::string> text_since(const std::string& revision, const Place& place, 
     return text.value_or("");
 }
 
-// nullopt: no records are kept beside this log.
+// nullopt: there are no records for this log.
 Result<std::optional<std::vector<runlog::RecordFacts>>> read_records(const Options& options, const Context& context,
                                                                      const Place& place) {
     fs::path path = runlog::records_path(place.path);
@@ -174,7 +174,7 @@ void add_step_summary(const LintReport& report, const Place& place, const Contex
     const std::string summary = runlog::lint_as_step_summary(report, place.relative);
     std::error_code problem;
     const auto size = fs::file_size(*path, problem);
-    constexpr std::uintmax_t limit = 1u << 20;  // of one step; more is not shown at all
+    constexpr std::uintmax_t limit = 1u << 20;  // of one step; larger ones are not shown at all
     if (!problem && size + summary.size() > limit) {
         log::warning("the step summary is full; the findings were not added");
         return;
@@ -256,7 +256,7 @@ Result<ExitCode> check(const Options& options, Context& context, const Place& pl
         GDNCTL_TRY_ASSIGN(base, runlog::parse_document(base_text, options.log_template));
         input.base = &base;
     }
-    // Damaged records do not keep the log itself from being checked.
+    // Even with damaged records, the log itself is checked.
     const auto records = read_records(options, context, place);
     const std::vector<runlog::RecordFacts> none;
     if (records) input.records = *records ? &**records : &none;

@@ -21,12 +21,12 @@ namespace {
 constexpr std::size_t k_piece = std::size_t{256} << 10;
 constexpr std::string_view k_name = "a temporary file for the log";
 
-// Length of the part that ends with a whole character: what may be the start of one is left for the next piece.
+// Length of the part that ends with a complete character; the start of an incomplete one is left for the next piece.
 std::size_t whole_characters(std::string_view bytes) {
     constexpr std::size_t k_longest = 4;
     for (std::size_t back = 1; back <= std::min(k_longest, bytes.size()); ++back) {
         const auto byte = static_cast<unsigned char>(bytes[bytes.size() - back]);
-        if ((byte & 0xC0U) == 0x80U) continue;  // goes on with a character
+        if ((byte & 0xC0U) == 0x80U) continue;  // continues a character
         const std::size_t length = byte >= 0xF0U ? 4 : byte >= 0xE0U ? 3 : byte >= 0xC0U ? 2 : 1;
         return length > back ? bytes.size() - back : bytes.size();
     }

@@ -1,5 +1,5 @@
-// A log on its way into a JSON object, kept in a temporary file: it may be larger than memory, and the keys before it
-// are known only when it has ended.
+// Buffers a log for a JSON object in a temporary file: the log may be larger than memory, and the keys before it are
+// known only when it has ended.
 #pragma once
 
 #include <string_view>
@@ -15,7 +15,7 @@ public:
     // Error: local_io.
     static Result<LogSpool> open();
 
-    // After a failure (disk full) further bytes are dropped, and status() tells.
+    // After a failure (disk full) further bytes are dropped; status() reports it.
     void append(std::string_view bytes);
     Status status() const;
     // Prints all of it as a JSON string, with the quotes; bytes that are not UTF-8 are replaced.

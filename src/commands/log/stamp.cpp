@@ -81,8 +81,8 @@ Result<ExitCode> done(const std::string& sha, const std::string& record_id, Cont
 }
 
 const Json* find_record(const std::vector<Json>& current, const std::vector<Json>& all, std::string id) {
-    if (id.empty()) return nullptr;  // an entry that no record stands behind
-    // An id may have been replaced by a correction.
+    if (id.empty()) return nullptr;  // an entry without a record
+    // A correction may have replaced an id.
     for (const Json& record : all) {
         if (runlog::replaced_id(record) == id) id = runlog::id_of(record);
     }

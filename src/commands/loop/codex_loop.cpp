@@ -27,7 +27,7 @@ namespace gdnctl::commands::codex_loop {
 
 namespace {
 
-// The word by which this program was called.
+// The name with which this program was called.
 std::string called_as() {
     const auto line = read_file_if_exists("/proc/self/cmdline");
     if (!line || !*line) return "gdnctl";
@@ -35,7 +35,7 @@ std::string called_as() {
     return word.empty() ? std::string("gdnctl") : text::shell_quote(word);
 }
 
-// Of --config, absolute; empty: the file is found.
+// From --config, absolute; empty: the file is found by searching.
 std::string config_file_of(const Context& context) {
     if (!context.global.config_file) return {};
     return (context.cwd / *context.global.config_file).lexically_normal().string();
@@ -112,7 +112,7 @@ void show_end(const loop::CodexLoopReport& report) {
               counts.empty() ? std::string("none ended") : text::join(counts, ", "));
 }
 
-// The last line on standard error, whatever happened.
+// The last line on stderr, in every case.
 void say_stopped(std::string_view reason, int iteration, int rc) {
     log::write_as_it_is(log::Level::warning,
                         fmt::format("codex-loop stopped: reason={} iteration={} rc={}", reason, iteration, rc));
@@ -137,10 +137,10 @@ Result<ExitCode> evolve_it(const Options& options, Context& context) {
     return run_evolve_mode(options, request, context);
 }
 
-// Nothing has begun.
+// Nothing has started.
 ExitCode refused(const Error& error, std::string_view counted) {
     const int rc = static_cast<int>(exit_code_of(error.kind));
-    // Without "error: ": scripts match the recipe's lines from their beginning.
+    // Without "error: ", since scripts match the recipe's lines from their start.
     log::write_as_it_is(log::Level::error, error.text());
     if (!error.hint.empty()) log::write_as_it_is(log::Level::warning, "hint: " + error.hint);
     log::write_as_it_is(log::Level::warning,
@@ -159,7 +159,7 @@ tl::unexpected<Error> another(const loop::RunWords& kept, std::string_view optio
                                               kept.run, option, now, then.empty() ? "none" : then));
 }
 
-// Goes on where, and with the configuration file and the target with which, the run was started.
+// Continues in the directory, and with the configuration file and target, of the original run.
 Result<loop::CodexLoopReport> resume(const Options& now, loop::RunWords kept, Context& context) {
     const GlobalOptions& global = context.global;
     const std::string file = config_file_of(context);

@@ -26,14 +26,14 @@ struct Options {
     std::optional<std::string> seed, reserve_final, infra_max_wait;
     loop::GateChoices gates;
     bool dry_run = false;
-    std::vector<cli::GivenOption> given;  // by the command line and the configuration
+    std::vector<cli::GivenOption> given;  // from the command line and the configuration
 };
 
 void describe(cli::Args& args, Options& options);
 Result<ExitCode> run(const Options& options, Context& context);
 void never_ran(const Error& error);
 
-// "90", "90s", "15m", "8h", "7d" in seconds; nullopt: neither.
+// Seconds of "90", "90s", "15m", "8h" or "7d"; nullopt: anything else.
 std::optional<std::int64_t> parse_span(std::string_view text);
 
 }  // namespace gdnctl::commands::codex_loop

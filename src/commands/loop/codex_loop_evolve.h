@@ -6,9 +6,9 @@
 namespace gdnctl::commands::codex_loop {
 
 void describe_evolve(cli::Args& args, Options& options);
-// What does not go together with the mode. Error usage.
+// Rejects options that conflict with the mode. Error usage.
 Status check_mode(const Options& options);
-// `common`: what both modes share.
+// `common`: shared by both modes.
 Result<ExitCode> run_evolve_mode(const Options& options, const loop::CodexLoopRequest& common, Context& context);
 
 }  // namespace gdnctl::commands::codex_loop

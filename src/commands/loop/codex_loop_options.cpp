@@ -1,4 +1,4 @@
-// The option table of codex-loop: the first version's, and what came later.
+// The options of codex-loop: those of the first version, then later ones.
 #include <array>
 
 #include "commands/loop/codex_loop.h"
@@ -14,12 +14,13 @@ using namespace loop;
 constexpr std::array<cli::Choice<Policy>, 3> k_policies = {
     {{"fail", Policy::fail, "stop"},
      {"count-failure", Policy::count_failure, "count it against --max-failures and continue"},
-     {"continue", Policy::go_on, "go on"}}};
+     {"continue", Policy::go_on, "ignore it and continue"}}};
 constexpr std::array<cli::Choice<Policy>, 2> k_protected = {
-    {{"fail", Policy::fail, "stop with exit code 7"}, {"count-failure", Policy::count_failure, "go on"}}};
+    {{"fail", Policy::fail, "stop with exit code 7"},
+     {"count-failure", Policy::count_failure, "ignore it and continue"}}};
 constexpr std::array<cli::Choice<IdeaChoice>, 4> k_ideas = {
     {{"auto", IdeaChoice::automatic, "warn with gates, else off"},
-     {"off", IdeaChoice::off, "nothing is said"},
+     {"off", IdeaChoice::off, "do nothing"},
      {"warn", IdeaChoice::warn, "warn and continue"},
      {"block", IdeaChoice::block, "reject it before it is tested, unless the agent's report gives a new argument"}}};
 constexpr std::array<cli::Choice<DirtyPolicy>, 2> k_dirty = {
@@ -44,7 +45,7 @@ constexpr std::array<cli::Choice<IsolationChoice>, 3> k_isolations = {
 constexpr std::array<cli::Choice<StampMode>, 6> k_stamps = {
     {{"auto", StampMode::automatic, "commit with validation or performance, else off"},
      {"commit", StampMode::commit, "entry and commit in a commit of their own"},
-     {"next-entry", StampMode::next_entry, "the same, but the agent's own entry is stamped with the next one"},
+     {"next-entry", StampMode::next_entry, "like commit, but the agent's own entry is stamped with the next one"},
      {"notes", StampMode::notes, "in refs/notes/gdnctl only; log and branch do not change"},
      {"off", StampMode::off, "no entry, no stamp"},
      {"inplace", StampMode::inplace, "stamp the agent's entry in the checkout, which is then dirty"}}};
@@ -53,7 +54,7 @@ void describe_agent(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
     constexpr const char* k_group = "Agent";
     args.option(o.agent, k_agents,
-                {.names = "--agent", .value = "KIND", .help = "what works", .group = k_group, .common = true});
+                {.names = "--agent", .value = "KIND", .help = "agent to run", .group = k_group, .common = true});
     args.option(o.agent_command, {.names = "--agent-command",
                                   .value = "CMD",
                                   .help = "shell command line of --agent command",
@@ -78,7 +79,7 @@ void describe_agent(cli::Args& args, Options& options) {
     args.option(o.reasoning_effort,
                 {.names = "--reasoning-effort", .value = "LEVEL", .help = "reasoning effort", .group = k_group});
     args.option(o.codex_profile,
-                {.names = "--codex-profile", .value = "NAME", .help = "profile of codex", .group = k_group});
+                {.names = "--codex-profile", .value = "NAME", .help = "Codex configuration profile", .group = k_group});
     args.flag(o.search, {.names = "--search", .help = "let the agent search the web", .group = k_group});
     args.flag(o.codex_ephemeral, {.names = "--codex-ephemeral|--no-codex-ephemeral",
                                   .help = "let codex keep no sessions (failed attempts then have no token counts)",
@@ -98,10 +99,12 @@ void describe_limits(cli::Args& args, Options& options) {
                                          .value = "S",
                                          .help = "stop an attempt after S seconds without activity (0: no limit)",
                                          .group = k_group});
-    args.option(o.codex_busy_timeout_s, {.names = "--codex-busy-timeout-seconds",
-                                         .value = "S",
-                                         .help = "the same while a command of the agent is running (0: no limit)",
-                                         .group = k_group});
+    args.option(
+        o.codex_busy_timeout_s,
+        {.names = "--codex-busy-timeout-seconds",
+         .value = "S",
+         .help = "stop an attempt after S seconds without activity while the agent runs a command (0: no limit)",
+         .group = k_group});
     args.option(o.codex_max_tokens, {.names = "--codex-max-tokens",
                                      .value = "N",
                                      .help = "stop an attempt after N tokens (0: no limit)",
@@ -164,16 +167,22 @@ void describe_checks(cli::Args& args, Options& options) {
                                 .group = k_group,
                                 .common = true});
     args.option(o.post_check_policy, k_policies,
-                {.names = "--post-check-policy", .value = "POLICY", .help = "when one fails", .group = k_group});
+                {.names = "--post-check-policy",
+                 .value = "POLICY",
+                 .help = "what to do if a post-check fails",
+                 .group = k_group});
     args.option(
         o.post_check_retries,
         {.names = "--post-check-retries", .value = "N", .help = "retries of each post-check", .group = k_group});
     args.option(o.post_check_timeout_s, {.names = "--post-check-timeout",
                                          .value = "SECONDS",
-                                         .help = "limit of a post-check, which then fails (0: no limit)",
+                                         .help = "fail a post-check after this time (0: no limit)",
                                          .group = k_group});
     args.option(o.no_commit_policy, k_policies,
-                {.names = "--no-commit-policy", .value = "POLICY", .help = "without a new commit", .group = k_group});
+                {.names = "--no-commit-policy",
+                 .value = "POLICY",
+                 .help = "what to do if an iteration makes no commit",
+                 .group = k_group});
     args.flag(o.allow_no_commit,
               {.names = "--allow-no-commit", .help = "accept iterations without a commit", .group = k_group});
     args.option(o.iteration_error_policy, k_policies,
@@ -224,18 +233,25 @@ void describe_tree(cli::Args& args, Options& options) {
                                    .group = k_group});
     args.flag(o.allow_dirty, {.names = "--allow-dirty", .help = "do not require a clean tree", .group = k_group});
     args.option(o.dirty_policy, k_dirty,
-                {.names = "--dirty-policy", .value = "POLICY", .help = "with uncommitted work", .group = k_group});
+                {.names = "--dirty-policy",
+                 .value = "POLICY",
+                 .help = "what to do if the checkout has uncommitted changes",
+                 .group = k_group});
     args.option(o.stash_restore_policy, k_restore,
                 {.names = "--stash-restore-policy",
                  .value = "POLICY",
                  .help = "what to do if stashed work cannot be restored",
                  .group = k_group});
+    args.option(o.sync.policy, k_sync,
+                {.names = "--sync-main-policy",
+                 .value = "WHEN",
+                 .help = "when to merge another branch into yours",
+                 .group = k_group});
     args.option(
-        o.sync.policy, k_sync,
-        {.names = "--sync-main-policy", .value = "WHEN", .help = "merge another branch first", .group = k_group});
-    args.option(o.sync.remote,
-                {.names = "--sync-main-remote", .value = "NAME", .help = "its remote", .group = k_group});
-    args.option(o.sync.branch, {.names = "--sync-main-branch", .value = "NAME", .help = "its name", .group = k_group});
+        o.sync.remote,
+        {.names = "--sync-main-remote", .value = "NAME", .help = "remote of the branch to merge", .group = k_group});
+    args.option(o.sync.branch,
+                {.names = "--sync-main-branch", .value = "NAME", .help = "branch to merge", .group = k_group});
     args.option(o.sync_main_conflict_policy, k_conflicts,
                 {.names = "--sync-main-conflict-policy",
                  .value = "POLICY",

@@ -33,7 +33,7 @@ bool same_value(const std::string& one, const std::string& other) {
     return a && b && *a == *b;
 }
 
-// Whether the words mean what the run has; without words it has the default.
+// Whether the words mean the same as the run's; without words, the run has the default.
 bool same_words(const cli::OptionDef& option, const std::vector<std::string>& now, std::vector<std::string> then) {
     if (then.empty()) then = option.initial;
     if (option.kind == cli::OptionDef::Kind::list) return now == then;

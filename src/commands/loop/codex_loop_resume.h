@@ -1,4 +1,4 @@
-// The options that --resume goes on with: those of the run's journal, with new totals and budgets.
+// The options with which --resume continues: those of the run's journal, with new totals and budgets.
 #pragma once
 
 #include <vector>
@@ -10,12 +10,11 @@
 
 namespace gdnctl::commands::codex_loop {
 
-// What was given, for the journal: without the options that belong to a call and not to the run (--resume, --dry-run,
-// --log-dir).
+// Stores the given options for the journal, except those that belong to a single call (--resume, --dry-run, --log-dir).
 void keep_words(const std::vector<cli::GivenOption>& given, loop::RunWords& words);
 
-// The options of the run that `kept` describes, continued by a call with the options `now`. `kept` becomes what the
-// next call continues. Errors: usage, naming every option that differs; a total or a budget may.
+// The options of the run described by `kept`, continued by a call with the options `now`. Updates `kept` for the next
+// call. Errors: usage, naming every option that differs, except totals and budgets.
 Result<Options> resumed_options(const Options& now, loop::RunWords& kept);
 
 }  // namespace gdnctl::commands::codex_loop

@@ -1,4 +1,4 @@
-// What the `evolve` commands share: which run is meant.
+// Shared by the `evolve` commands: which run to use.
 #pragma once
 
 #include <filesystem>

@@ -209,7 +209,7 @@ void describe(cli::Args& args, Options&) {
 
 Result<ExitCode> run(const Options&, Context& context) {
     GDNCTL_TRY_ASSIGN(const fs::path newest, find_run(std::nullopt, std::nullopt, context));
-    std::map<std::string, RunView> runs;  // by name, the oldest first
+    std::map<std::string, RunView> runs;  // by name, oldest first
     std::error_code problem;
     for (const auto& entry : fs::directory_iterator(newest.parent_path(), problem)) {
         if (!is_evolve_run(entry.path())) continue;

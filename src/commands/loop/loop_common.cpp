@@ -22,7 +22,7 @@ bool is_folder(const fs::path& path) {
     return fs::is_directory(path, problem);
 }
 
-// When its journal was written last; long ago: there is none.
+// When its journal was last written; the minimum if there is none.
 fs::file_time_type written(const fs::path& log_dir) {
     std::error_code problem;
     const auto time = fs::last_write_time(log_dir / "journal.jsonl", problem);

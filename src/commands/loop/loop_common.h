@@ -1,4 +1,4 @@
-// What the views of a loop share: which log directory is meant, what its journal says, and how it stands.
+// Shared by the views of a loop: which log directory to use, and the run that its journal describes.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ namespace gdnctl::commands {
 
 void describe_loop_dir(cli::Args& args, std::optional<std::string>& log_dir);
 
-// --log-dir against the working directory, or against the root of the repository when it is there and not here; else
-// codex-loop's default place, or the newest evolve run where that was written later. Errors: usage (the one that was
-// given does not exist), remote_missing (exit 6: there is none in the default place).
+// --log-dir relative to the working directory, or to the root of the repository if it exists only there; else the
+// default directory of codex-loop, or the newest evolve run if that was written later. Errors: usage (the given one
+// does not exist), remote_missing (exit 6: there is none in the default place).
 Result<std::filesystem::path> loop_dir(const std::optional<std::string>& given, const Context& context);
 
-// Reads the configuration with the options of this call, for a job of a tree. `context` must outlive it.
+// Reads the configuration for a job in some tree, with the options of this call. `context` must outlive the result.
 loop::ConfigAt config_at(const Context& context);
 
 }  // namespace gdnctl::commands

@@ -1,4 +1,4 @@
-// gdnctl loop-explain: why an iteration was kept or refused.
+// gdnctl loop-explain: why an iteration was kept or rejected.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -70,7 +70,7 @@ void put_stages(const IterationView& i, Lines& lines) {
         lines.line(line);
         for (const auto& gate : stage.gates) put_gate(gate, lines);
         for (const auto& [name, value] : stage.facts) {
-            // Numbers are facts of the journal, with all their digits.
+            // Numbers are shown with all digits, as in the journal.
             const auto number = value.find('.') == std::string::npos ? std::nullopt : text::parse_double(value);
             lines.line(
                 fmt::format("      {} = {}", shown(name, 60), number ? number_for_people(*number) : shown(value)));
@@ -169,7 +169,7 @@ Result<const IterationView*> chosen(const loop::LoadedRun& run, const std::strin
         fmt::format("it has 1 to {}; earlier runs are in {}", all.back().number, (run.log_dir / "previous").string()));
 }
 
-// Of an evolve run; `id` as for `evolve show`, or "last".
+// For an evolve run; `id` as for `evolve show`, or "last".
 Result<ExitCode> explain_attempt(const std::string& id, const std::filesystem::path& log_dir, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto view, loop::evolve::load_evolve(log_dir));
     const int last = static_cast<int>(view.state.attempts.size()) - 1;

@@ -21,7 +21,7 @@ constexpr std::array<cli::Choice<ValidationMode>, 4> k_validation_modes = {
 constexpr std::array<cli::Choice<ValidationPolicy>, 3> k_gate_policies = {
     {{"fail", ValidationPolicy::fail, "stop the loop"},
      {"count-failure", ValidationPolicy::count_failure, "count it and continue, up to --max-failures"},
-     {"continue", ValidationPolicy::go_on, "go on"}}};
+     {"continue", ValidationPolicy::go_on, "ignore it and continue"}}};
 constexpr std::array<cli::Choice<Suite>, 3> k_gate_suites = {
     {{"kernels", Suite::kernels}, {"layer", Suite::layer}, {"both", Suite::both}}};
 constexpr std::array<cli::Choice<loop::PerfMode>, 3> k_perf_modes = {
@@ -36,8 +36,8 @@ constexpr std::array<cli::Choice<RegressionPolicy>, 5> k_regression_policies = {
      {"continue", RegressionPolicy::go_on, "keep it and continue"}}};
 constexpr std::array<cli::Choice<loop::MetricAggregation>, 2> k_aggregations = {
     {{"history-window", loop::MetricAggregation::history_window,
-      "average over its steps from --perf-history-step-start to -end"},
-     {"summary", loop::MetricAggregation::summary, "its last step"}}};
+      "average over the run's steps from --perf-history-step-start to -end"},
+     {"summary", loop::MetricAggregation::summary, "value at the run's last step"}}};
 constexpr std::array<cli::Choice<loop::WindowAverage>, 2> k_averages = {
     {{"median", loop::WindowAverage::median}, {"mean", loop::WindowAverage::mean}}};
 const std::array<WordChoice, 3> k_gate_ce_other_backward = {
@@ -99,11 +99,11 @@ void describe_validation(cli::Args& args, loop::ValidationOptions& o) {
                                   .group = k_validation});
     args.option(o.test_timeout_s, {.names = "--validation-ray-test-timeout",
                                    .value = "SECONDS",
-                                   .help = "limit of a test job, which is then stopped",
+                                   .help = "stop a test job after this time",
                                    .group = k_validation});
     args.option(o.profile_timeout_s, {.names = "--validation-ray-profile-timeout",
                                       .value = "SECONDS",
-                                      .help = "limit of a profile job",
+                                      .help = "stop a profile job after this time",
                                       .group = k_validation});
     args.option(o.log_tail, {.names = "--validation-ray-log-tail",
                              .value = "N",
@@ -130,7 +130,7 @@ void describe_other_cross_entropy(cli::Args& args, loop::ValidationOptions& o) {
     args.option(o.ce_compare_bwd_mode, k_gate_ce_other_backward,
                 {.names = "--validation-profile-ce-bwd-compare-mode",
                  .value = "MODE",
-                 .help = "the same with this backward pass",
+                 .help = "also profile each candidate with this backward pass",
                  .group = k_profile});
 }
 
@@ -141,7 +141,7 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
         {.names = "--validation-profile-tpu", .value = "TYPE", .help = "accelerator for the run", .group = k_profile});
     describe_model(args, s, k_profile_names);
     args.flag(s.dry_run, {.names = "--validation-profile-dry-run",
-                          .help = "a run that only shows what it would do",
+                          .help = "submit a run that only shows what it would do",
                           .group = k_profile});
     args.option(o.profile_env, {.names = "--validation-profile-env",
                                 .value = "KEY=VALUE",
@@ -181,7 +181,7 @@ void describe_perf(cli::Args& args, loop::PerfOptions& o) {
                           .group = k_performance});
     args.option(o.upper_bound_step_ms, {.names = "--perf-upper-bound-step-ms",
                                         .value = "MS",
-                                        .help = "step of the control run with attention layers only",
+                                        .help = "step time of the control run with attention layers only",
                                         .group = k_performance});
 }
 
@@ -200,7 +200,7 @@ void describe_recorded(cli::Args& args, loop::RecordedOptions& o) {
         args.option(value, {.names = names, .value = "N", .help = help, .group = k_performance});
     };
     number(o.step_start, "--perf-history-step-start", "first step of the window");
-    number(o.step_end, "--perf-history-step-end", "its last step");
+    number(o.step_end, "--perf-history-step-end", "last step of the window");
     number(o.min_points, "--perf-history-min-points", "use the run's last step if the window has fewer values");
     args.option(o.entity, {.names = "--perf-wandb-entity",
                            .value = "NAME",
@@ -228,27 +228,34 @@ void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::
                             .help = "program that allocates and holds the TPU",
                             .group = k_group,
                             .default_text = "dev_tpu_allocator in gdnctl.toml"});
-    args.option(hold.cluster, {.names = "--dev-tpu-cluster", .value = "NAME", .help = "its cluster", .group = k_group});
-    args.option(hold.fallback_clusters,
-                {.names = "--dev-tpu-fallback-cluster", .value = "NAME", .help = "tried after that", .group = k_group});
-    args.option(hold.name, {.names = "--dev-tpu-name", .value = "NAME", .help = "its name", .group = k_group});
-    args.option(hold.type, {.names = "--dev-tpu-type", .value = "TYPE", .help = "such as v5p-8", .group = k_group});
+    args.option(hold.cluster,
+                {.names = "--dev-tpu-cluster", .value = "NAME", .help = "cluster of the held TPU", .group = k_group});
+    args.option(hold.fallback_clusters, {.names = "--dev-tpu-fallback-cluster",
+                                         .value = "NAME",
+                                         .help = "cluster to try if that one has no TPU",
+                                         .group = k_group});
+    args.option(hold.name,
+                {.names = "--dev-tpu-name", .value = "NAME", .help = "name of the held TPU", .group = k_group});
+    args.option(
+        hold.type,
+        {.names = "--dev-tpu-type", .value = "TYPE", .help = "accelerator to hold, such as v5p-8", .group = k_group});
     args.option(
         hold.sync_path,
         {.names = "--dev-tpu-sync-path", .value = "PATH", .help = "folder to copy to the TPU", .group = k_group});
     args.option(hold.ready_timeout_s, {.names = "--dev-tpu-ready-timeout",
                                        .value = "S",
-                                       .help = "limit of an allocation, in seconds",
+                                       .help = "give up an allocation after this many seconds",
                                        .group = k_group});
-    args.option(
-        hold.allocate_attempts,
-        {.names = "--dev-tpu-allocate-attempts", .value = "N", .help = "passes over the clusters", .group = k_group});
+    args.option(hold.allocate_attempts, {.names = "--dev-tpu-allocate-attempts",
+                                         .value = "N",
+                                         .help = "how often to try all clusters",
+                                         .group = k_group});
     args.option(
         hold.allocate_retry_sleep_s,
         {.names = "--dev-tpu-allocate-retry-sleep", .value = "S", .help = "pause between passes", .group = k_group});
     args.option(hold.stop_timeout_s, {.names = "--dev-tpu-stop-timeout",
                                       .value = "S",
-                                      .help = "limit of a release before it is forced, in seconds",
+                                      .help = "force a release after this many seconds",
                                       .group = k_group});
     args.option(hold.allocate_log, {.names = "--dev-tpu-allocate-log",
                                     .value = "PATH",

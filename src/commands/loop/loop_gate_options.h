@@ -10,12 +10,12 @@
 
 namespace gdnctl::commands {
 
-// Records them all, and checks the numbers.
+// Describes all of them, and checks the numbers.
 void describe_gates(cli::Args& args, loop::GateChoices& choices);
 
-// Those of the policy alone: thresholds and the file.
+// Only those of the policy: thresholds and the file.
 void describe_perf_policy(cli::Args& args, loop::PerfOptions& options);
-// --hold-dev-tpu and what goes with it.
+// --hold-dev-tpu and related options.
 void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::string>& allocator);
 
 }  // namespace gdnctl::commands

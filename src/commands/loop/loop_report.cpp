@@ -1,4 +1,4 @@
-// gdnctl loop-report: a run as a report.
+// gdnctl loop-report: a report of a run.
 #include <algorithm>
 #include <optional>
 #include <string>

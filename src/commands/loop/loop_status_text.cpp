@@ -50,7 +50,7 @@ std::string cost_text(const loop::RunView& view) {
     return line + (view.tokens ? fmt::format(", {} tokens", loop::grouped(*view.tokens)) : ", tokens unknown");
 }
 
-// A reason of the performance policy has the gain in it.
+// A reason from the performance policy includes the gain.
 std::string why_of(const IterationView& i, const loop::MeasuredRun* measured) {
     const loop::MeasuredView* own = measured == nullptr ? nullptr : measured->of(i);
     const std::string gain = gain_text(own);
@@ -58,7 +58,7 @@ std::string why_of(const IterationView& i, const loop::MeasuredRun* measured) {
     return gain + (i.reason.empty() ? "" : "; ") + i.reason;
 }
 
-// The running log may have had entries before this run: its numbers have a column of their own where they differ.
+// The running log may have had entries before this run; if so, its numbers get their own column.
 bool has_other_number(const IterationView& i) {
     return !i.log_number.empty() && i.log_number != std::to_string(i.number);
 }

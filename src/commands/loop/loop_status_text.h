@@ -1,4 +1,4 @@
-// How a loop stands, as text and as JSON. Pure.
+// The state of a loop, as text and as JSON. Pure.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace gdnctl::commands::loop_status {
 
-// Some lines, none wider than `columns`. `measured`: of that run; nullptr: nothing was.
+// Lines no wider than `columns`. `measured`: for the same run; nullptr: nothing was measured.
 std::string status_text(const loop::LoadedRun& run, const loop::MeasuredRun* measured, WallTime now, int columns);
 // gdnctl.loop-status/1
 Json status_json(const loop::LoadedRun& run, const loop::MeasuredRun* measured);

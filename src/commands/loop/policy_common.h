@@ -1,4 +1,4 @@
-// What the commands on performance policies share.
+// Shared by the commands for performance policies.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace gdnctl::commands {
 
-// The policy that codex-loop would use here: built in, the target's `gates`, the file, the options.
+// The policy that codex-loop would use here: built-in values, overridden by the target's `gates`, the file and the
+// options.
 Result<loop::PerfPolicy> policy_in_force(const loop::PerfOptions& options, const Context& context);
 
 }  // namespace gdnctl::commands

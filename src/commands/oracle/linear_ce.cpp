@@ -61,12 +61,12 @@ Status check_verify(const oracle_verify::Options& o) {
     if (!o.metamorphic && !o.slow && !o.allow_suspect && o.dtype != oracle_verify::StoredAs::f16) {
         return {};
     }
-    return fail(ErrorKind::usage, "linear-ce takes none of --metamorphic, --slow, --allow-suspect and --dtype f16");
+    return fail(ErrorKind::usage, "linear-ce does not support --metamorphic, --slow, --allow-suspect or --dtype f16");
 }
 
 Status check_bench(const oracle_bench::Options& o) {
     if (!o.sweep && !o.phases && o.shape == oracle_bench::k_default_shape) return {};
-    return fail(ErrorKind::usage, "linear-ce takes none of --shape, --sweep and --phases",
+    return fail(ErrorKind::usage, "linear-ce does not support --shape, --sweep or --phases",
                 "its sizes are --batch, --hidden and --vocab");
 }
 

@@ -52,9 +52,10 @@ void describe_compare(cli::Args& args, CompareOptions& options) {
 Status check_compare(const oracle_compare::Options& o) {
     const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract || !o.contract.sets.empty();
     if (contract || o.rtol || o.budget || o.heatmap || o.allow_suspect || oracle_flashinfer::wanted(o.flashinfer)) {
-        return fail(ErrorKind::usage,
-                    "linear-ce takes none of --contract, --set, --rtol, --atol, --budget, --heatmap, --allow-suspect "
-                    "and the options of FlashInfer-Bench");
+        return fail(
+            ErrorKind::usage,
+            "linear-ce does not support --contract, --set, --rtol, --atol, --budget, --heatmap, --allow-suspect "
+            "or the options for FlashInfer-Bench");
     }
     return {};
 }

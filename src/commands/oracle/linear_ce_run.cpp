@@ -64,7 +64,7 @@ Status check_run(const oracle_run::Options& o) {
     const bool method = o.method != oracle_run::Method::recurrent64 || o.chunk;
     if (contract || o.shape || method || o.backward || o.parts || o.stream) {
         return fail(ErrorKind::usage,
-                    "linear-ce takes none of --contract, --set, --shape, --method, --chunk, --backward, --parts and "
+                    "linear-ce does not support --contract, --set, --shape, --method, --chunk, --backward, --parts or "
                     "--stream",
                     "results and gradients are always exact");
     }

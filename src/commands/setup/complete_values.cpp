@@ -31,7 +31,7 @@ namespace gdnctl::commands::complete_values {
 
 struct Options {
     std::string kind;
-    std::vector<std::string> line;  // the words before the cursor, and perhaps the one at it
+    std::vector<std::string> line;  // the words before the cursor, and possibly the one at it
 };
 
 namespace {
@@ -49,14 +49,14 @@ std::vector<std::string> clusters(const Context& context) {
     return names;
 }
 
-// The local backend keeps one folder a job.
+// The local backend has one folder per job.
 std::vector<std::string> local_jobs(const std::filesystem::path& state) {
     std::vector<std::string> ids;
     std::error_code ignored;
     for (std::filesystem::directory_iterator it(state / "local" / "jobs", ignored), end; it != end;
          it.increment(ignored)) {
         const std::string name = it->path().filename().string();
-        if (it->is_directory(ignored) && !name.starts_with('.')) ids.push_back(name);  // '.': being made or removed
+        if (it->is_directory(ignored) && !name.starts_with('.')) ids.push_back(name);  // '.': being created or removed
     }
     std::sort(ids.begin(), ids.end());
     return ids;
@@ -70,7 +70,7 @@ std::vector<std::string> command_names() {
     return names;
 }
 
-// Whole names, and how the spellings begin that go on with a path or a command.
+// Complete names, and the prefixes of spellings that continue with a path or a command.
 bool is_linear_ce(const std::vector<std::string>& line) {
     return std::find(line.begin(), line.end(), "linear-ce") != line.end();
 }
@@ -103,7 +103,7 @@ std::vector<std::string> rule_settings() {
     return settings;
 }
 
-// Nothing where the log cannot be read: the command itself says why.
+// Empty if the log cannot be read: the command itself will say why.
 std::vector<std::string> iterations(const Context& context) {
     std::vector<std::string> names;
     const auto path = log_path(std::nullopt, context);
@@ -115,7 +115,7 @@ std::vector<std::string> iterations(const Context& context) {
     return names;
 }
 
-// The output folder of the download that is being typed.
+// The output folder of the download command being typed.
 std::filesystem::path output_folder(const std::vector<std::string>& line) {
     constexpr std::string_view k_option = "--output-dir";
     for (std::size_t i = line.size(); i-- > 0;) {
@@ -126,7 +126,7 @@ std::filesystem::path output_folder(const std::vector<std::string>& line) {
     return ".profiles/hf";
 }
 
-// The files and folders there, as the repository names them.
+// Its files and folders, as named in the repository.
 std::vector<std::string> downloads(const std::filesystem::path& root) {
     constexpr std::size_t k_most = 1000;
     std::vector<std::string> paths;

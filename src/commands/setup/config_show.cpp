@@ -50,7 +50,7 @@ struct Row {
     std::string origin;
 };
 
-// A secret is told by its shape, or by the name of the variable that it is for.
+// A secret is recognised by its form, or by the name of its variable.
 Json shown(const std::string& key, Json value) {
     if (value.is_array()) {
         for (Json& item : value) item = shown({}, std::move(item));
@@ -60,7 +60,7 @@ Json shown(const std::string& key, Json value) {
     return masked.substr(std::min(key.size() + 1, masked.size()));
 }
 
-// One row for each value that is no table. Of an `env` table's secrets only the names are shown.
+// One row for each value that is not a table. Secrets in an `env` table show only their names.
 void collect(const ConfigTable& table, const std::string& prefix, std::vector<Row>& rows) {
     const bool is_env = prefix == "env" || prefix.ends_with(".env");
     for (const auto& [key, value] : table) {

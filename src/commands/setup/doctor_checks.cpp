@@ -32,10 +32,10 @@ std::string apt_install(std::string_view package) {
 
 struct Program {
     std::string_view name;
-    std::string_view version_option;  // empty: its version is not asked for
+    std::string_view version_option;  // empty: do not ask for its version
     Need need;
     std::string_view purpose;
-    std::string_view package;  // empty: `fix` says how
+    std::string_view package;  // empty: see `fix`
     std::string_view fix;
 };
 
@@ -66,7 +66,7 @@ std::optional<fs::path> find_program(const Env& env, std::string_view name) {
     return std::nullopt;
 }
 
-// The first line that the program says about itself. Error: it says so with another status than 0, or not in time.
+// The first line of the program's version output. Error: it fails, or takes too long.
 Result<std::string> version_line(Context& context, const fs::path& program, std::string_view option) {
     ProcessSpec spec;
     spec.argv = {program.string(), std::string(option)};
@@ -103,7 +103,7 @@ Check check_program(Context& context, const Program& program) {
     return check;
 }
 
-// A program alone opens no cluster. Only a token shows that the login works; it is not kept.
+// The program alone gives no access to a cluster. Only a token shows that the login works; it is not kept.
 Check check_google_login(Context& context) {
     Check check{"Google login", Need::optional, false, {}, "clusters behind a head node, dev TPUs", {}};
     const auto gcloud = find_program(context.env, "gcloud");
@@ -134,13 +134,13 @@ Check check_google_login(Context& context) {
     return check;
 }
 
-// libcurl lists all that it was built with: its own version and the TLS library's are enough.
+// libcurl lists everything it was built with: its own version and that of the TLS library are enough.
 std::string first_two_words(std::string_view line) {
     const std::size_t first = line.find(' ');
     return std::string(line.substr(0, first == std::string_view::npos ? first : line.find(' ', first + 1)));
 }
 
-// What the library says about itself. The types are those of its header; a version function does not change them.
+// The library's own version. The types are those of its header; a version function does not change its signature.
 std::string library_version(const cli::OptionalLibrary& library, const fs::path& path, Status& opened) {
     const LateLibrary late{library.name.data(), library.soname.data(), library.package.data()};
     const auto open = [&](const char* symbol, void* slot) {
@@ -162,7 +162,7 @@ std::string library_version(const cli::OptionalLibrary& library, const fs::path&
         const char* (*openssl_version)(int) = nullptr;
         if (open("OpenSSL_version", &openssl_version)) return openssl_version(0);
     } else {
-        // It has no function that tells its version; the name of the real file has it.
+        // It has no version function; the name of the real file contains the version.
         void (*inflate)() = nullptr;
         std::error_code ignored;
         if (open("isal_inflate", &inflate)) return fs::canonical(path, ignored).filename().string();
@@ -202,7 +202,7 @@ Check check_certificates(const Env& env) {
     return check;
 }
 
-// Nothing is created: the nearest folder that exists decides.
+// Creates nothing: checks the nearest existing folder.
 Check check_state(const Context& context) {
     Check check{"state directory", Need::required, false, context.state_dir.string(), "jobs and caches", {}};
     std::error_code ignored;
@@ -215,7 +215,7 @@ Check check_state(const Context& context) {
     return check;
 }
 
-// The file that commands without --cluster read. Nothing is asked of the cluster.
+// Checks the file that commands without --cluster read, without contacting the cluster.
 Check check_cluster(const Context& context, const Config& config) {
     Check check{"cluster file", Need::optional, false, {}, "ray-* and dev-tpu-* commands on a cluster", {}};
     Context configured{context.env,  context.clock, context.terminal,  config,          context.process, context.http,
@@ -280,8 +280,8 @@ Check check_repository(const Context& context) {
     return check;
 }
 
-// Whether it is set is all that anyone may learn here.
-// Where a credential is found, never what it is: "set" in the variable of its name, else a file.
+// Only whether it is set may be shown.
+// Shows where a credential was found, never its value: "set" for a variable, else a file.
 Check check_credential(std::string_view name, const Result<std::string>& source, std::string_view purpose,
                        std::string_view fix) {
     Check check{std::string(name), Need::optional, source && !source->empty(), {}, std::string(purpose), {}};

@@ -1,4 +1,4 @@
-// What `gdnctl doctor` looks at.
+// The checks of `gdnctl doctor`.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ struct Check {
     bool ok = false;
     std::string detail;   // version, path, or what is wrong
     std::string purpose;  // what it is for
-    std::string fix;      // the command that mends it; empty when it is ok
+    std::string fix;      // the command that fixes it; empty if it is ok
 };
 
-// In the order in which they are shown. Opens the optional libraries and starts `PROGRAM --version` of what is found.
+// In display order. Opens the optional libraries and runs `PROGRAM --version` for the programs found.
 std::vector<Check> all_checks(Context& context);
 
 }  // namespace gdnctl::commands::doctor

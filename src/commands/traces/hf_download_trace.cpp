@@ -196,17 +196,16 @@ void describe(cli::Args& args, Options& options) {
         options.repo_id,
         {.names = "--repo-id", .value = "REPO", .help = "repository: NAMESPACE/NAME, hf:// URI or web address"});
     args.option(options.repo_type, k_types,
-                {.names = "--repo-type", .value = "TYPE", .help = "what the repository is", .default_text = "dataset"});
+                {.names = "--repo-type", .value = "TYPE", .help = "type of the repository", .default_text = "dataset"});
     args.option(options.revision,
                 {.names = "--revision", .value = "REV", .help = "branch, tag or commit", .default_text = "main"});
-    args.option(options.source, k_sources,
-                {.names = "--source", .value = "WHERE", .help = "which service has the files"});
+    args.option(options.source, k_sources, {.names = "--source", .value = "WHERE", .help = "service to download from"});
     describe_selection(args, options.download);
     describe_transfer(args, options.download, ".profiles/hf");
     constexpr std::string_view k_group = "Access";
     args.option(options.token, {.names = "--token",
                                 .value = "T",
-                                .help = "token; others can see it in the list of processes",
+                                .help = "token; other users can see it in the process list",
                                 .group = k_group,
                                 .default_text = "$HF_TOKEN, else the file of `hf auth login`"});
     args.option(options.token_file, {.names = "--token-file",
@@ -223,7 +222,7 @@ void describe(cli::Args& args, Options& options) {
     args.flag(options.offline, {.names = "--offline", .help = "use only what is on this machine", .group = k_group});
     args.flag(
         options.head_check,
-        {.names = "--head-check", .help = "ask for each file's hash again before it is fetched", .group = k_group});
+        {.names = "--head-check", .help = "ask for each file's hash again before the download", .group = k_group});
     wandb_download_trace::describe_run(args, options.wandb);
     describe_download_codes(args);
     args.example("gdnctl hf-download-trace --repo-id org/repo --path-prefix run1", "the JSON traces below run1/");

@@ -1,4 +1,4 @@
-// What all downloads of traces share: options, the work once a listing is there, output.
+// Shared by all trace downloads: options, the work after listing, and output.
 #pragma once
 
 #include <cstdint>
@@ -30,18 +30,18 @@ struct TraceDownloadOptions {
 };
 
 void describe_selection(cli::Args& args, TraceDownloadOptions& options);
-// `default_dir`: what --output-dir is where it is not given, for the help.
+// `default_dir`: the default of --output-dir, for the help.
 void describe_transfer(cli::Args& args, TraceDownloadOptions& options, std::string_view default_dir);
 void describe_download_codes(cli::Args& args);
 
 // Errors: usage.
 Status check_download_options(const TraceDownloadOptions& options);
 hub::RetryPolicy retry_policy(const TraceDownloadOptions& options, const Context& context);
-// The header that every request of a run has: one id for the service's operators.
+// The header of every request of a run: one id that helps the service's operators.
 HttpHeaders trace_id_header();
 
-// Fetches report.files into `folder` (which is created unless --dry-run) and fills report.results. `start` is called
-// once the folder is there and before anything is fetched. Errors: what keeps all of it from being done.
+// Downloads report.files into `folder` (which is created unless --dry-run) and fills report.results. `start` is called
+// once the folder exists and before any download. Errors: those that prevent the whole download.
 struct DownloadRun {
     const TraceDownloadOptions& options;
     hub::OutFolder& folder;
@@ -54,7 +54,7 @@ struct DownloadRun {
 };
 hub::Outcome<void> download_all(const DownloadRun& run, hub::Report& report, Context& context);
 
-// Prints results and failures; writes the manifest. The exit code, or the error that ended it all.
+// Prints results and failures, and writes the manifest. Returns the exit code, or the error that ended the download.
 Result<ExitCode> report_download(const TraceDownloadOptions& options, hub::Report& report, hub::OutFolder* folder,
                                  Context& context);
 

@@ -21,27 +21,29 @@ void describe_selection(cli::Args& args, TraceDownloadOptions& o) {
     constexpr std::string_view k_group = "Selection";
     args.option(o.selection.prefix, {.names = "--path-prefix",
                                      .value = "P",
-                                     .help = "only this folder, or this file",
+                                     .help = "download only this folder or file",
                                      .group = k_group,
                                      .complete = cli::Complete::download});
     args.option(o.selection.patterns, {.names = "--pattern",
                                        .value = "REGEX",
-                                       .help = "only paths in which this is found; several: any of them",
+                                       .help = "only paths that match; with several, any of them",
                                        .group = k_group,
                                        .default_text = "JSON traces"});
     args.option(o.selection.includes, {.names = "--include",
                                        .value = "GLOB",
                                        .help = "only paths that match; `*` matches '/' too",
                                        .group = k_group});
-    args.option(o.selection.excludes,
-                {.names = "--exclude", .value = "GLOB", .help = "not these, whatever else says so", .group = k_group});
+    args.option(o.selection.excludes, {.names = "--exclude",
+                                       .value = "GLOB",
+                                       .help = "skip paths that match, even if another option selects them",
+                                       .group = k_group});
     args.flag(o.selection.include_xplane,
-              {.names = "--include-xplane", .help = "the .xplane.pb files too", .group = k_group});
+              {.names = "--include-xplane", .help = "also download .xplane.pb files", .group = k_group});
     args.flag(o.selection.latest_session,
               {.names = "--latest-session", .help = "only the newest profiler session of each run", .group = k_group});
     args.option(
         o.selection.limit,
-        {.names = "--limit", .value = "N", .help = "at most N files, in the order of their paths", .group = k_group});
+        {.names = "--limit", .value = "N", .help = "download at most N files, ordered by path", .group = k_group});
     args.flag(o.allow_empty, {.names = "--allow-empty", .help = "exit with 0 when nothing matches", .group = k_group});
     args.option(
         o.max_bytes,
@@ -53,25 +55,25 @@ void describe_transfer(cli::Args& args, TraceDownloadOptions& o, std::string_vie
     constexpr std::string_view k_net = "Transfer";
     args.option(o.output_dir, {.names = "--output-dir",
                                .value = "DIR",
-                               .help = "where the files go",
+                               .help = "folder for the files",
                                .group = k_out,
                                .default_text = default_dir,
                                .complete = cli::Complete::directory});
-    args.flag(o.flat, {.names = "--flat", .help = "file names only, without their folders", .group = k_out});
+    args.flag(o.flat, {.names = "--flat", .help = "put all files into one folder", .group = k_out});
     args.option(o.manifest, {.names = "--manifest",
                              .value = "FILE",
-                             .help = "where the manifest goes; `none` writes none",
+                             .help = "manifest to write; `none`: no manifest",
                              .group = k_out,
                              .default_text = "DIR/.gdnctl-manifest.json",
                              .complete = cli::Complete::file});
-    args.flag(o.force, {.names = "--force", .help = "download files again that are there", .group = k_out});
+    args.flag(o.force, {.names = "--force", .help = "download files again even if they exist", .group = k_out});
     args.flag(o.dry_run,
               {.names = "--dry-run", .help = "list what would be downloaded; write nothing", .group = k_out});
     args.flag(o.no_verify, {.names = "--no-verify", .help = "check sizes only, not hashes", .group = k_out});
     args.flag(o.validate_trace, {.names = "--validate-trace",
                                  .help = "check that the files are whole gzip, JSON and xplane files",
                                  .group = k_out});
-    args.option(o.jobs, {.names = "--jobs", .value = "N", .help = "files at a time", .group = k_net});
+    args.option(o.jobs, {.names = "--jobs", .value = "N", .help = "number of parallel downloads", .group = k_net});
     args.option(
         o.retries,
         {.names = "--retries", .value = "N", .help = "retry a request up to N times without progress", .group = k_net});
@@ -93,7 +95,7 @@ void describe_transfer(cli::Args& args, TraceDownloadOptions& o, std::string_vie
                               .group = k_net,
                               .complete = cli::Complete::file});
     args.flag(o.insecure_http,
-              {.names = "--insecure-http", .help = "send the token over plain http too", .group = k_net});
+              {.names = "--insecure-http", .help = "also send the token over plain HTTP", .group = k_net});
 }
 
 void describe_download_codes(cli::Args& args) {

@@ -1,4 +1,4 @@
-// gdnctl wandb-download-trace: fetch the profile that a run left at Weights & Biases.
+// gdnctl wandb-download-trace: download the profile of a run at Weights & Biases.
 #pragma once
 
 #include <optional>

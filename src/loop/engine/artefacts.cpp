@@ -87,7 +87,7 @@ Result<int> Artefacts::prune(int latest, int keep) const {
         const int number = iteration_of(name);
         if (number == 0 || number > latest - keep) continue;
         if (name == iteration_prefix(number) + std::string(k_repositories)) {
-            // Other branches, stashes and uncommitted files of these repositories are nowhere else.
+            // Other branches, stashes and uncommitted files of these repositories exist nowhere else.
             if (number == latest - keep) log::info("keeping {}: it contains repositories of the agent", file.string());
             continue;
         }

@@ -1,4 +1,4 @@
-// The files of a run in its log directory: names, what is there from earlier runs, what may go.
+// The files of a run in its log directory: their names, what earlier runs left, and what may be removed.
 #pragma once
 
 #include <filesystem>
@@ -10,12 +10,12 @@
 
 namespace gdnctl::loop {
 
-// "iteration-007-"; three digits at least.
+// "iteration-007-"; at least three digits.
 std::string iteration_prefix(int iteration);
-// The number in "iteration-NNN-..."; 0: some other name.
+// The number in "iteration-NNN-..."; 0: another kind of name.
 int iteration_of(std::string_view file_name);
 
-// iteration-NNN-repositories: what an agent made inside the tree with `git init`.
+// iteration-NNN-repositories: repositories that the agent created in the tree with `git init`.
 inline constexpr std::string_view k_repositories = "repositories";
 
 class Artefacts {
@@ -24,22 +24,22 @@ public:
     static Result<Artefacts> open(std::filesystem::path log_dir);
     const std::filesystem::path& folder() const { return m_folder; }
 
-    // <log-dir>/iteration-NNN-<name>, whether it is there or not.
+    // <log-dir>/iteration-NNN-<name>, whether it exists or not.
     std::filesystem::path path(int iteration, std::string_view name) const;
     // A name that no file has yet: iteration-NNN-<stem><ending>, then ...-<stem>.2<ending>, and so on. Packed files
-    // (".gz") count as there.
+    // (".gz") count as existing.
     std::filesystem::path unused(int iteration, std::string_view stem, std::string_view ending) const;
 
-    // What earlier runs left (iteration-*, journal.jsonl, state.json, state.json.bak) goes to previous/<run>/, under
-    // new names where that has them already. For a fresh start; a resumed run goes on beside its own files. Returns how
-    // many were moved.
+    // Moves what earlier runs left (iteration-*, journal.jsonl, state.json, state.json.bak) to previous/<run>/, under
+    // new names if those exist there. For a fresh start; a resumed run continues beside its own files. Returns how many
+    // were moved.
     Result<int> set_earlier_aside(std::string_view run) const;
 
-    // Removes the files of iterations up to `latest` - `keep`; returns how many. Nothing of git's is touched, and
-    // folders k_repositories stay.
+    // Removes the files of iterations up to `latest` - `keep`; returns how many. Leaves git's refs and k_repositories
+    // folders alone.
     Result<int> prune(int latest, int keep) const;
 
-    // <log-dir>/STOP: somebody asks for the end. It is left where it is.
+    // <log-dir>/STOP exists: somebody asks the run to end. The file is not removed.
     bool stop_requested() const;
 
 private:

@@ -1,4 +1,4 @@
-// One attempt of the agent: what it is told, what it cost, and what comes next.
+// One attempt of the agent: its prompt, its cost, and what comes next.
 #include <algorithm>
 #include <fstream>
 
@@ -23,14 +23,14 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// Attempts of the open iteration that count against its retries.
+// Attempts of the open iteration that count against the retries.
 std::int64_t failed_attempts(std::span<const Record> open) {
     return std::count_if(open.begin(), open.end(), [](const Record& record) {
         return record.type == RecordType::attempt_end && record.word("class") != "ok" && record.count("free") == 0;
     });
 }
 
-// Waits for the provider in a row at the end of the open iteration's attempts, and how long they were together.
+// Consecutive waits for the provider at the end of the open iteration's attempts, and their total duration.
 std::pair<int, std::int64_t> waits_in_a_row(std::span<const Record> open) {
     int waits = 0;
     std::int64_t ms = 0;
@@ -42,7 +42,7 @@ std::pair<int, std::int64_t> waits_in_a_row(std::span<const Record> open) {
     return {waits, ms};
 }
 
-// Whether the prompt of the iteration before the open one was refused, too.
+// Whether the prompt of the previous iteration was refused too.
 bool refused_before(std::span<const Record> records) {
     const auto open = open_iteration(records);
     const Record* before = last_of(records.first(records.size() - open.size()), RecordType::attempt_end);
@@ -57,7 +57,7 @@ bool was_retried_once(std::span<const Record> open, std::string_view kind) {
 
 }  // namespace
 
-// The name is the recipe's; what an earlier attempt of the iteration was told is kept where it differs.
+// The recipe defines the name. The prompt of an earlier attempt is kept if it differs.
 Result<std::string> Engine::write_prompt(int iteration) {
     std::vector<std::string> directives = m_settings.directives;
     for (const auto& more : m_parts.directives) {
@@ -102,7 +102,7 @@ Result<AgentRequest> Engine::request_for(int iteration, int attempt) {
     return request;
 }
 
-// What a signal ends from now on.
+// What a signal would interrupt from now on.
 void Engine::set_doing(const char* doing) {
     if (m_parts.doing != nullptr) m_parts.doing->store(doing);
 }
@@ -147,13 +147,13 @@ Status Engine::run_attempt(int iteration, int attempt) {
         m_provider_free = std::max(m_provider_free.value_or(*window.resets_at), *window.resets_at);
     }
     if (Status room_left = room(); !room_left && outcome.kind != AgentClass::stopped) {
-        // It may have failed at that alone, or believe that it has committed.
+        // The attempt may have failed only at this, or the agent may believe that it has committed.
         GDNCTL_TRY_ASSIGN(const bool committed, m_parts.git.committed(first_base()));
         if (!outcome.ok() || !committed) return break_off(iteration, attempt, room_left.error());
     }
     GDNCTL_TRY_ASSIGN(const Course course, course_after(outcome));
     if (outcome.kind == AgentClass::stopped) {
-        // What it did so far is kept; the attempt is repeated by --resume.
+        // Its work so far is kept; --resume repeats the attempt.
         GDNCTL_TRY(m_parts.git.put_away(iteration, attempt, first_base()));
         if (clean_tree()) GDNCTL_TRY(m_parts.git.clear(iteration, first_base()));
     }
@@ -171,8 +171,8 @@ Status Engine::run_attempt(int iteration, int attempt) {
     return sleep(course.pause);
 }
 
-// An attempt that a full disk has ended is repeated by --resume. What it did so far is kept, if there is room for that;
-// else the attempt stays open, and that is done first then.
+// Handles an attempt that a full disk ended; --resume repeats it. Its work so far is kept if there is space. Otherwise
+// the attempt stays open, and --resume first does that.
 Status Engine::break_off(int iteration, int attempt, const Error& error) {
     if (error.kind != ErrorKind::local_io) return tl::unexpected(error);
     Status kept = m_parts.git.put_away(iteration, attempt, first_base());
@@ -213,7 +213,7 @@ Status Engine::end_attempt(int iteration, int attempt, const AgentOutcome& outco
     return add(RecordType::attempt_end, iteration, std::move(words), std::move(numbers));
 }
 
-// The provider is down for longer than two iterations had patience: --resilient waits in the third.
+// The provider has been down for two iterations: --resilient waits in the third.
 bool Engine::is_waited_out(const AgentOutcome& outcome) const {
     const bool passes = outcome.kind == AgentClass::server_error || outcome.kind == AgentClass::stream_cut;
     if (!m_settings.options.resilient || !passes || !outcome.explained) return false;
@@ -222,7 +222,7 @@ bool Engine::is_waited_out(const AgentOutcome& outcome) const {
     return circuit_breaker(with_this).has_value();
 }
 
-// A failed attempt may have left half an edit or a finished commit: finished work is judged, never done again.
+// A failed attempt may leave half an edit or a finished commit. Finished work is judged, never repeated.
 Result<Engine::Course> Engine::course_after(const AgentOutcome& outcome) {
     Course course;
     if (outcome.ok() || outcome.kind == AgentClass::stopped) return course;
@@ -251,7 +251,7 @@ Result<Engine::Course> Engine::course_after(const AgentOutcome& outcome) {
             const bool fits = waited_ms + pause.count() <= m_settings.longest_wait_s * 1000;
             if (fits) return Course{true, true, pause};
             log::error("{} for longer than --codex-max-wait", word_of(outcome.kind));
-            // A limit whose end is known, and far: each iteration would be spent on it at once.
+            // The limit's end is known and far away: every iteration until then would fail at once.
             course.ends_run = outcome.not_before && pause.count() > m_settings.longest_wait_s * 1000;
             return course;
         }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
@@ -22,15 +23,10 @@ Result<std::string> hash_of(std::string_view line) {
     return hash_hex(HashKind::sha256, line);
 }
 
-std::int64_t integer_at(const Json& json, const char* key) {
-    const auto at = json.find(key);
-    return at != json.end() && at->is_number_integer() ? at->get<std::int64_t>() : -1;
-}
-
 Status check_link(const Json& json, std::string_view previous, std::string_view name, std::size_t line) {
-    // How a newer one tells lines apart is not known.
-    if (integer_at(json, "v") != k_version) return unknown_record(name, line, "its version");
-    const auto seq = integer_at(json, "seq");
+    // It is unknown how a newer version separates lines.
+    if (json::integer(json, "v").value_or(-1) != k_version) return unknown_record(name, line, "its version");
+    const auto seq = json::integer(json, "seq").value_or(-1);
     if (seq != static_cast<std::int64_t>(line)) {
         return damaged_journal(name, line, fmt::format("number {} instead of {}", seq, line));
     }
@@ -60,12 +56,12 @@ tl::unexpected<Error> damaged_journal(std::string_view name, std::size_t line, s
 
 namespace {
 
-// Takes the lines of a journal, one after the other.
+// Reads the lines of a journal one after the other.
 class Chain {
 public:
     Chain(std::string_view name, const UseRecord& use) : m_name(name), m_use(use) {}
 
-    // `whole`: a newline ends it; one without may be torn.
+    // `whole`: it ends with a newline; a line without one may be torn.
     Status take(std::string_view line, bool whole) {
         if (line.empty()) return {};
         const Json json = Json::parse(line, nullptr, false);
@@ -147,7 +143,7 @@ Status ChainJournal::write_again(std::string_view text) {
     }
     GDNCTL_TRY(make_private_directory(m_path.parent_path()));
     GDNCTL_TRY(atomic_replace(m_path, text, 0600));
-    m_journal.reset();  // its lock would keep us out
+    m_journal.reset();  // its lock would block us
     GDNCTL_TRY_ASSIGN(m_journal, Journal::open(m_path));
     log::warning("{} was removed while in use: rewrote it", m_path.string());
     return {};

@@ -33,7 +33,7 @@ Status stop_job_of(std::span<const Record> records, const StopJob& stop) {
     }
     const ErrorKind kind = ended.error().kind;
     if (kind == ErrorKind::interrupted || kind == ErrorKind::terminated) return ended;
-    if (kind != ErrorKind::remote_missing) {  // else it was not submitted any more
+    if (kind != ErrorKind::remote_missing) {  // otherwise it was never submitted
         log::warning("job {} of the interrupted run may still be running: it could not be stopped", id);
     }
     return {};

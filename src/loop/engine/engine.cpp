@@ -29,7 +29,7 @@ std::vector<const Record*> ends_of(std::span<const Record> records) {
     return ends;
 }
 
-// Records of the session that is under way: from the last `run` or `resume` on.
+// Records of the current session: those after the last `run` or `resume`.
 std::span<const Record> this_session(std::span<const Record> records) {
     for (std::size_t i = records.size(); i-- > 0;) {
         if (records[i].type == RecordType::run || records[i].type == RecordType::resume) return records.subspan(i);
@@ -37,7 +37,7 @@ std::span<const Record> this_session(std::span<const Record> records) {
     return records;
 }
 
-// Wall time that the records of earlier sessions span, each for itself.
+// Total wall time of earlier sessions, each from its first to its last record.
 std::int64_t wall_of_sessions(std::span<const Record> records) {
     std::int64_t sum = 0;
     std::optional<WallTime> first;
@@ -57,7 +57,7 @@ std::int64_t wall_of_sessions(std::span<const Record> records) {
     return sum;
 }
 
-// Changes of state that somebody who looks on wants to see at once; the others follow with the next of these.
+// State changes that an observer should see at once; others are written along with the next of these.
 bool shows_in_state(RecordType type) {
     return type == RecordType::run || type == RecordType::resume || type == RecordType::iteration ||
            type == RecordType::attempt_end || type == RecordType::decision || type == RecordType::iteration_end ||
@@ -95,9 +95,8 @@ Result<std::optional<ResumePoint>> resume_point(std::span<const Record> records)
     point.run = run.word("run");
     point.loop_id = run.word("loop_id");
     point.isolation = run.word("isolation") == "worktree" ? Isolation::worktree : Isolation::inplace;
-    // What cannot be read trusts nothing. What is configured now may be what the agent of the killed run has left
-    // there, and would be believed to run programs; a filter that is not used only makes files look changed, and is
-    // reported.
+    // If this cannot be read, nothing is trusted. The current configuration may come from the agent of the killed run,
+    // and git would run the programs it names. An unused filter only makes files look changed, which is reported.
     const Json trusted = Json::parse(run.word("trusted"), nullptr, false);
     if (trusted.is_array()) {
         for (const Json& seal : trusted) {
@@ -129,7 +128,7 @@ bool Engine::clean_tree() const {
 
 Status Engine::add(RecordType type, int iteration, std::map<std::string, std::string> text,
                    std::map<std::string, std::int64_t> number) {
-    // Words of commands and of what they printed; the others are our own.
+    // Words from commands and their output; all other words are our own.
     for (const char* key : {"config", "reason", "sign", "fact.command"}) {
         if (const auto at = text.find(key); at != text.end()) at->second = redact(at->second);
     }
@@ -144,7 +143,7 @@ int Engine::last_iteration() const {
     return last == nullptr ? 0 : last->iteration;
 }
 
-// Work that was judged, even if refused, is what the run is for.
+// Work that was judged, even if rejected, is not a failure of the run.
 int Engine::failures_in_a_row() const {
     const auto ends = ends_of(records());
     const auto worked = std::find_if(ends.rbegin(), ends.rend(), [](const Record* end) {
@@ -171,7 +170,7 @@ std::vector<PastIteration> Engine::past() const {
 }
 
 Status Engine::sleep(milliseconds time) const {
-    // In slices: a file STOP is to be seen.
+    // In slices, to notice a STOP file.
     constexpr milliseconds k_slice{5000};
     while (time.count() > 0 && !m_parts.artefacts.stop_requested()) {
         const milliseconds slice = std::min(time, k_slice);
@@ -224,7 +223,7 @@ std::optional<RunEnd> Engine::end_of_budget() const {
     return std::nullopt;
 }
 
-// The pause between iterations, failed ones too.
+// The pause between iterations, including failed ones.
 std::optional<RunEnd> Engine::rest() {
     if (m_rested) return std::nullopt;
     m_rested = true;
@@ -283,19 +282,19 @@ Status Engine::take(const Step& step) {
     return {};
 }
 
-// nullopt: the iteration has ended by it, and the run goes on.
+// nullopt: the error ended the iteration, and the run continues.
 std::optional<RunEnd> Engine::on_error(const Error& error) {
     const auto iterations = open();
     const int iteration = iterations.empty() ? last_iteration() : iterations.front().iteration;
     if (is_stop(error)) return end_by_signal(error.kind, iteration);
     if (error.kind != ErrorKind::local_io) {
-        // Not everything that fails on a full disk says so.
+        // Not every error on a full disk says so.
         if (const Status full = room(); !full) {
             log::error("error: {}", error.text());
             return on_error(full.error());
         }
     }
-    // Nothing can be relied on then; the iteration stays open and is finished by --resume.
+    // Nothing is reliable in this state; the iteration stays open, and --resume finishes it.
     if (m_journal_failed || error.kind == ErrorKind::local_io || iterations.empty()) {
         log::error("error: {}", error.text());
         if (!error.hint.empty()) log::warning("hint: {}", error.hint);
@@ -310,7 +309,7 @@ std::optional<RunEnd> Engine::on_error(const Error& error) {
     if (!error.hint.empty()) log::warning("hint: {}", error.hint);
     if (Status given = give_back(iteration); !given) {
         log::error("{}", given.error().text());
-        // It stays open, so that --resume gives it back.
+        // It stays open, so that --resume restores the work.
         if (given.error().kind == ErrorKind::local_io) return RunEnd{"local-io", iteration, k_local_io};
         say_where_the_stash_is(open(), "git stash apply brings it back");
     }
@@ -321,7 +320,7 @@ std::optional<RunEnd> Engine::on_error(const Error& error) {
     return std::nullopt;
 }
 
-// Where the work of an open iteration is; in place its commits may be on the branch.
+// Says where the work of an open iteration is. In place, its commits may be on the branch.
 void Engine::say_what_is_kept(int iteration) const {
     const auto kept = m_parts.git.kept(iteration);
     if (kept && !kept->empty()) log::info("its work is kept at {}", text::join(*kept, ", "));
@@ -343,7 +342,7 @@ RunEnd Engine::finish(RunEnd end) {
         const Record* attempt = last_of(iterations, RecordType::attempt);
         const Record* ended = last_of(iterations, RecordType::attempt_end);
         if (attempt != nullptr && (ended == nullptr || ended < attempt)) {
-            // What the agent left is still in the tree, and would be taken for the user's by the next stash.
+            // The agent's work is still in the tree; the next stash would take it for the user's.
             say_where_the_stash_is(iterations, "--resume brings it back");
         } else if (Status given = give_back(iterations.front().iteration); !given) {
             log::error("{}", given.error().text());
@@ -371,7 +370,7 @@ RunEnd Engine::run(bool resumed) {
             log::error("error: {}", begun.error().text());
             return {"local-io", last_iteration(), static_cast<int>(exit_code_of(begun.error().kind))};
         }
-        // A kill, or a full disk, between the end of an iteration and what follows it.
+        // A kill or a full disk between the end of an iteration and what follows it.
         if (const Record* ended = last_of(records(), RecordType::iteration_end); ended != nullptr && open().empty()) {
             Status tidied = tidy(ended->iteration);
             if (!tidied) {

@@ -1,5 +1,5 @@
-// A run of the loop: takes the step that the journal asks for, again and again, until all iterations have ended or
-// something ends the run. What an undisturbed run does and what a resumed one does is the same code.
+// A run of the loop: repeats the step that the journal calls for until all iterations have ended or something ends the
+// run. An undisturbed and a resumed run share this code.
 #pragma once
 
 #include <atomic>
@@ -31,26 +31,27 @@ namespace gdnctl::loop {
 Budget budget_of(const LoopOptions& options);
 
 struct EngineSettings {
-    LoopOptions options;  // as --resilient left them
+    LoopOptions options;  // after --resilient was applied
     std::string run, loop_id;
     Isolation isolation = Isolation::inplace;
-    std::string config = "{}";  // JSON text for the `run` record: what people want to know of it later
+    std::string config = "{}";  // JSON text for the `run` record: what people may want to know about the run later
     std::string words;          // JSON text for the `run` and `resume` records: to_text(RunWords); empty: none
-    std::string perf_state;     // where the performance state is, relative to the log directory; empty: there is none
+    std::string perf_state;     // path of the performance state, relative to the log directory; empty: there is none
     std::string prompt_template;
-    std::vector<std::string> directives;             // of the user: presets, files, inline, in this order; trimmed
-    std::map<std::string, std::string> environment;  // of the agent
+    std::vector<std::string> directives;             // given by the user: presets, files, inline, in this order;
+                                                     // trimmed
+    std::map<std::string, std::string> environment;  // for the agent
     AgentLimits limits;
     Budget budget;
-    std::int64_t longest_wait_s = 21'600;    // for the model's provider, in one iteration
+    std::int64_t longest_wait_s = 21'600;    // for the model's provider, within one iteration
     Policy protected_policy = Policy::fail;  // fail, count_failure
-    bool gates = false;                      // a change of logs alone is no change; there is a log commit
+    bool gates = false;                      // a change of logs only counts as no change, and there is a log commit
     bool fail_if_no_win = false;
     bool keep_background = false;
-    std::filesystem::path subfolder;  // of the tree, where the agent works; empty: its root
+    std::filesystem::path subfolder;  // folder in the tree where the agent works; empty: its root
 };
 
-// What a run works with. Whatever is empty is not done.
+// What a run works with. An empty part is skipped.
 struct EngineParts {
     Agent& agent;
     Transactions& git;
@@ -60,73 +61,74 @@ struct EngineParts {
     std::stop_token stop = {};
     std::span<const std::unique_ptr<Stage>> stages = {};  // in this order, cheap ones first
 
-    // Before an iteration's base is taken: sync-main. Its errors are errors of the iteration. `branch`: that of the
-    // run, where it is known; `records`: as below.
+    // Called before an iteration's base is taken: sync-main. Its errors are errors of the iteration. `branch`: the
+    // run's branch, if known; `records`: as below.
     std::function<Status(const std::string& branch, std::span<const Record> records)> prepare = {};
-    // Directives after the user's, asked before every attempt, since what they say may change; trimmed.
+    // Directives added after the user's. Evaluated before every attempt, since they may change; trimmed.
     std::vector<std::function<std::vector<std::string>(std::span<const Record>)>> directives = {};
-    // The log commit; nullopt: none for this iteration. `records` are the open iteration's.
+    // The log commit; nullopt: none for this iteration. `records`: those of the open iteration.
     std::function<Result<std::optional<LogEntry>>(int iteration, std::span<const Record> records)> log_entry = {};
-    std::function<std::int64_t()> held_ms = {};            // for how long a TPU has been held so far
-    std::function<void(std::string_view line)> show = {};  // lines of the agent, for people
+    std::function<std::int64_t()> held_ms = {};            // how long a TPU has been held so far
+    std::function<void(std::string_view line)> show = {};  // shows the agent's output to people
     std::function<void(const AgentEvent&)> on_event = {};
-    std::function<std::string(const AgentRequest&)> command = {};  // that will run, to be shown
-    std::function<Status(int iteration)> tidy = {};                // after an iteration
+    std::function<std::string(const AgentRequest&)> command = {};  // the agent's command line, to be shown
+    std::function<Status(int iteration)> tidy = {};                // called after an iteration
     std::function<Status()> room = {};                             // error local_io: a disk is full
-    std::atomic<const char*>* doing = nullptr;                     // what a signal would end, see message::ending()
+    std::atomic<const char*>* doing = nullptr;                     // what a signal would interrupt, see
+                                                                   // message::ending()
 };
 
 struct RunEnd {
     std::string reason;  // "completed", "no-commit", "max-wall", ...
-    int iteration = 0;   // the last one that began
+    int iteration = 0;   // the last one that started
     int rc = 0;
 };
 
-// The end by SIGINT or SIGTERM: `kind` is that of stopped_error().
+// The end of a run by SIGINT or SIGTERM; `kind` comes from stopped_error().
 RunEnd end_by_signal(ErrorKind kind, int iteration);
 
-// What a journal says about the run that wrote it; for --resume.
+// What --resume learns from a journal about the run that wrote it.
 struct ResumePoint {
     std::string run, loop_id;
     Isolation isolation = Isolation::inplace;
     std::set<std::string> trusted;
 };
-// nullopt: there is no run yet. Error conflict: the first record is not a run.
+// nullopt: no run has started. Error conflict: the first record is not a run.
 Result<std::optional<ResumePoint>> resume_point(std::span<const Record> records);
 
-// What the journal keeps of it.
+// What the journal stores about a candidate.
 std::map<std::string, std::string> facts_of(const Candidate& candidate);
 
 class Engine {
 public:
     Engine(EngineSettings settings, EngineParts parts);
-    // Runs to the end and says why it ended. `resumed`: the journal is that of a run that was broken off.
+    // Runs to the end and returns why it ended. `resumed`: the journal belongs to a run that was interrupted.
     RunEnd run(bool resumed);
     RunState state() const { return summarise(records(), m_total, stashes()); }
 
 private:
-    // What follows from an iteration's end, whatever happened in it.
+    // What follows from an iteration, however it went.
     struct Decision {
         Outcome outcome = Outcome::accepted;
         std::string verdict = "keep";  // keep, reject, park, none
-        std::string code;              // the reason that a run gives that ends here
-        std::string reason, sign;      // for people; the same for the same trouble
+        std::string code;              // the run's reason, if this ends it
+        std::string reason, sign;      // for people; identical for the same kind of trouble
         bool counted = false, promoted = false;
         bool stops = false;
         int rc = 0;
     };
     struct Course {
         bool retry = false;
-        bool free = false;  // not against the retries
+        bool free = false;  // not counted against the retries
         std::chrono::milliseconds pause{0};
-        bool ends_run = false;  // what comes after would meet the same
+        bool ends_run = false;  // further iterations would fail the same way
     };
 
     // ---- engine.cpp: the run
     std::span<const Record> records() const { return m_parts.journal.records(); }
     std::span<const Record> open() const { return open_iteration(records()); }
     bool stashes() const;
-    bool clean_tree() const;  // in place, and the user's work is not in it
+    bool clean_tree() const;  // in place, without the user's work in it
     Status add(RecordType type, int iteration, std::map<std::string, std::string> text = {},
                std::map<std::string, std::int64_t> number = {});
     Status begin(bool resumed);
@@ -139,7 +141,7 @@ private:
     RunEnd finish(RunEnd end);
     int last_iteration() const;
     int failures_in_a_row() const;
-    std::vector<PastIteration> past() const;  // of this session
+    std::vector<PastIteration> past() const;  // in this session
     Status sleep(std::chrono::milliseconds time) const;
     Status room() const { return m_parts.room ? m_parts.room() : Status(); }
 
@@ -149,9 +151,9 @@ private:
     Status refuse_dirty();
     Status take_base(const Step& step);
     Status put_away(const Step& step);
-    Status give_back(int iteration);  // the user's work, of an iteration that stays open
+    Status give_back(int iteration);  // the user's work, when an iteration stays open
     Status restore(const Step& step);
-    Base base() const;  // of the candidate, or of the iteration
+    Base base() const;  // of the candidate, else of the iteration
     Base first_base() const;
 
     // ---- the agent
@@ -164,7 +166,7 @@ private:
     Status end_attempt(int iteration, int attempt, const AgentOutcome& outcome, const Course& course);
     Status wait_for_provider();
 
-    // ---- what comes of it
+    // ---- judging the result
     Status collect(int iteration);
     Result<Candidate> candidate(int iteration);
     Status judge(int iteration);
@@ -190,13 +192,13 @@ private:
     int m_total;
     bool m_interrupted = false;
     bool m_journal_failed = false;
-    bool m_rested = true;                     // nothing has run yet that a pause would have to follow
-    std::optional<Candidate> m_candidate;     // of the open iteration, while it is known
-    std::string m_log_number;                 // of the entry that log_commit() has made
-    std::optional<WallTime> m_provider_free;  // not before then, the provider says
-    std::int64_t m_held_before = 0;           // held_ms at the iteration's begin
+    bool m_rested = true;                     // nothing has run yet that would require a pause
+    std::optional<Candidate> m_candidate;     // of the open iteration, if known
+    std::string m_log_number;                 // of the entry that log_commit() made
+    std::optional<WallTime> m_provider_free;  // earliest time at which the provider will answer again
+    std::int64_t m_held_before = 0;           // held_ms at the start of the iteration
     Clock::Monotonic m_begun{};
-    std::int64_t m_wall_before_ms = 0;  // of the run's earlier sessions
+    std::int64_t m_wall_before_ms = 0;  // from the run's earlier sessions
     std::mt19937 m_random{std::random_device{}()};
 };
 

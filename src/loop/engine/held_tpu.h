@@ -1,4 +1,4 @@
-// A development TPU that a run holds, as far as those who use it need to know.
+// What users of a development TPU held by a run need to know about it.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ class HeldTpu {
 public:
     virtual ~HeldTpu() = default;
     virtual bool active() const = 0;
-    virtual std::string cluster() const = 0;  // the one it is on now: another one may follow when it is lost
+    virtual std::string cluster() const = 0;  // the current one; it may change when the TPU is lost
     virtual std::string name() const = 0;
-    // Allocates it again, on any of its clusters; false: not available. The holder limits how often it tries.
+    // Allocates a TPU again on any of its clusters; false: none is available. The holder limits how often it tries.
     virtual bool reacquire(std::string_view reason) = 0;
 };
 

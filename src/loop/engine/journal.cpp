@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 
 namespace gdnctl::loop {
 
@@ -17,12 +18,7 @@ constexpr std::array<std::string_view, 20> k_types = {
     "attempt", "attempt_end", "candidate", "job",          "stage",         "decision",     "settle_intent",
     "settled", "log_intent",  "logged",    "restored",     "iteration_end", "stop"};
 
-std::int64_t integer_in(const Json& json, const char* key) {
-    const auto at = json.find(key);
-    return at != json.end() && at->is_number_integer() ? at->get<std::int64_t>() : -1;
-}
-
-// The payload of a line: number of the iteration, words, numbers.
+// The payload of a line: iteration number, words, numbers.
 Json facts_of_record(const Record& record) {
     Json facts = Json::object();
     if (record.iteration > 0) facts["iteration"] = record.iteration;
@@ -37,8 +33,8 @@ Json facts_of_record(const Record& record) {
 
 Result<Record> record_of(const Json& json, std::string_view name, std::size_t number) {
     Record record;
-    record.seq = static_cast<std::uint64_t>(integer_in(json, "seq"));
-    if (json.contains("iteration")) record.iteration = static_cast<int>(integer_in(json, "iteration"));
+    record.seq = static_cast<std::uint64_t>(json::integer(json, "seq").value_or(-1));
+    if (json.contains("iteration")) record.iteration = static_cast<int>(json::integer(json, "iteration").value_or(-1));
     for (const auto& [key, value] : json.items()) {
         if (value.is_string()) record.text[key] = value.get<std::string>();
         if (value.is_number_integer() && !is_envelope(key) && key != "iteration")

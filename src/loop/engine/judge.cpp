@@ -1,4 +1,4 @@
-// What becomes of what the agent left: its candidate goes through the stages, lands or is put on its ref.
+// What happens to the agent's work: its candidate passes the stages and lands, or is kept on its ref.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr int k_no_new_commit = 3;
 constexpr int k_iteration_error = 2;
 
-// Records of the current candidate: one that followed a moved branch starts again.
+// Records of the current candidate: one that followed a moved branch starts over.
 std::span<const Record> since_candidate(std::span<const Record> open) {
     const Record* candidate = last_of(open, RecordType::candidate);
     return candidate == nullptr ? open : open.subspan(static_cast<std::size_t>(candidate - open.data()));
@@ -50,7 +50,7 @@ Status Engine::collect(int iteration) {
     return {};
 }
 
-// After a kill from the refs; what they do not tell is in the record.
+// After a kill it is read from the refs, and what they lack from the record.
 Result<Candidate> Engine::candidate(int iteration) {
     if (!m_candidate) {
         GDNCTL_TRY_ASSIGN(m_candidate, m_parts.git.recall(iteration, base()));

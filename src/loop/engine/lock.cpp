@@ -15,14 +15,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Beside the lock, as it tells more than a process id; only for people to read.
+// Next to the lock, since it says more than a process id. Only for people.
 void say_who(const fs::path& lock, const fs::path& log_dir, WallTime now) {
     const auto self = process_info(getpid());
     const Json who = {{"pid", getpid()},
                       {"start_ticks", self ? self->id.start_ticks : 0},
                       {"started_at", format_iso8601(now)},
                       {"log_dir", log_dir.string()}};
-    // A full disk must not keep anyone from locking.
+    // A full disk must not prevent locking.
     [[maybe_unused]] const auto written = atomic_replace(lock.string() + ".json", gdnctl::to_text(who) + "\n", 0600);
 }
 

@@ -1,4 +1,4 @@
-// One loop at a time on a repository, and on a log directory.
+// Allows one loop at a time per repository and per log directory.
 #pragma once
 
 #include <filesystem>
@@ -10,11 +10,11 @@
 
 namespace gdnctl::loop {
 
-// Held as long as it lives; the system lets go of it however its holder dies.
+// Holds the locks while it lives; the system releases them however the process ends.
 class LoopLock {
 public:
-    // Error conflict (exit 7): another loop has one of the two; the message has its process, when it began and where it
-    // writes. local_io: a lock cannot be made.
+    // Error conflict (exit 7): another loop holds one of the two locks; the message names its process, start time and
+    // log directory. local_io: a lock file cannot be created.
     static Result<LoopLock> acquire(const std::filesystem::path& log_dir, const std::filesystem::path& git_common_dir,
                                     WallTime now);
 

@@ -17,7 +17,7 @@ void say(const LogEntry& entry) {
 
 }  // namespace
 
-// Without a tip: no entry is due.
+// Without a tip, no entry is due.
 Result<GitLanding> Engine::log_commit(const Step& step) {
     m_log_number.clear();
     const std::string branch = first_base().branch;
@@ -28,7 +28,7 @@ Result<GitLanding> Engine::log_commit(const Step& step) {
         landing.tip = made.value_or("");
         if (made) return landing;
     }
-    // Whoever moved the branch just now may have written the log: make the entry again on top of that.
+    // Whoever just moved the branch may have changed the log: prepare the entry again on top of it.
     for (int tries = 0; tries < k_log_tries; ++tries) {
         GDNCTL_TRY_ASSIGN(const auto entry, m_parts.log_entry(step.iteration, open()));
         landing.kind = GitLanding::Kind::already;
@@ -56,7 +56,7 @@ Status Engine::write_log(const Step& step) {
         const bool later =
             kind == ErrorKind::local_io || kind == ErrorKind::interrupted || kind == ErrorKind::terminated;
         if (later) return tl::unexpected(landing.error());
-        // What was judged stands, with or without an entry.
+        // The judgement is valid with or without an entry.
         log::warning("no entry in the running log: {}", landing.error().text());
         if (!landing.error().hint.empty()) log::warning("hint: {}", landing.error().hint);
         return add(RecordType::logged, i, {{"result", "failed"}});

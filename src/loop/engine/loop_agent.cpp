@@ -38,7 +38,7 @@ Status use_own_home(LoopAgent& made, const fs::path& home, bool dry) {
     return {};
 }
 
-// Without the program nothing else matters: it is looked for before its home is made.
+// Without the program nothing else matters, so it is looked for before its home is created.
 Status make_codex(const LoopOptions& options, LoopAgent& made, const fs::path& own_home, bool dry, Context& context) {
     CodexWanted wanted;
     wanted.program = options.codex_bin;

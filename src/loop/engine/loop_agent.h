@@ -1,4 +1,4 @@
-// The agent of a run: which program, with what environment and limits, refused before anything has begun.
+// The agent of a run: its program, environment and limits. Anything unusable is refused before the run starts.
 #pragma once
 
 #include <filesystem>
@@ -18,13 +18,13 @@ struct LoopAgent {
     std::unique_ptr<Agent> agent;
     std::map<std::string, std::string> environment;
     AgentLimits limits;
-    std::filesystem::path codex_home;    // the run's own; empty: none
-    std::optional<CodexSettings> codex;  // what it is started with
-    std::vector<std::string> argv;       // of AgentKind::command
+    std::filesystem::path codex_home;    // of this run; empty: none
+    std::optional<CodexSettings> codex;  // how it is started
+    std::vector<std::string> argv;       // for AgentKind::command
     std::vector<std::string> words(const AgentRequest& request) const;
 };
 
-// `home`: where a codex home of the run's own would go. Nothing is written when `dry`. Errors: usage, config.
+// `home`: where the run's own codex home would be created. With `dry`, nothing is written. Errors: usage, config.
 Result<LoopAgent> make_loop_agent(const LoopOptions& options, const std::string& loop_id,
                                   const std::filesystem::path& home, bool dry, Context& context);
 

@@ -25,7 +25,7 @@ std::string post_check_retry(int attempt, int attempts, std::string_view command
     return fmt::format("post-check failed (attempt {}/{}) for command: {}", attempt, attempts, command);
 }
 std::string iteration_raised(int iteration, std::string_view what) {
-    // More may follow on the line.
+    // More text may follow on the line.
     const bool sentence = what.ends_with('.') || what.ends_with('\n');
     return fmt::format("iteration {} raised: {}{}", iteration, what, sentence ? "" : ".");
 }
@@ -35,7 +35,7 @@ std::string going_on(Policy policy) {
 
 std::string ending(std::string_view doing, int signal) {
     if (signal == SIGTERM) return fmt::format("SIGTERM: {}; --resume continues. A second SIGTERM ends at once.", doing);
-    // Nobody is there to press a key.
+    // Nobody can press a key any more.
     if (signal == SIGHUP) return fmt::format("the terminal was closed: {}; --resume continues.", doing);
     return fmt::format("Ctrl-C: {}; --resume continues. Ctrl-C again ends at once.", doing);
 }

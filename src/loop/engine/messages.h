@@ -1,4 +1,4 @@
-// What a loop says in the recipe's words: scripts match these. Without the prefix "[gdnctl] ", which log:: writes.
+// The loop's messages in the recipe's wording, which scripts match. Without the prefix "[gdnctl] ", which log:: adds.
 // Pure.
 #pragma once
 
@@ -25,9 +25,10 @@ inline std::string reverted(std::string_view champion) {
 inline constexpr std::string_view k_post_check_failed =
     "post-check failed. Use --post-check-policy count-failure/continue to avoid exiting.";
 
-// The message of the stash of an iteration: "gdnctl-codex-loop-iter-007-1773161587".
+// Message of an iteration's stash: "gdnctl-codex-loop-iter-007-1773161587".
 std::string stash(int iteration, std::int64_t unix_seconds);
-// "\n[gdnctl] === codex iteration 2/5 ===" less the prefix: the blank line is the caller's.
+// "
+// [gdnctl] === codex iteration 2/5 ===" without the prefix; the caller prints the blank line.
 std::string heading(std::int64_t iteration, std::int64_t total);
 std::string directives_loaded(std::size_t count);
 
@@ -39,13 +40,13 @@ std::string iteration_raised(int iteration, std::string_view what);
 std::string going_on(Policy policy);
 
 // "Ctrl-C: the agent is being stopped, and what it did so far is kept; --resume continues. Ctrl-C again ends at once."
-// Other signals: in their own words.
+// Other signals have their own wording.
 std::string ending(std::string_view doing, int signal);
 
 // "changed: a, b and 3 more"
 std::string few_of(const std::vector<std::string>& paths);
 std::string stop_file(const std::filesystem::path& file);
-// The last line of every run that stops.
+// The last line of every run.
 std::string stopped(std::string_view reason, int iteration, int rc);
 
 }  // namespace gdnctl::loop::message

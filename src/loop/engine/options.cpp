@@ -74,7 +74,7 @@ namespace {
 
 class Rewriter {
 public:
-    // Gives `value` the new value where it has the old one.
+    // Replaces the old value by the new one.
     template <class T>
     void turn(const char* option, T& value, T from, T to) {
         if (value != from) return;
@@ -128,7 +128,7 @@ std::vector<Rewrite> make_resilient(LoopOptions& options) {
     if (options.hold.name.empty()) rewriter.set("--hold-dev-tpu", options.hold.on, false);
     rewriter.turn("--sync-main-conflict-policy", options.sync_main_conflict_policy, ConflictPolicy::fail,
                   ConflictPolicy::skip);
-    // First-version command lines must not get work on a TPU that they did not ask for.
+    // Command lines of the first version must not start TPU work that they did not ask for.
     if (options.gates.used) rewrite_gates(options.gates, rewriter);
     return rewriter.list;
 }

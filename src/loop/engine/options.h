@@ -1,4 +1,4 @@
-// The options of codex-loop as plain values with their defaults, and what --resilient makes of them. Pure.
+// The options of codex-loop as plain values with their defaults, and how --resilient changes them. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ enum class StashRestorePolicy { warn_keep, fail };
 enum class HoldPolicy { required, best_effort };
 enum class ConflictPolicy { fail, skip };
 enum class IdeaChoice { automatic, off, warn, block };  // automatic: warn with gates, else off
-// Where an iteration's entry, and the commit in it, goes: see docs/codex-loop.md. automatic: commit with gates, else
-// off.
+// Where an iteration's log entry and its commit are recorded: see docs/codex-loop.md. automatic: commit with gates,
+// else off.
 enum class StampMode { automatic, commit, next_entry, notes, off, inplace };
 std::string_view to_text(Policy policy);
 std::string_view to_text(DirtyPolicy policy);
@@ -42,7 +42,8 @@ struct HoldOptions {
     bool verbose = false;
 };
 
-// Of validation and performance only what --resilient rewrites; `used`: the command line has such an option.
+// Only those options of validation and performance that --resilient rewrites; `used`: the command line has such an
+// option.
 struct GateOptions {
     bool used = false;
     std::string validation_mode = "off";  // required, profile-only, off
@@ -66,7 +67,7 @@ enum class IsolationChoice { automatic, worktree, inplace };
 
 struct LoopOptions {
     std::int64_t iterations = 0;
-    std::string prompt_file, workdir;  // empty: looked up; the root of the repository
+    std::string prompt_file, workdir;  // empty: default prompt; root of the repository
     std::string log_file;              // the running log; empty: the target's
     StampMode stamp_mode = StampMode::automatic;
     std::string model = "gpt-5.3-codex";
@@ -82,7 +83,7 @@ struct LoopOptions {
     IdeaChoice idea_policy = IdeaChoice::automatic;
     std::int64_t post_check_retries = 0;
     std::int64_t post_check_timeout_s = 14'400;  // 0: none
-    std::int64_t max_failures = 0;               // more than that many: stop; negative: never
+    std::int64_t max_failures = 0;               // stop after more than this many; negative: never
     bool resilient = false;
     std::int64_t codex_retries = 0;
     std::int64_t retry_sleep_seconds = 20;
@@ -99,10 +100,10 @@ struct LoopOptions {
     GateOptions gates;
     std::int64_t keep_iterations = 200;
 
-    // Not of the first version.
+    // New since the first version.
     AgentKind agent = AgentKind::codex;
-    std::string agent_command;           // of AgentKind::command: a shell command line
-    std::vector<std::string> agent_env;  // names of further variables that the agent gets
+    std::string agent_command;           // for AgentKind::command: a shell command line
+    std::vector<std::string> agent_env;  // names of additional variables to pass to the agent
     bool codex_ephemeral = false, keep_background = false, strict_preflight = false;
     std::int64_t codex_timeout_s = 7200, codex_idle_timeout_s = 900, codex_busy_timeout_s = 5400;
     std::int64_t codex_max_tokens = 50'000'000, codex_max_compactions = 10, codex_max_requests = 2000;
@@ -112,18 +113,18 @@ struct LoopOptions {
     Policy protected_policy = Policy::fail;  // fail, count_failure
     std::optional<std::int64_t> max_wall_s, max_tpu_minutes, max_tokens, plateau;
     bool resume = false, fail_if_no_win = false;
-    std::string self_command;  // how prompts call this program; empty: as it was called
+    std::string self_command;  // how prompts call this program; empty: the way it was called
     bool uses_budget() const { return max_wall_s || max_tpu_minutes || max_tokens || plateau; }
 };
 
-// Errors: usage, in the recipe's words ("--dev-tpu-ready-timeout must be > 0.").
+// Errors: usage, in the recipe's wording ("--dev-tpu-ready-timeout must be > 0.").
 Status check_options(const LoopOptions& options);
 
 struct Rewrite {
     std::string option, before, after;
     bool operator==(const Rewrite&) const = default;
 };
-// Does nothing unless options.resilient. Returns what was changed, in a fixed order.
+// Does nothing unless options.resilient is set. Returns the changes in a fixed order.
 std::vector<Rewrite> make_resilient(LoopOptions& options);
 
 }  // namespace gdnctl::loop

@@ -16,11 +16,11 @@ constexpr std::array<std::string_view, 12> k_names = {"accepted",    "no-op", "a
 struct Sign {
     Outcome outcome;
     std::string_view words;
-    std::string_view on_that_line = {};  // words that say that it is trouble; empty: `words` do
+    std::string_view on_that_line = {};  // words that show a problem on the same line; empty: `words` are enough
     Place place = Place::anywhere;       // tpu: a sign only there
 };
 
-// In the order in which they are believed.
+// In order of precedence.
 constexpr std::array k_signs = {
     Sign{Outcome::environment, "No cluster config found for region"},
     Sign{Outcome::environment, "No virtual environment or system Python installation found for path"},

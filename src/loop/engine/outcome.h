@@ -1,4 +1,4 @@
-// What an iteration came to, what follows from that, and when a run ends. Pure.
+// The result of an iteration, its consequences, and when a run ends. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ enum class Outcome {
     test_fail,
     flaky,
     rejected,
-    error  // of the iteration itself: a dirty tree, a branch that was switched, git
+    error  // of the iteration itself: a dirty tree, a switched branch, git
 };
-std::string_view to_text(Outcome outcome);  // as records name them: "no-op", "test-fail", ...
+std::string_view to_text(Outcome outcome);  // as in records: "no-op", "test-fail", ...
 std::optional<Outcome> parse_outcome(std::string_view text);
 
 enum class Retry { none, clean_attempt, elsewhere, that_test };
 enum class Counts { no, yes, by_policy };
-enum class Fate { none, kept, parked, rejected };  // of the candidate; parked and rejected stay on a ref
+enum class Fate { none, kept, parked, rejected };  // of the candidate; parked and rejected ones stay on a ref
 enum class Pause { no, at_once, after_three };
 
 struct OutcomeRule {
@@ -37,47 +37,47 @@ struct OutcomeRule {
     Counts counts = Counts::no;
     Fate fate = Fate::none;
     Pause pause = Pause::no;
-    int most_retries = 0;  // of that_test
+    int most_retries = 0;  // for that test
     bool operator==(const OutcomeRule&) const = default;
 };
 OutcomeRule rule_of(Outcome outcome);
 
-// What is to be seen in the output of a check that failed. The `sign` is the words that decided, the same for the same
-// trouble, whatever else was printed.
+// The cause of a failure, read from a check's output. `sign` is the deciding words, identical for the same cause
+// regardless of the rest of the output.
 struct Failure {
     Outcome outcome = Outcome::test_fail;
     std::string sign;
     bool operator==(const Failure&) const = default;
 };
-// What the check was to run on. Where no TPU is wanted, JAX says on any host that it has none, and a file that a test
-// misses in a bucket is the test's matter: neither is a sign.
+// What the check was supposed to run on. If no TPU is wanted, JAX reports on every host that it finds none, and a
+// missing file in a bucket is the test's own problem: neither is a sign of trouble.
 enum class Place { tpu, anywhere };
-// nullopt: none of the known signs. Trouble of the surroundings wins over what it causes further down.
+// nullopt: no known sign. A problem of the environment takes precedence over its consequences further down.
 std::optional<Failure> failure_of(std::string_view output, Place place = Place::tpu);
 
-// Marin's executor found a step RUNNING by somebody else's hand, and nothing came after that: it waits without a word
-// until that one ends, or forever.
+// Marin's executor found a step that another run has marked RUNNING, and printed nothing since: it waits silently until
+// that step ends, possibly forever.
 bool waits_for_step(std::string_view output);
 
-// Counted failures: `limit` 0 stops at the first one, negative never.
+// Counted failures: `limit` 0 stops at the first one, a negative one never.
 bool too_many_failures(std::int64_t failures, std::int64_t limit);
-// Nothing could be judged: by trouble of the agent or of the surroundings.
+// Nothing could be judged because the agent or the environment failed.
 bool calls_for_a_pause(Outcome outcome);
-// Seconds to wait after an iteration; each failure in a row doubles it, to 15 minutes at most.
+// Seconds to wait after an iteration. Each failure in a row doubles them, up to 15 minutes.
 std::int64_t pause_seconds(std::int64_t sleep_seconds, int failures_in_a_row);
 
-// Iterations that ended, the last one last.
+// Finished iterations, the latest last.
 struct PastIteration {
     Outcome outcome = Outcome::accepted;
     std::string sign{};
-    std::string said{};  // by the agent, of why it could not work: class and text
+    std::string said{};  // what the agent said about why it could not work: class and text
 };
-// Whether the run has to pause: `environment`, at once; the third failure in a row of either class of the surroundings;
-// or the third in a row of which the agent says the same. The sign, or the class where there is none, or what the agent
-// says; nullopt: it goes on.
+// Whether the run must stop: after one `environment`, after the third infrastructure or environment failure in a row,
+// or after the third in a row for which the agent gives the same reason. Returns the sign, else the class, else the
+// agent's words; nullopt: the run continues.
 std::optional<std::string> circuit_breaker(std::span<const PastIteration> past);
 
-// PastIteration::said of a failure: what names this one request (`request id`, numbers) is not in it.
+// PastIteration::said of a failure, without what is specific to one request (`request id`, numbers).
 std::string said_of(std::string_view kind, std::string_view reason);
 
 struct Budget {
@@ -88,7 +88,7 @@ struct Spent {
     std::int64_t wall_s = 0, tpu_s = 0, tokens = 0;
     int since_promotion = 0;
 };
-// The reason to stop before another iteration begins: "max-wall", "max-tpu-minutes", "max-tokens", "plateau".
+// The reason not to start another iteration: "max-wall", "max-tpu-minutes", "max-tokens", "plateau".
 std::optional<std::string_view> budget_end(const Budget& budget, const Spent& spent);
 
 }  // namespace gdnctl::loop

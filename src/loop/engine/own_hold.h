@@ -1,4 +1,4 @@
-// --hold-dev-tpu: a development TPU that this process holds itself.
+// --hold-dev-tpu: a development TPU held by this process itself.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ private:
     Context& m_context;
     std::unique_ptr<Holding> m_holding;
     std::atomic<bool> m_lost{false};
-    std::jthread m_watch;  // sees whether it is lost
+    std::jthread m_watch;  // notices when the TPU is lost
     std::string m_cluster;
     std::optional<Clock::Monotonic> m_since;
     std::chrono::milliseconds m_held{0};

@@ -26,7 +26,7 @@ int last_number(std::span<const Record> records) {
     return last == nullptr ? 0 : last->iteration;
 }
 
-// Before the candidate is known: the tree and the attempts.
+// Before the candidate is known: steps for the tree and the attempts.
 Step step_of_attempts(std::span<const Record> open, int iteration, bool interrupted) {
     if (last_of(open, RecordType::base) == nullptr) return {StepKind::take_base, iteration, 0, interrupted};
     const Record* started = last_of(open, RecordType::attempt);
@@ -39,9 +39,9 @@ Step step_of_attempts(std::span<const Record> open, int iteration, bool interrup
     return {StepKind::collect, iteration, last, interrupted};
 }
 
-// Where the user's work is. A run that was asked to stop gives it back before the iteration has ended.
+// Where the user's work is. A run that was asked to stop restores it before the iteration has ended.
 struct Stash {
-    const Record* intent = nullptr;   // none since it was given back
+    const Record* intent = nullptr;   // none since it was restored
     const Record* stashed = nullptr;  // the same
 };
 Stash stash_of(std::span<const Record> open) {
@@ -144,7 +144,7 @@ RunState summarise(std::span<const Record> records, int iterations, bool stashes
 
 namespace {
 
-// PATH.bak is what PATH is now: the same file, whose bytes are on the disk already.
+// Makes PATH.bak the current PATH: the same file, whose bytes are already on disk.
 Status keep_backup(const std::filesystem::path& path) {
     const std::string backup = path.string() + ".bak";
     const std::string link = backup + ".new";
@@ -153,7 +153,7 @@ Status keep_backup(const std::filesystem::path& path) {
     std::filesystem::create_hard_link(path, link, problem);
     if (!problem) std::filesystem::rename(link, backup, problem);
     if (!problem || problem == std::errc::no_such_file_or_directory) return {};
-    // Not every file system has links.
+    // Not every file system supports links.
     GDNCTL_TRY_ASSIGN(const auto before, read_file_if_exists(path));
     return before ? replace_whole(backup, *before, 0600) : Status();
 }
@@ -180,7 +180,7 @@ Status write_state(const std::filesystem::path& path, const RunState& state) {
                        {"stop_reason", state.stop_reason},
                        {"journal_records", state.records}};
     GDNCTL_TRY(keep_backup(path));
-    return replace_whole(path, gdnctl::to_text(json, 2) + "\n", 0600);  // the journal can make it again
+    return replace_whole(path, gdnctl::to_text(json, 2) + "\n", 0600);  // the journal can recreate it
 }
 
 Result<std::optional<RunState>> read_state(const std::filesystem::path& path) {

@@ -14,7 +14,7 @@ Status check_room(std::span<const fs::path> places) {
         std::error_code problem;
         while (!fs::exists(place, problem) && place.has_relative_path()) place = place.parent_path();
         const fs::space_info disk = fs::space(place, problem);
-        // Some file systems do not know how large they are.
+        // Some file systems do not report their size.
         if (problem || disk.capacity == 0 || disk.available >= k_next_to_nothing) continue;
         return fail(ErrorKind::local_io,
                     fmt::format("the disk that holds {} is full (No space left on device): {} KB left", place.string(),

@@ -1,4 +1,4 @@
-// Whether the disks that a run writes to have room. What fails on a full one says nothing of anybody's work.
+// Whether the disks that a run writes to have space left. A failure on a full disk says nothing about the candidate.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace gdnctl::loop {
 
-// Error local_io: the disk of one of these has next to nothing left. A place that is not there counts as the folder
-// that it would be in.
+// Error local_io: one of these disks is almost full. For a path that does not exist, the folder that would contain it
+// counts.
 Status check_room(std::span<const std::filesystem::path> places);
 
 }  // namespace gdnctl::loop

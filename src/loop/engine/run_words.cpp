@@ -12,7 +12,7 @@ namespace gdnctl::loop {
 
 namespace {
 
-constexpr const char* k_word = "options";  // of the records
+constexpr const char* k_word = "options";  // key in the records
 
 Json json_of_words(const OptionWords& words, std::set<std::string>& masked) {
     Json json = Json::object();

@@ -1,4 +1,4 @@
-// The options of a run in words, as its journal keeps them: what --resume goes on with.
+// The options of a run as words, as the journal stores them for --resume.
 #pragma once
 
 #include <filesystem>
@@ -12,23 +12,23 @@
 
 namespace gdnctl::loop {
 
-using OptionWords = std::map<std::string, std::vector<std::string>>;  // by the option's name, "--post-check"
+using OptionWords = std::map<std::string, std::vector<std::string>>;  // by option name, such as "--post-check"
 
 struct RunWords {
-    std::string run;          // its name; read, never written
-    std::string cwd;          // where it was called, relative to the root of the repository
-    std::string config_file;  // of --config, absolute; empty: found
+    std::string run;          // name of the run; only read, never written
+    std::string cwd;          // working directory of the command, relative to the root of the repository
+    std::string config_file;  // from --config, absolute; empty: found by searching
     std::string target;
-    OptionWords given;             // in force: of the command line, else of the configuration
-    OptionWords configured;        // what the configuration said, also where the command line overrode it
-    std::set<std::string> masked;  // options that hold a secret: their words cannot be used again
+    OptionWords given;             // in effect: from the command line, else from the configuration
+    OptionWords configured;        // from the configuration, even if the command line overrode it
+    std::set<std::string> masked;  // options that contain a secret: their stored words cannot be reused
 };
 
-// JSON text for the `run` and `resume` records, with every secret masked and its option in `masked`.
+// JSON text for the `run` and `resume` records, with secrets masked and their options listed in `masked`.
 std::string to_text(RunWords words);
 
-// Those of the journal's last `run` or `resume` record that has them; nullopt: no journal, or one of a gdnctl that kept
-// none. Errors: those of parse_records(), config (not what to_text() writes).
+// From the last `run` or `resume` record that has them; nullopt: no journal, or one written by a gdnctl that did not
+// store them. Errors: those of parse_records(), config (not the output of to_text()).
 Result<std::optional<RunWords>> words_of_run(const std::filesystem::path& journal);
 
 }  // namespace gdnctl::loop

@@ -15,7 +15,7 @@ namespace gdnctl::loop {
 
 namespace {
 
-// The line that says why, else the last one.
+// The line that states the cause, else the last one.
 std::string reason_in(const std::string& words) {
     const auto lines = text::split(text::trim(words), '\n');
     const auto fatal = std::find_if(lines.begin(), lines.end(), [](auto line) { return line.starts_with("fatal: "); });
@@ -65,7 +65,7 @@ Status SyncMain::merge(const std::string& into, const std::string& branch) const
     GDNCTL_TRY_ASSIGN(GitHead ours, m_checkout.head());
     if (!into.empty() && ours.branch != into) {
         GDNCTL_TRY_ASSIGN(const auto tip, m_checkout.resolve(into));
-        if (!tip) return {};  // the base cannot be taken either, and says why
+        if (!tip) return {};  // taking the base fails too, and reports why
         ours = {*tip, into};
     }
     GDNCTL_TRY_ASSIGN(const bool there, m_checkout.is_ancestor(*theirs, ours.sha));
@@ -83,7 +83,7 @@ Status SyncMain::merge(const std::string& into, const std::string& branch) const
     return move(intent, false, branch);
 }
 
-// The merge is a commit before the branch, or any file, is touched: a kill after that leaves what can be completed.
+// The merge commit exists before the branch or any file changes, so that it can be completed after a kill.
 Result<std::optional<std::string>> SyncMain::merged(const std::string& branch, const GitHead& ours,
                                                     const std::string& theirs) const {
     GDNCTL_TRY_ASSIGN(const bool forward, m_checkout.is_ancestor(ours.sha, theirs));
@@ -97,7 +97,9 @@ Result<std::optional<std::string>> SyncMain::merged(const std::string& branch, c
 Status SyncMain::move(const Record& intent, bool again, const std::string& branch) const {
     GDNCTL_TRY_ASSIGN(const GitLanding landing,
                       m_checkout.land(intent.word("branch"), intent.word("base"), intent.word("head"), again));
-    if (landing.kind != GitLanding::Kind::blocked) return {};  // who moved it meanwhile is merged with the next time
+    if (landing.kind != GitLanding::Kind::blocked)
+        return {};  // if somebody moved it in the meantime, the next merge
+                    // includes that
     return not_merged(branch, landing.in_the_way.empty()
                                   ? landing.why
                                   : "uncommitted work is in the way: " + text::join(landing.in_the_way, ", "));

@@ -1,4 +1,4 @@
-// --sync-main-policy: the branch that iterations begin at follows another one.
+// --sync-main-policy: merges another branch into the one that iterations start from.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@ namespace gdnctl::loop {
 
 class SyncMain {
 public:
-    // Puts a merge_intent into the journal.
+    // Writes a merge_intent into the journal.
     using Note = std::function<Status(std::map<std::string, std::string> text)>;
 
-    // `checkout`, the user's, must outlive it.
+    // `checkout`, the user's, must outlive the object.
     SyncMain(const LoopOptions& options, const GitCheckout& checkout, std::stop_token stop, Note note)
         : m_options(options.sync),
           m_conflicts(options.sync_main_conflict_policy),
@@ -28,9 +28,9 @@ public:
           m_stop(std::move(stop)),
           m_note(std::move(note)) {}
 
-    // Fetches and merges, where the policy wants it now. What conflicts is not begun; what a kill broke off, by `open`,
-    // the open iteration's records, is finished first. It is merged into `into`; empty: HEAD. Errors: conflict ("failed
-    // to merge R/B into current branch
+    // Fetches and merges if the policy calls for it now. A merge with conflicts is not started. A merge that a kill
+    // interrupted, according to `open`, the open iteration's records, is finished first. `into`: branch to merge into;
+    // empty: HEAD. Errors: conflict ("failed to merge R/B into current branch
     // ..."), infrastructure (fetch); interrupted, terminated.
     Status run(const std::string& into, std::span<const Record> open);
 

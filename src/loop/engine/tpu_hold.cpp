@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/last_lines.h"
 #include "core/log.h"
 #include "core/log_timed.h"
 #include "core/redact.h"
@@ -34,10 +35,9 @@ constexpr std::size_t k_tail_lines = 80;
 std::string tail_of(const fs::path& file) {
     const auto text = read_file_if_exists(file, std::size_t{64} << 20);
     if (!text || !*text) return {};
-    const auto lines = text::split(text::trim(**text), '\n');
     std::string tail;
-    for (std::size_t i = lines.size() - std::min(lines.size(), k_tail_lines); i < lines.size(); ++i) {
-        tail += "\n  " + std::string(lines[i]);
+    for (const std::string_view line : text::split(text::last_lines(text::trim(**text), k_tail_lines), '\n')) {
+        tail += "\n  " + std::string(line);
     }
     return tail;
 }
@@ -69,11 +69,11 @@ std::string AllocateLog::take(std::string_view line) {
     return kept;
 }
 
-// The program runs on a thread of its own, which keeps its output drained for as long as it lives.
+// The program runs on a thread of its own that drains its output while it lives.
 struct TpuHold::Child {
     std::atomic<pid_t> pid{0};
     std::atomic<bool> ready{false}, ended{false};
-    std::string how;  // it ended; read once `ended`
+    std::string how;  // how it ended; read once `ended` is set
     std::stop_source stop;
     std::jthread thread;
 };
@@ -110,7 +110,7 @@ Status TpuHold::allocate(const std::string& cluster, int attempt) {
     for (const auto& [name, value] : m_settings.environment) spec.env[name] = value;
     spec.merge_stderr = true;
     spec.grace = k_term_grace;
-    spec.death_signal = SIGINT;  // it releases then, whatever becomes of us
+    spec.death_signal = SIGINT;  // makes it release the TPU, whatever happens to us
     spec.stop = m_child->stop.get_token();
     spec.on_start = [child = m_child.get()](pid_t pid) { child->pid = pid; };
     log::write_as_it_is(log::Level::info, fmt::format("$ {}", text::shell_join(spec.argv)));

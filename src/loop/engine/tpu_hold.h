@@ -1,4 +1,4 @@
-// --hold-dev-tpu: a development TPU that another program allocates and holds for as long as it runs.
+// --hold-dev-tpu: a development TPU that another program allocates and holds while it runs.
 #pragma once
 
 #include <atomic>
@@ -24,29 +24,30 @@ namespace gdnctl::loop {
 
 struct HoldSettings {
     HoldOptions options;
-    std::vector<std::string> allocator;  // its first words; the cluster and the rest are added
+    std::vector<std::string> allocator;  // first words of its command line; cluster and options are added
     std::filesystem::path log;           // removed at the start
     std::filesystem::path cwd;
-    std::map<std::string, std::string> environment;  // on top of ours
-    std::chrono::seconds reacquire_pause{30};        // between two attempts to get it again, at least
+    std::map<std::string, std::string> environment;  // added to ours
+    std::chrono::seconds reacquire_pause{30};        // shortest pause between two attempts to allocate again
 };
 
-// The allocator's words for a cluster.
+// The allocator's command line for a cluster.
 std::vector<std::string> allocator_argv(const HoldSettings& settings, std::string_view cluster);
-// The clusters in the order in which they are tried, each once.
+// The clusters in the order in which to try them, without duplicates.
 std::vector<std::string> hold_clusters(const HoldOptions& options);
 
-// Ends what the allocate log keeps.
+// Last line that the allocate log keeps.
 inline constexpr std::string_view k_became_active =
     "[gdnctl] dev TPU became active; suppressing further allocation log output while keeping the hold process drained.";
 
-// The last 80 lines of the allocate log, each on a line of its own and indented.
+// The last 80 lines of the allocate log, each on its own indented line.
 std::string tail_of(const std::filesystem::path& file);
 
-// What the allocate log keeps: everything up to the line that says that the TPU is there, then one notice. Pure.
+// Decides which lines the allocate log keeps: everything up to the line that reports the TPU as allocated, then one
+// notice. Pure.
 class AllocateLog {
 public:
-    // What to write of this line, with newline; empty: nothing.
+    // What to write for this line, with newline; empty: nothing.
     std::string take(std::string_view line);
     bool ready() const { return m_ready; }
 
@@ -54,14 +55,14 @@ private:
     bool m_ready = false;
 };
 
-// What a run asks of whoever holds its TPU.
+// What a run needs from the holder of its TPU.
 class LoopHold : public HeldTpu {
 public:
-    // Tries cluster after cluster, pass after pass. Errors: infrastructure (none of them worked), usage, interrupted,
+    // Tries each cluster, pass after pass. Errors: infrastructure (no cluster had a TPU), usage, interrupted,
     // terminated.
     virtual Status acquire() = 0;
     virtual void release() = 0;
-    virtual std::chrono::milliseconds held() const = 0;  // all together
+    virtual std::chrono::milliseconds held() const = 0;  // total
 };
 
 class TpuHold final : public LoopHold {
@@ -71,9 +72,9 @@ public:
     TpuHold(const TpuHold&) = delete;
     TpuHold& operator=(const TpuHold&) = delete;
 
-    // Of infrastructure errors: cluster, attempt, log, its last lines.
+    // Infrastructure errors name cluster, attempt, log, and the log's last lines.
     Status acquire() override;
-    // SIGINT, then SIGTERM, then SIGKILL; returns when it is gone.
+    // Sends SIGINT, then SIGTERM, then SIGKILL; returns when the program has ended.
     void release() override;
 
     bool active() const override;
@@ -95,9 +96,9 @@ private:
     std::stop_token m_stop;
     std::unique_ptr<Child> m_child;
     std::string m_cluster;
-    std::optional<Clock::Monotonic> m_since;  // it is held
-    std::chrono::milliseconds m_held{0};      // before that
-    std::optional<Clock::Monotonic> m_tried;  // to get it again
+    std::optional<Clock::Monotonic> m_since;  // when the current hold started
+    std::chrono::milliseconds m_held{0};      // before the current hold
+    std::optional<Clock::Monotonic> m_tried;  // last attempt to allocate again
 };
 
 }  // namespace gdnctl::loop

@@ -37,7 +37,7 @@ std::uintmax_t size_of(const fs::path& file) {
     return problem ? 0 : size;
 }
 
-// What a patch holds of each change, about: the larger one of its two sides.
+// Approximate size of each change in a patch: the larger of its two sides.
 Result<std::vector<std::uintmax_t>> sizes_of(const GitCheckout& tree, const std::vector<GitFileChange>& changes) {
     std::vector<std::string> before;
     for (const auto& change : changes) before.push_back(change.old_object);
@@ -115,7 +115,7 @@ Status Transactions::pin(const std::string& name, std::string_view target) const
     return m_repository.update_refs(std::span(&update, 1));
 }
 
-// From here on the configuration may be the agent's.
+// From here on, the configuration may be the agent's.
 Status Transactions::distrust(std::vector<std::string>* changed) {
     GDNCTL_TRY_ASSIGN(auto keys, m_repository.trust(m_trusted));
     if (m_slot) {
@@ -136,7 +136,7 @@ Status Transactions::fill_slot(std::string_view commit) {
     return make_links(m_slot->checkout().root(), m_repository.root(), m_settings.links);
 }
 
-// Somebody's merge would end in a commit of the agent's, or be lost with the stash.
+// An unfinished merge of the user would end in a commit of the agent, or be lost with the stash.
 Status Transactions::check_finished() const {
     const std::string name = m_repository.unfinished();
     if (name.empty()) return {};
@@ -144,7 +144,7 @@ Status Transactions::check_finished() const {
                 fmt::format("finish it, or abort it: git {} --abort", name));
 }
 
-// What an agent may do away with besides files: the slot, the commit that HEAD leads to, the index.
+// Restores what an agent may destroy besides files: the slot, the commit of HEAD, the index.
 Result<GitHead> Transactions::present(const Base& base) {
     if (m_slot) GDNCTL_TRY(m_slot->mend(m_repository));
     auto head = tree().head();
@@ -202,7 +202,7 @@ Result<std::optional<Leftovers>> Transactions::take_leftovers(int iteration, std
         for (const auto& change : changes) found.paths.push_back(change.path);
         std::string stem(leaf);
         std::replace(stem.begin(), stem.end(), '/', '-');
-        // What is larger is on the ref alone: the log directory is to hold hundreds of iterations.
+        // Larger ones are only on the ref, since the log directory should hold hundreds of iterations.
         GDNCTL_TRY_ASSIGN(const auto sizes, sizes_of(tree(), changes));
         if (std::accumulate(sizes.begin(), sizes.end(), std::uintmax_t{0}) <= k_largest_patch) {
             found.patch = m_artefacts.path(iteration, stem + ".patch");
@@ -242,8 +242,8 @@ Result<bool> Transactions::committed(const Base& base) {
 Status Transactions::clear(int iteration, const Base& base) {
     if (m_slot) return {};
     if (!m_repository.unfinished().empty()) GDNCTL_TRY(m_repository.forget_unfinished());
-    // A stash cleans a tree whole or not at all. It may hold more than what was pinned: a check wrote files, or
-    // somebody worked here. One that is there was made by a call that was killed.
+    // A stash cleans a tree completely or not at all. It may contain more than was pinned: a check wrote files, or
+    // somebody worked here. An existing one was made by a call that was killed.
     const std::string message = fmt::format("gdnctl-codex-loop-{}-iter-{:03}-left", m_settings.run, iteration);
     GDNCTL_TRY(m_repository.stash(message));
     GDNCTL_TRY_ASSIGN(const auto all, m_repository.stashes());
@@ -255,7 +255,7 @@ Status Transactions::clear(int iteration, const Base& base) {
     return m_repository.go_back_to(base.branch, base.sha);
 }
 
-// Everything that follows from base, head and leftovers.
+// Fills in everything that follows from base, head and leftovers.
 Status Transactions::judge(int iteration, const Base& base, Candidate& candidate) const {
     const GitCheckout& repository = m_repository;
     GDNCTL_TRY_ASSIGN(GitRange range, repository.range(base.sha, candidate.head));
@@ -293,12 +293,12 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
     GDNCTL_TRY_ASSIGN(const GitHead head, present(base));
     GDNCTL_TRY(distrust(&candidate.config_changes));
     candidate.head = head.sha;
-    // First of all: whatever follows may fail, and then nothing is lost.
+    // First of all: if a later step fails, nothing is lost.
     GDNCTL_TRY(pin(ref(iteration, "head"), head.sha));
     GDNCTL_TRY_ASSIGN(candidate.leftovers, take_leftovers(iteration, "leftovers", base, head.sha, candidate));
     GDNCTL_TRY(look_at_names(iteration, base.branch));
     candidate.gone = std::exchange(m_gone, {});
-    // A collection that was killed may have taken them already.
+    // A collection that was killed may already have taken them.
     if (!candidate.leftovers && m_resumed) GDNCTL_TRY(recall_leftovers(iteration, candidate));
     GDNCTL_TRY(judge(iteration, base, candidate));
     if (!m_slot && head.branch != base.branch) {
@@ -307,7 +307,7 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
                                        base.branch.empty() ? "no branch" : base.branch);
     }
     if (!m_slot) {
-        // None was when the iteration began.
+        // There was none when the iteration started.
         const std::string name = m_repository.unfinished();
         if (!name.empty() && name != "rebase") {
             log::warning("abandoning a {} that the agent did not finish; its files stay unchanged", name);
@@ -315,7 +315,7 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
         }
     }
     if (candidate.broken.empty()) GDNCTL_TRY(clear_around_nested(iteration, head));
-    // What is judged is what was committed, and nothing else.
+    // Only what was committed is judged.
     if (m_slot && (candidate.leftovers || !candidate.hidden.empty())) GDNCTL_TRY(fill_slot(head.sha));
     return candidate;
 }
@@ -355,8 +355,8 @@ Result<std::optional<std::string>> Transactions::set_aside(int iteration, std::s
         GDNCTL_TRY_ASSIGN(commit, stash_named(message));
     }
     if (commit) {
-        // Killed between the stash and the cleaning of the tree: what is still there comes along once more. If it is
-        // all of it, and nothing else, only the cleaning was left to do.
+        // Killed between stashing and cleaning the tree: what is still there is stashed once more. If that is exactly
+        // the same, only the cleaning was missing.
         GDNCTL_TRY_ASSIGN(const GitRestore back, m_repository.restore_stash(*commit));
         if (back != GitRestore::restored && back != GitRestore::was_there) {
             return fail(ErrorKind::conflict,

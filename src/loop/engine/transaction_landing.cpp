@@ -1,4 +1,4 @@
-// What happens to a candidate: it lands, is removed, or follows a moved branch; and the log commit.
+// What happens to a candidate: it lands, is removed, or follows a moved branch. Also the log commit.
 #include <fmt/format.h>
 
 #include "core/log.h"
@@ -17,7 +17,7 @@ Status Transactions::check_branch(std::string_view branch) const {
                             branch.substr(std::string_view("refs/heads/").size())));
 }
 
-// Whoever works in the checkout may be on another branch by now: that is no matter of a slot's.
+// The user may have switched branches in the checkout by now, which does not concern a slot.
 Result<Base> Transactions::start_of(std::string_view branch) const {
     GDNCTL_TRY_ASSIGN(GitHead head, m_repository.head());
     if (!m_slot || branch.empty() || head.branch == branch) return Base{head.sha, head.branch};
@@ -46,7 +46,7 @@ Status Transactions::reject(const Base& base, const Candidate& candidate) {
                   base.sha.substr(0, 12));
         return m_repository.go_back_to(base.branch, base.sha);
     }
-    if (head.sha == base.sha) return {};  // nothing was committed, or done before a kill
+    if (head.sha == base.sha) return {};  // nothing was committed, or this was done before a kill
     if (head.sha != candidate.head || head.branch != base.branch) {
         return fail(ErrorKind::conflict,
                     fmt::format("the branch was moved by someone else, to {}; the rejected commits stay on it",
@@ -112,7 +112,7 @@ Result<GitLanding> Transactions::commit_log(int iteration, std::string_view bran
             return landed;
         }
         GDNCTL_TRY_ASSIGN(const auto parent, m_repository.resolve(*made + "^1"));
-        if (parent != tip) made.reset();  // the branch went elsewhere meanwhile
+        if (parent != tip) made.reset();  // the branch has moved elsewhere in the meantime
     }
     if (!made) {
         GitLanding moved;

@@ -1,4 +1,4 @@
-// Other people's branches, tags and stashes: an agent that takes one away, or rewrites it, takes nothing with it.
+// Other people's branches, tags and stashes: if an agent removes or rewrites one, nothing is lost.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace gdnctl::loop {
 
 namespace {
 
-// A line each: "<object> <ref>", of a stash "<object> refs/stash <message>".
+// One line each: "<object> <ref>", for a stash "<object> refs/stash <message>".
 std::string message_of(const std::vector<GitName>& names, const std::string& run) {
     std::string text = fmt::format("Other branches, tags and stashes\n\nGdnctl-Run: {}\n\n", run);
     for (const auto& name : names) {
@@ -60,7 +60,7 @@ std::string Transactions::ref_of_names(std::string_view leaf) const {
     return fmt::format("refs/gdnctl-others/{}/{}", m_settings.run, leaf);
 }
 
-// From an earlier process of this run: this one may collect the agent's earlier work.
+// From an earlier process of this run, since this process may collect the agent's earlier work.
 Status Transactions::recall_names() {
     if (m_names) return {};
     Names known;
@@ -76,9 +76,9 @@ Status Transactions::recall_names() {
     return {};
 }
 
-// What `now` has no more, or has elsewhere, with a history that lacks what was there.
+// Names missing from `now`, or moved to a history that lacks the old target.
 std::vector<Transactions::GoneName> Transactions::gone_since_last(const std::vector<GitName>& now) const {
-    // All stashes have one ref: each stands for itself.
+    // All stashes share one ref, so each is identified by its object.
     const auto key_of = [](const GitName& name) { return name.ref == k_stash_ref ? name.object : name.ref; };
     std::map<std::string, std::string> objects;
     for (const auto& name : now) objects.emplace(key_of(name), name.object);
@@ -88,7 +88,7 @@ std::vector<Transactions::GoneName> Transactions::gone_since_last(const std::vec
         if (at == objects.end()) {
             gone.push_back({name, false});
         } else if (at->second != name.object) {
-            // An error: one of the two is no commit, or is missing.
+            // An error: one of the two is missing or not a commit.
             const auto further_on = m_repository.is_ancestor(name.object, at->second);
             if (!further_on || !*further_on) gone.push_back({name, true});
         }
@@ -99,7 +99,7 @@ std::vector<Transactions::GoneName> Transactions::gone_since_last(const std::vec
 Status Transactions::look_at_names(int iteration, std::string_view branch) {
     GDNCTL_TRY(recall_names());
     GDNCTL_TRY_ASSIGN(auto now, m_repository.names());
-    // The run's own branch has a ref for each commit that it was at; what was set aside has one, too.
+    // The run's own branch has a ref for each of its commits, and stashed work has one too.
     std::optional<std::string> own_stash;
     const auto is_stash = [](const GitName& name) { return name.ref == k_stash_ref; };
     if (!m_slot && std::any_of(now.begin(), now.end(), is_stash)) {

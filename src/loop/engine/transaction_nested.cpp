@@ -1,4 +1,4 @@
-// Repositories that were made inside of where an agent works: what they hold stays, and is out of the way.
+// Repositories created inside the agent's working tree: their contents are kept and moved out of the way.
 #include <algorithm>
 #include <set>
 
@@ -18,7 +18,7 @@ bool contains(const std::vector<std::string>& paths, const std::string& path) {
 
 }  // namespace
 
-// In place some may be the user's: those that were there before.
+// In place, those that existed before may be the user's.
 Status Transactions::look_inside() {
     if (m_slot) return {};
     GDNCTL_TRY_ASSIGN(GitNested nested, m_repository.nested());
@@ -33,7 +33,8 @@ Status Transactions::look_inside() {
     return {};
 }
 
-// At paths that the tree tracks, or, in a slot, where git ignores all: before a snapshot, which sees links alone.
+// At paths that the tree tracks, or in a slot where git ignores everything: done before a snapshot, which sees only
+// links.
 Status Transactions::move_nested(int iteration, std::string_view leaf, const Base& base, Leftovers& found) {
     GDNCTL_TRY_ASSIGN(const GitNested nested, tree().nested());
     std::vector<std::string> paths;
@@ -60,14 +61,14 @@ Status Transactions::move_nested(int iteration, std::string_view leaf, const Bas
     for (const auto& link : links) {
         GDNCTL_TRY_ASSIGN(const bool committed, tree().has_link("HEAD", link));
         if (!committed) GDNCTL_TRY(tree().unstage(link));
-        // An empty folder is to git a submodule that is not checked out; a missing one is a change.
+        // To git, an empty folder is a submodule that is not checked out; a missing one is a change.
         std::error_code problem;
         if (committed) fs::create_directories(tree().root() / link, problem);
     }
     return {};
 }
 
-// Those that a snapshot named.
+// Those that a snapshot reported.
 Status Transactions::move_untracked(int iteration, std::vector<std::string> paths, Leftovers& found) {
     const auto is_users = [&](const std::string& path) { return !m_inside || contains(*m_inside, path); };
     if (!m_slot && !m_settings.clean) std::erase_if(paths, is_users);
@@ -82,8 +83,8 @@ Status Transactions::move_aside(int iteration, const std::vector<std::string>& p
     return {};
 }
 
-// In place: what such a repository alone knew of is uncommitted once its `.git` is gone. It is pinned by now, and must
-// not be there when the next iteration begins.
+// In place: files that only such a repository tracked are uncommitted once its `.git` is gone. They are already pinned,
+// and must not be there when the next iteration starts.
 Status Transactions::clear_around_nested(int iteration, const GitHead& head) {
     std::error_code problem;
     const bool any = fs::exists(m_artefacts.path(iteration, k_repositories), problem);
@@ -91,7 +92,8 @@ Status Transactions::clear_around_nested(int iteration, const GitHead& head) {
     return clear(iteration, Base{head.sha, head.branch});
 }
 
-// Links that the iteration made, and that no clone could follow: of no submodule, or to a commit that was never pushed.
+// Finds links that the iteration made and that no clone could follow: they belong to no submodule, or to a commit that
+// was never pushed.
 Status Transactions::judge_links(int iteration, Candidate& candidate) const {
     std::vector<std::string> links;
     for (const auto& change : candidate.files) {

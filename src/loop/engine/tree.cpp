@@ -1,4 +1,4 @@
-// The tree before the agent gets it: the user's work set aside, the base pinned, what an earlier attempt left put away.
+// Prepares the tree for the agent: sets the user's work aside, pins the base, puts away what an earlier attempt left.
 #include <fmt/format.h>
 
 #include "core/log.h"
@@ -34,7 +34,7 @@ Base Engine::first_base() const {
     return base == nullptr ? Base() : Base{base->word("sha"), base->word("branch")};
 }
 
-// A candidate that followed a branch that moved has a base of its own.
+// A candidate that followed a moved branch has its own base.
 Base Engine::base() const {
     Base base = first_base();
     const Record* candidate = last_of(open(), RecordType::candidate);
@@ -51,7 +51,7 @@ Status Engine::set_aside(const Step& step) {
     }
     const auto stash = m_parts.git.set_aside(step.iteration, message, step.again);
     if (!stash) {
-        // Half-way: the stash is made, and some of it may be in the tree no more.
+        // Interrupted halfway: the stash exists, and some of its files may already be gone from the tree.
         if (const auto made = m_parts.git.stash_named(message); made && *made) {
             log::warning("your uncommitted work is in the stash {}: --resume restores it", **made);
         }
@@ -62,7 +62,7 @@ Status Engine::set_aside(const Step& step) {
     return add(RecordType::stashed, step.iteration, {{"commit", stash->value_or("")}});
 }
 
-// Whoever works here has to put that away himself.
+// The user has to put that away.
 Status Engine::refuse_dirty() {
     if (!clean_tree() || m_settings.options.dirty_policy != DirtyPolicy::fail) return {};
     GDNCTL_TRY(m_parts.git.check_finished());
@@ -75,7 +75,7 @@ Status Engine::take_base(const Step& step) {
     const Record* first = first_of(records(), RecordType::base);
     const std::string branch = first == nullptr ? std::string() : first->word("branch");
     GDNCTL_TRY(m_parts.git.check_branch(branch));
-    // An interrupted merge has left files that are no one's work.
+    // An interrupted merge left files that belong to nobody.
     const bool merging = last_of(open(), RecordType::merge_intent) != nullptr;
     if (!merging) GDNCTL_TRY(refuse_dirty());
     if (m_parts.prepare) GDNCTL_TRY(m_parts.prepare(branch, open()));
@@ -97,7 +97,7 @@ Status Engine::put_away(const Step& step) {
     return run_attempt(step.iteration, step.attempt + 1);
 }
 
-// The iteration stays open, or ends by an error: the user's work comes back now.
+// The iteration stays open or ends with an error: restores the user's work now.
 Status Engine::give_back(int iteration) {
     if (!stashes()) return {};
     const auto records = open();

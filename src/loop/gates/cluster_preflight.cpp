@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::chrono::seconds k_longest_look{60};
 
-// Why jobs of this kind would wait forever on each of these clusters; nullopt: one accepts them, or does not say.
+// Why jobs of this kind would wait forever on every one of these clusters; nullopt: one accepts them, or does not say.
 std::optional<Error> nowhere_for(std::string_view option, const std::string& tpu,
                                  const std::vector<ClusterFile>& files) {
     if (tpu.empty()) return std::nullopt;

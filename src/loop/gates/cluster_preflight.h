@@ -1,4 +1,4 @@
-// Checks that validation is possible before an agent is paid for work that could not be judged.
+// Checks that validation is possible before an agent spends money on work that could not be judged.
 #pragma once
 
 #include <filesystem>
@@ -13,23 +13,23 @@
 
 namespace gdnctl::loop {
 
-// What files say of the clusters that are named: without a network, and before anything is touched. One of several may
-// be missing. Errors: usage (no cluster of that name; none of them offers the accelerator that jobs would ask for: they
-// would wait forever), config (no file that can be read).
+// Checks what files say about the named clusters, without a network and before anything changes. If several are named,
+// one may be missing. Errors: usage (no cluster with that name; or none offers the accelerator that jobs would request,
+// so that they would wait forever), config (an unreadable file).
 Status check_cluster_files(const ValidationOptions& options, const Target& target, const std::filesystem::path& cwd);
 
 struct ClusterPreflight {
     const ValidationOptions& options;
     const HoldOptions& hold;
-    bool patient = false;        // a cluster that is away comes back: a warning
+    bool patient = false;        // an unreachable cluster may come back: only warn
     std::filesystem::path root;  // of the repository
     JobService& jobs;
     std::stop_token stop{};
 };
 
-// Asks the clusters that jobs would go to, in that order, until one answers, a minute at most each. Errors:
-// infrastructure (none answers; not where `patient`), authentication and usage (what is configured is refused, and by
-// none of them in another way), interrupted.
+// Asks the clusters that jobs would use, in that order, until one answers; at most a minute each. Errors:
+// infrastructure (none answers; not with `patient`), authentication and usage (every cluster refuses the configuration
+// for the same reason), interrupted.
 Status check_clusters_answer(const ClusterPreflight& preflight);
 
 }  // namespace gdnctl::loop

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "platform/fs.h"
 #include "platform/journal.h"
 
@@ -13,16 +14,6 @@ namespace gdnctl::loop {
 namespace {
 
 constexpr std::size_t k_flakes_limit = std::size_t{64} << 20;
-
-std::optional<double> flake_number(const Json& line, const char* key) {
-    const auto at = line.find(key);
-    return at != line.end() && at->is_number() ? std::optional(at->get<double>()) : std::nullopt;
-}
-
-std::string flake_word(const Json& line, const char* key) {
-    const auto at = line.find(key);
-    return at != line.end() && at->is_string() ? at->get<std::string>() : std::string();
-}
 
 }  // namespace
 
@@ -43,17 +34,17 @@ std::vector<FlakeSighting> parse_flakes(std::string_view text) {
     std::vector<FlakeSighting> list;
     for (const std::string& record : parse_journal(text).records) {
         const Json line = Json::parse(record, nullptr, false);
-        if (!line.is_object() || flake_word(line, "test").empty()) continue;
+        if (!line.is_object() || json::text(line, "test").empty()) continue;
         FlakeSighting one;
-        one.test = flake_word(line, "test");
-        one.run = flake_word(line, "run");
-        one.time = flake_word(line, "ts");
+        one.test = json::text(line, "test");
+        one.run = json::text(line, "run");
+        one.time = json::text(line, "ts");
         const auto iteration = line.find("iteration");
         if (iteration != line.end() && iteration->is_number_integer()) one.iteration = iteration->get<int>();
         const auto passed = line.find("passed_alone");
         one.passed_alone = passed != line.end() && passed->is_boolean() && passed->get<bool>();
-        one.max_abs = flake_number(line, "max_abs");
-        one.limit = flake_number(line, "limit");
+        one.max_abs = json::number(line, "max_abs");
+        one.limit = json::number(line, "limit");
         list.push_back(std::move(one));
     }
     return list;

@@ -1,8 +1,7 @@
-// Tests that fail now and then, in <log-dir>/flakes.jsonl, which outlives runs.
+// Tests that fail only sometimes, recorded in <log-dir>/flakes.jsonl across runs.
 //
-// Who calls what, and when: the stage that runs tests, after it has run a test that failed once more by itself:
-// append_flake(), whether it passed then or not; read_flakes() and flake_table() before it decides to run one again,
-// and for reports.
+// The stage that runs tests calls append_flake() after it has run a failed test again on its own, whether that passed
+// or not. It calls read_flakes() and flake_table() before it decides whether to run one again; reports do too.
 #pragma once
 
 #include <filesystem>
@@ -21,16 +20,16 @@ struct FlakeSighting {
     std::string test, run;
     int iteration = 0;
     bool passed_alone = false;
-    std::optional<double> max_abs = std::nullopt, limit = std::nullopt;  // how far off it was, and how far it may be
-    std::string time{};                                                  // filled in by append_flake()
+    std::optional<double> max_abs = std::nullopt, limit = std::nullopt;  // observed difference, and the allowed one
+    std::string time{};                                                  // set by append_flake()
     bool operator==(const FlakeSighting&) const = default;
 };
 
 // Errors: local_io, conflict (another writer).
 Status append_flake(const std::filesystem::path& log_dir, FlakeSighting sighting, WallTime now);
-// Lines of another form are left out, as is a torn last one. Pure.
+// Skips lines of another form and a torn last line. Pure.
 std::vector<FlakeSighting> parse_flakes(std::string_view text);
-// No such file: none. Error local_io.
+// A missing file counts as empty. Error local_io.
 Result<std::vector<FlakeSighting>> read_flakes(const std::filesystem::path& log_dir);
 
 struct FlakeView {
@@ -38,10 +37,10 @@ struct FlakeView {
     int seen = 0, passed_alone = 0;
     std::optional<double> largest = std::nullopt;  // max_abs
     std::string first, last;                       // times
-    // Seen to pass by itself after it had failed: then a failure is no verdict yet.
+    // It has passed on its own after a failure, so a failure is not final.
     bool known() const { return passed_alone > 0; }
 };
-// By test, those that were seen most first.
+// One view per test, the most frequent first.
 std::vector<FlakeView> flake_table(std::span<const FlakeSighting> sightings);
 
 }  // namespace gdnctl::loop

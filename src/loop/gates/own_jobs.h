@@ -1,5 +1,5 @@
-// Jobs of gates by this process itself, as the commands ray-test, ray-profile, dev-tpu-test, dev-tpu-profile, ray-stop
-// and cluster check run theirs.
+// Runs the gates' jobs in this process, the same way as the commands ray-test, ray-profile, dev-tpu-test,
+// dev-tpu-profile, ray-stop and cluster check.
 #pragma once
 
 #include <filesystem>
@@ -13,12 +13,12 @@
 
 namespace gdnctl::loop {
 
-// The configuration as a command that starts in this folder reads it. Errors: usage, config, local_io.
+// The configuration that a command started in this folder would read. Errors: usage, config, local_io.
 using ConfigAt = std::function<Result<Config>(const std::filesystem::path& folder)>;
 
 class OwnJobs final : public JobService {
 public:
-    // Both must outlive it.
+    // Both must outlive the object.
     OwnJobs(const ConfigAt& config, Context& context) : m_config(config), m_context(context) {}
 
     Result<JobAnswer> run(const JobSpec& spec) override;
@@ -30,7 +30,7 @@ private:
     Context& m_context;
 };
 
-// What a run that came to its end, or was cut short, is to gates.
+// The report for gates about a run that ended or was interrupted.
 JobReport job_report(const JobRun& run, const PlannedJob& job);
 
 }  // namespace gdnctl::loop

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "loop/report/report.h"
 #include "platform/clock.h"
@@ -14,17 +15,15 @@ namespace gdnctl::loop {
 
 namespace {
 
-// The agent may say what kind of change it made; nothing else of what it says is read for decisions.
+// The agent may state what kind of change it made. Decisions use nothing else that it says.
 std::string change_class_of(const StageContext& context) {
     const auto text = read_file_if_exists(context.artefacts.path(context.iteration, "report.json"));
     if (!text || !*text) return {};
     const auto report = parse_json(**text, "the agent's report");
-    if (!report || !report->is_object()) return {};
-    const auto it = report->find("change_class");
-    return it != report->end() && it->is_string() ? it->get<std::string>() : std::string();
+    return report ? json::text(*report, "change_class") : std::string();
 }
 
-// The verdict on this very candidate, of a loop that was killed before it wrote its own record.
+// An existing verdict on this candidate, from a loop that was killed before it wrote its own record.
 std::optional<PerfRecord> earlier_verdict(const PerfState& state, int iteration, const std::string& commit) {
     const auto history = state.history();
     if (history.empty()) return std::nullopt;
@@ -33,7 +32,7 @@ std::optional<PerfRecord> earlier_verdict(const PerfState& state, int iteration,
     return last;
 }
 
-// What a commit that was measured before cannot do any more is no fault of the candidate beside it.
+// If a commit that was measured before now fails, that is not the fault of the candidate measured alongside.
 ErrorKind kind_of(Outcome outcome, bool of_candidate) {
     switch (outcome) {
         case Outcome::environment: return ErrorKind::config;
@@ -43,7 +42,7 @@ ErrorKind kind_of(Outcome outcome, bool of_candidate) {
     }
 }
 
-// A profile that could not be taken, of either side.
+// A profile of either side failed.
 StageResult unmeasured(const Error& error, StageResult result) {
     result.verdict = StageVerdict::fail;
     result.outcome = error.kind == ErrorKind::config           ? Outcome::environment
@@ -100,7 +99,7 @@ Result<Measurement> PerformanceStage::measure(const StageContext& context, const
     if (!of_candidate) {
         GDNCTL_TRY_ASSIGN(tree, m_trees.at(commit));
     }
-    // Each commit's runs have a name of their own: whoever looks for one must not find the other.
+    // Runs of each commit have their own name, so that a search for one never finds the other.
     const std::string name = profile_prefix(m_jobs.options(), context.iteration) + "_" + commit.substr(0, 8);
     JobOrder order{JobKind::profile, site, tree, {}, name, {}, context.stop};
     JobEnd end;
@@ -195,7 +194,7 @@ StageResult stage_result_of(const PerfDecision& decision, const PerfRecord& reco
     result.outcome = Outcome::rejected;
     result.sign = std::string(to_text(decision.verdict));
     result.exit_status = 1;
-    // Not better is no failure, whatever becomes of regressions.
+    // Being no faster is not a failure, whatever the policy for regressions is.
     if (decision.ok && !decision.count_failure) result.policy = Policy::go_on;
     return result;
 }

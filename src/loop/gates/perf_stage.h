@@ -25,15 +25,15 @@ struct PerfSettings {
     std::filesystem::path state_file;
 };
 
-// What is meant by options and target. Errors: those of policy_of().
+// Settings from options and target. Errors: those of policy_of().
 Result<PerfSettings> perf_settings(const PerfOptions& options, const Target& target, const std::filesystem::path& cwd,
                                    const std::filesystem::path& log_dir);
 
-// Judges what the profile stage measured; profiles champion and candidate in turns where pairs are asked for. A
-// candidate that the state file has a verdict on already (the loop was killed after it) is not measured again.
+// Judges what the profile stage measured. If pairs are requested, it profiles champion and candidate alternately. A
+// candidate that already has a verdict in the state file (the loop was killed afterwards) is not measured again.
 class PerformanceStage final : public Stage {
 public:
-    // `jobs`, `trees` and `recorded` (nullptr: profiles are recorded nowhere) must outlive it.
+    // `jobs`, `trees` and `recorded` (nullptr: profiles are not recorded anywhere) must outlive the stage.
     PerformanceStage(PerfSettings settings, TargetJobs& jobs, CommitTrees& trees, Clock& clock,
                      RecordedMetrics* recorded = nullptr)
         : m_settings(std::move(settings)), m_jobs(jobs), m_trees(trees), m_clock(clock), m_recorded(recorded) {}
@@ -52,8 +52,8 @@ private:
     RecordedMetrics* m_recorded;
 };
 
-// What a decision makes of the iteration. `count-failure` without `revert` takes the candidate back, too: nothing that
-// is slower stays.
+// How a decision affects the iteration. `count-failure` without `revert` also removes the candidate: nothing slower is
+// kept.
 StageResult stage_result_of(const PerfDecision& decision, const PerfRecord& record);
 
 }  // namespace gdnctl::loop

@@ -20,7 +20,7 @@ namespace gdnctl::loop {
 namespace {
 
 constexpr std::size_t k_tail = std::size_t{64} << 10;
-// Lines of a check that are shown as they come. A failing check shows its first failing case as well.
+// Output lines of a check that are shown immediately. A failing check also shows its first failing case.
 constexpr std::size_t k_shown_lines = 20;
 
 // A login shell resets PATH; the caller's PATH is appended to it, and so is this
@@ -31,7 +31,7 @@ std::string callers_path() {
     std::string path = process_env().get("PATH").value_or("");
     std::error_code problem;
     const std::string own = std::filesystem::read_symlink("/proc/self/exe", problem).parent_path().string();
-    // An empty part of PATH is the folder that a command runs in: the agent's tree.
+    // An empty part of PATH would mean the command's working directory, which is the agent's tree.
     if (!path.empty() && !own.empty()) path += ':';
     return path + own;
 }
@@ -97,7 +97,7 @@ private:
         std::string tail;
         std::size_t lines = 0;
         spec.on_stdout_line = [&](std::string_view line) {
-            (file << redact(line) << '\n').flush();  // people follow it
+            (file << redact(line) << '\n').flush();  // people follow this file
             if (++lines <= k_shown_lines && m_checks.show) m_checks.show(line);
             if (lines == k_shown_lines + 1) log::info("more output of this check: {}", output.string());
             tail.append(line).append("\n");

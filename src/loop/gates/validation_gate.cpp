@@ -37,7 +37,7 @@ void take_rewrites(GateChoices& choices, const GateOptions& rewritten) {
     }
 }
 
-// A folder that stands in for the root of this machine's /proc and /sys; tests on busy machines set it.
+// A folder to use instead of this machine's /proc and /sys root; set by tests on busy machines.
 constexpr std::string_view k_machine_files = "GDNCTL_MACHINE_FILES";
 
 GateStages::GateStages(GateSetup setup, GateModes modes)

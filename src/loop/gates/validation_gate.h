@@ -1,4 +1,4 @@
-// The stages of validation and performance of a run, and what they work with, made from options.
+// Builds the stages for validation and performance, and what they need, from options.
 #pragma once
 
 #include <filesystem>
@@ -21,12 +21,12 @@ struct GateSetup {
     const Target& target;
     GateChoices choices;
     HoldOptions hold;
-    HeldTpu* held = nullptr;  // nullptr: none is held
+    HeldTpu* held = nullptr;  // nullptr: no TPU is held
     const GitCheckout& repository;
-    std::filesystem::path measure_folder;  // of the worktree that champions are measured in; outside of the repository
+    std::filesystem::path measure_folder;  // worktree in which champions are measured, outside the repository
     std::vector<std::string> log_paths;    // globs, see TransactionSettings
     std::vector<std::string> links;
-    std::filesystem::path cwd, log_dir;  // relative paths of options; state file
+    std::filesystem::path cwd, log_dir;  // base of relative paths in options; folder of the state file
     JobService& jobs;
     Process& process;
     Clock& clock;
@@ -35,27 +35,27 @@ struct GateSetup {
     TargetJobs::Name name_job{};  // see name_jobs_by()
 };
 
-// What --resilient may rewrite of these options, and the options as it left them.
+// The part of these options that --resilient may rewrite, and the options after rewriting.
 GateOptions gate_options_of(const GateChoices& choices);
 void take_rewrites(GateChoices& choices, const GateOptions& rewritten);
 
-// What can be said before anything is touched. Errors: usage, config (options, policy file, a target without test or
-// profile), and a performance state that does not parse.
+// Checks everything that can be checked before anything changes. Errors: usage, config (options, policy file, a target
+// without test or profile), and a performance state that cannot be parsed.
 Status check_gate_setup(const GateChoices& choices, const Target& target, const std::filesystem::path& cwd,
                         const std::filesystem::path& log_dir);
 
-// What the agent is told of them; nullopt: neither is asked for. After check_gate_setup().
+// What the agent is told about the gates; nullopt: none are requested. Call it after check_gate_setup().
 std::optional<std::string> gate_directive(const GateChoices& choices, const Target& target,
                                           const std::filesystem::path& cwd, const std::filesystem::path& log_dir);
 
 class GateStages {
 public:
-    // nullptr: neither validation nor performance is asked for. Errors: those of check_gate_setup().
+    // nullptr: neither validation nor performance is requested. Errors: those of check_gate_setup().
     static Result<std::unique_ptr<GateStages>> create(GateSetup setup);
 
-    // Tests, profile, performance, as far as they are asked for. They may not outlive this object.
+    // The requested stages among tests, profile and performance. They must not outlive this object.
     std::vector<std::unique_ptr<Stage>> stages();
-    // The TPU that is held from now on; nullptr: none. Before stages().
+    // The TPU held from now on; nullptr: none. Call it before stages().
     void set_held(HeldTpu* held) { m_setup.held = held; }
     const GateModes& modes() const { return m_modes; }
 
@@ -67,7 +67,7 @@ private:
     CommitTrees m_trees;
     MachineWatch m_machine;
     PerfSettings m_perf;
-    std::optional<RecordedMetrics> m_recorded;  // nullopt: the target's profiles are recorded nowhere
+    std::optional<RecordedMetrics> m_recorded;  // nullopt: the target's profiles are not recorded anywhere
 };
 
 }  // namespace gdnctl::loop

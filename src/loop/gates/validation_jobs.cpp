@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/last_lines.h"
 #include "core/log.h"
 #include "core/log_timed.h"
 #include "core/text.h"
@@ -118,13 +119,6 @@ void judge_failure(JobEnd& end, JobKind kind, ExitCode exit, bool wants_tpu) {
     fail_job(end, Outcome::infra, fmt::format("the job command ended with exit code {}", end.rc));
 }
 
-std::string last_lines(const std::string& text, std::int64_t count) {
-    std::size_t from = text.size();
-    if (from > 0 && text.back() == '\n') --from;
-    for (std::int64_t i = 0; i < count && from != std::string::npos && from > 0; ++i) from = text.rfind('\n', from - 1);
-    return from == std::string::npos || from == 0 ? text : text.substr(from + 1);
-}
-
 }  // namespace
 
 JobSpec TargetJobs::spec(const JobOrder& order) const {
@@ -162,9 +156,9 @@ void TargetJobs::show_failure(const JobEnd& end) const {
     if (!end.failure || m_options.log_tail <= 0) return;
     // An item of the oracle may stand before what is kept of the log's end.
     const auto& item = end.evidence.oracle.lines;
-    const FailingCase shown = item.empty()
-                                  ? first_failing_case(last_lines(end.evidence.output.tail(), m_options.log_tail))
-                                  : FailingCase{item, true};
+    const auto lines = static_cast<std::size_t>(std::max<std::int64_t>(m_options.log_tail, 0));
+    const FailingCase shown = item.empty() ? first_failing_case(text::last_lines(end.evidence.output.tail(), lines))
+                                           : FailingCase{item, true};
     log::warning("{}", failing_case_text(end.summary, shown, end.log.string()));
 }
 
@@ -186,7 +180,7 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
         return fail(
             ErrorKind::local_io,
             fmt::format("the job could not run because a file could not be written{}{}",
-                        evidence.output.tail().empty() ? "" : ":\n", last_lines(evidence.output.tail(), 3)),
+                        evidence.output.tail().empty() ? "" : ":\n", text::last_lines(evidence.output.tail(), 3)),
             "free space there (df -h) or raise the limit on the size of files (ulimit -f), then run the command "
             "again with --resume");
     }

@@ -12,8 +12,8 @@ namespace gdnctl::loop {
 
 namespace {
 
-// Of "any number": an hour at the usual pause. What lasts longer parks the candidate, and the run ends at its third in
-// a row; no budget is looked at in here.
+// For "any number": one hour at the default pause. After that the candidate is parked, and the run ends when this
+// happens three times in a row; budgets are not checked in here.
 constexpr std::int64_t k_most_passes = 30;
 
 JobEnd no_place(std::string sign) {
@@ -34,7 +34,7 @@ Result<JobEnd> Ladder::run(const JobSite& site) {
     return end;
 }
 
-// Nothing else would come out elsewhere.
+// Another place would give the same result.
 bool Ladder::is_final(const JobEnd& end) const { return !end.failure || (!end.retryable && !end.site_is_unknown); }
 
 bool Ladder::get_back(const char* why) {

@@ -1,5 +1,6 @@
-// Where tests and the profile of a candidate are tried, one place after the other: the held TPU, again after getting it
-// back, Ray clusters in order, the held TPU once more; then all of it again, later. Pure but for its calls.
+// Tries the tests or the profile of a candidate on one place after the other: the held TPU, the held TPU after
+// allocating it again, Ray clusters in order, and the held TPU once more; then all of them again later. Pure except for
+// its calls.
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,7 @@ namespace gdnctl::loop {
 
 struct LadderWorld {
     std::function<Result<JobEnd>(const JobSite&)> run;
-    HeldTpu* held = nullptr;              // nullptr: none is held
+    HeldTpu* held = nullptr;              // nullptr: no TPU is held
     std::function<bool()> asked_to_stop;  // before each wait
     Clock& clock;
     std::stop_token stop{};
@@ -28,12 +29,12 @@ struct LadderWorld {
 
 class Ladder {
 public:
-    // `clusters` in the order in which they are asked; those that turn out not to exist are forgotten.
+    // `clusters` in the order in which to try them; clusters that turn out not to exist are dropped.
     Ladder(JobKind kind, std::vector<JobSite> clusters, LadderWorld world)
         : m_kind(kind), m_clusters(std::move(clusters)), m_world(std::move(world)) {}
 
-    // Until one succeeds, or fails for good; after `attempts` passes (negative: 30) with the last failure. What
-    // runs into its time limit twice is not tried again. Errors: those of run(), interrupted.
+    // Repeats until a job succeeds or fails for good; returns the last failure after `attempts` passes (negative: 30).
+    // A job that reaches its time limit twice is not tried again. Errors: those of run(), interrupted.
     Result<JobEnd> climb(std::int64_t attempts, std::chrono::seconds pause);
 
 private:
@@ -50,11 +51,11 @@ private:
     int m_time_limits = 0;
 };
 
-// Clusters in order: those given; else with `automatic` the held one, the loop's own and those discovered; else, where
-// a TPU is held, the first two; else wherever such a command goes by itself.
+// Clusters in order: the given ones; else, with `automatic`, the held one, the loop's own and the discovered ones;
+// else, if a TPU is held, the first two of these; else the default of such a command.
 std::vector<std::string> cluster_order(const ValidationOptions& options, const HoldOptions& hold,
                                        const std::string& active, const std::vector<std::string>& discovered);
-// The same, discovered in the repository at `root` as the options want it.
+// The same, discovered in the repository at `root` according to the options.
 std::vector<std::string> gate_clusters(const ValidationOptions& options, const HoldOptions& hold,
                                        const std::string& active, const std::filesystem::path& root);
 

@@ -32,7 +32,7 @@ bool reports_to_wandb(const Target& target, const ValidationOptions& options) {
     constexpr std::string_view k_mode = "WANDB_MODE=", k_online = "online";
     if (target.style != TargetStyle::levanter || options.profile.dry_run) return false;
     std::string mode = options.profile.wandb_mode;
-    for (const std::string& item : options.profile_env) {  // the run gets the last one
+    for (const std::string& item : options.profile_env) {  // the last one wins
         if (item.starts_with(k_mode)) mode = item.substr(k_mode.size());
     }
     return mode == k_online;
@@ -73,7 +73,7 @@ Status check_thresholds(const PerfOptions& p) {
 
 Status check_recorded(const RecordedOptions& o) {
     const auto bad = [](std::string text) { return Status(fail(ErrorKind::usage, std::move(text))); };
-    constexpr std::int64_t k_most_steps = 1'000'000;  // of a window: each is a number that has to be sent
+    constexpr std::int64_t k_most_steps = 1'000'000;  // of a window: each step is a number that must be transferred
     if (o.step_start < 0) return bad("--perf-history-step-start must be >= 0.");
     if (o.step_end < o.step_start) return bad("--perf-history-step-end must be >= --perf-history-step-start.");
     if (o.step_end - o.step_start >= k_most_steps) {

@@ -22,7 +22,7 @@ namespace gdnctl::loop {
 namespace {
 
 constexpr std::string_view k_usual_pytest = "-k ";
-constexpr std::size_t k_most_flakes = 3;  // more failures at once are no accident
+constexpr std::size_t k_most_flakes = 3;  // more failures at once are no coincidence
 constexpr int k_reruns = 2;
 
 // "tests/test_gdn_layer.py::test_x[4]" -> "test_x": what -k understands.
@@ -88,12 +88,12 @@ void put_test_facts(StageResult& result, const JobEnd& end, const ValidationOpti
     put_fact(result, "oracle_stage", oracle.stage);
     put_fact(result, "oracle_where", oracle.where);
     put_fact(result, "oracle_first_wrong_token", oracle.token);
-    // Measured, not assumed: everything was run, and what came out is evidence.
+    // Measured, not assumed: everything was run, and the output is evidence.
     const bool whole = options.suite == Suite::both && options.pytest_args.empty();
     result.facts["validation_tests_full_parity"] = whole && !end.failure ? "true" : "false";
 }
 
-// What the run says that it ran, beside what it was asked to.
+// What the run reports to have run, in addition to what was requested.
 void put_setting_facts(StageResult& result, const ProfileSettings& asked, const ProfileReport& reported) {
     const SettingWords words = setting_words(asked, reported);
     for (const auto& [name, value] : words.requested) result.facts["requested." + name] = value;
@@ -196,7 +196,7 @@ Result<StageResult> TestsStage::run(const StageContext& context) {
     return result;
 }
 
-// Whether what failed passes by itself; each of them is written to the ledger of flakes.
+// Whether the failed tests pass on their own. Each is recorded as a sighting of a flake.
 Result<bool> TestsStage::passes_alone(const StageContext& context, const JobSite& site, const JobEnd& red) {
     const auto& failed = red.evidence.failed_tests;
     if (m_world.jobs.target().style != TargetStyle::levanter || failed.empty() || failed.size() > k_most_flakes) {
@@ -213,7 +213,7 @@ Result<bool> TestsStage::passes_alone(const StageContext& context, const JobSite
         order.log = context.artefacts.unused(context.iteration, "validation-tests-alone", ".log");
         GDNCTL_TRY_ASSIGN(const JobEnd end, m_world.jobs.run(order));
         passed = !end.failure;
-        // The same test twice is no accident; trouble of the surroundings says nothing about it.
+        // Failing twice in the same test is no coincidence. An environment problem says nothing about the test.
         if (passed || !end.retryable) break;
     }
     for (const std::string& id : failed) {
@@ -238,7 +238,7 @@ Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJo
         std::string host(256, '\0');
         if (gethostname(host.data(), host.size() - 1) == 0) question.asked["machine"] = host.substr(0, host.find('\0'));
     }
-    // What is installed on the device follows from it.
+    // It determines what is installed on the device.
     if (const auto lock = read_file_if_exists(order.tree / "uv.lock"); lock && *lock) {
         question.asked["uv.lock"] = hash_text(**lock);
     }
@@ -324,8 +324,8 @@ Result<StageResult> ProfileStage::run(const StageContext& context) {
     return result;
 }
 
-// Once more with another cross-entropy, where that is asked for. Whatever becomes of it, the candidate is judged by its
-// own profile alone.
+// Takes a second profile with another cross-entropy, if requested. Whatever its result, the candidate is judged by its
+// own profile only.
 Status ProfileStage::compare_ce(const StageContext& context, const JobSite& site, Measurement& m, StageResult& result) {
     const ValidationOptions& options = m_world.jobs.options();
     const auto ce = ce_comparison(options);

@@ -1,4 +1,4 @@
-// Tests and profile of a candidate as stages of an iteration, on the device that the target is about.
+// Tests and profile of a candidate as stages of an iteration, on the target's device.
 #pragma once
 
 #include <filesystem>
@@ -16,19 +16,20 @@ inline constexpr std::string_view k_gate_failed =
     "Iteration failed required TPU validation/profile gate. Use --validation-policy count-failure/continue to keep "
     "looping.";
 
-// What both need. All must outlive the stages.
+// Shared by both. All must outlive the stages.
 struct ValidationWorld {
     TargetJobs& jobs;
-    HeldTpu* held = nullptr;  // nullptr: none is held
+    HeldTpu* held = nullptr;  // nullptr: no TPU is held
     Clock& clock;
     HoldOptions hold;
-    std::filesystem::path root;           // of the repository: its cluster files
-    RecordedMetrics* recorded = nullptr;  // nullptr: profiles are recorded nowhere
+    std::filesystem::path root;           // of the repository, for its cluster files
+    RecordedMetrics* recorded = nullptr;  // nullptr: profiles are not recorded anywhere
 };
 
 Policy policy_of_gate(ValidationPolicy policy);
 
-// Tests; a test that fails is run again alone, and a candidate whose failures all pass then goes on (flakes.jsonl).
+// Runs the tests. A failed test is run again alone; if all failed tests pass then, the candidate continues
+// (flakes.jsonl).
 class TestsStage final : public Stage {
 public:
     explicit TestsStage(ValidationWorld world) : m_world(std::move(world)) {}
@@ -42,7 +43,7 @@ private:
     ValidationWorld m_world;
 };
 
-// One profile; what it measured goes to iteration-NNN-measurement.json, for the performance stage.
+// Takes one profile and writes the measurement to iteration-NNN-measurement.json for the performance stage.
 class ProfileStage final : public Stage {
 public:
     ProfileStage(ValidationWorld world, std::string metric) : m_world(std::move(world)), m_metric(std::move(metric)) {}
@@ -59,26 +60,26 @@ private:
 
 // "gdn_loopgate_iter007"
 std::string profile_prefix(const ValidationOptions& options, int iteration);
-// "gdn_loopgate_ce_xla_pallas_iter007": contains no other prefix, and no other contains it.
+// "gdn_loopgate_ce_xla_pallas_iter007": neither contains another prefix nor is contained in one.
 std::string ce_profile_prefix(const ValidationOptions& options, const CeChoice& ce, int iteration);
 
-// What a profile of this order that ended well has measured.
+// The measurement of a successful profile of this order.
 Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJobs& jobs, const std::string& metric);
 
-// The same with the numbers that the run of this order recorded, where it did. Errors: those of RecordedMetrics.
+// The same with the numbers that the run recorded, if it did. Errors: those of RecordedMetrics.
 Result<Measurement> read_profile(const JobEnd& end, const JobOrder& order, WallTime submitted, const TargetJobs& jobs,
                                  const std::string& metric, RecordedMetrics* recorded);
 
-// A measurement and where it was taken, as a file of the log directory.
+// A measurement and its place, as stored in the log directory.
 struct StoredMeasurement {
     Measurement measurement;
     JobSite site;
 };
 Status store_measurement(const std::filesystem::path& path, const StoredMeasurement& stored);
-// Errors: local_io, bad_input (it is not there, or no measurement).
+// Errors: local_io, bad_input (missing, or not a measurement).
 Result<StoredMeasurement> load_measurement(const std::filesystem::path& path);
 
-// What a job that failed makes of the iteration.
+// How a failed job affects the iteration.
 StageResult failed_stage(const JobEnd& end);
 
 }  // namespace gdnctl::loop

@@ -7,11 +7,11 @@
 namespace gdnctl::loop {
 
 std::string Fingerprint::key() const {
-    // FNV-1a: a name for a handful of configurations, no protection.
+    // FNV-1a: names a few configurations; not meant to resist attacks.
     std::uint64_t hash = 0xcbf29ce484222325U;
     const auto add = [&hash](std::string_view bytes) {
         for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-        hash = (hash ^ 0xffU) * 0x100000001b3U;  // in no UTF-8 text: ends a word
+        hash = (hash ^ 0xffU) * 0x100000001b3U;  // occurs in no UTF-8 text: terminates a word
     };
     for (const auto& [name, value] : asked) {
         add(name);

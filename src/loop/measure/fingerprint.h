@@ -1,4 +1,4 @@
-// Under which conditions a number was measured. Numbers of different conditions are not compared. Pure.
+// The conditions under which a number was measured. Only numbers measured under the same conditions are compared. Pure.
 #pragma once
 
 #include <map>
@@ -9,9 +9,10 @@
 namespace gdnctl::loop {
 
 struct Fingerprint {
-    // What was asked for and where it ran: target, metric, cluster, machine, settings, ... Champions are kept by it.
+    // What was requested and where it ran: target, metric, cluster, machine, settings, ... Champions are kept per set
+    // of these.
     std::map<std::string, std::string> asked;
-    // What came of it: the implementation that was chosen in the end. The candidate's own code decides on it.
+    // What was used in the end, such as the implementation that was chosen. The candidate's own code decides it.
     std::map<std::string, std::string> effective;
     bool operator==(const Fingerprint&) const = default;
 
@@ -19,7 +20,7 @@ struct Fingerprint {
     std::string key() const;
 };
 
-// "cluster: us-central1 -> us-east5", one of each difference; empty: none.
+// "cluster: us-central1 -> us-east5", one for each difference; empty: none.
 std::vector<std::string> differences(const std::map<std::string, std::string>& before,
                                      const std::map<std::string, std::string>& after);
 

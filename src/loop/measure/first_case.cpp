@@ -29,7 +29,7 @@ std::vector<std::string> of_oracle(const Lines& lines) {
     return reader.finding().lines;
 }
 
-// "____ test_forward[128] ____" -> "test_forward[128]"; empty: another line.
+// "____ test_forward[128] ____" -> "test_forward[128]"; empty: not such a line.
 std::string_view test_of(std::string_view line) {
     if (!line.starts_with("___") || !line.ends_with("___")) return {};
     line = line.substr(std::min(line.find_first_not_of('_'), line.size()));
@@ -89,7 +89,7 @@ std::vector<std::string> of_compiler(const Lines& lines) {
     return error == lines.end() ? std::vector<std::string>() : some_from(lines, error);
 }
 
-// What was raised, and the frames next to it.
+// The exception, and the frames closest to it.
 std::vector<std::string> of_python(const Lines& lines) {
     const auto begin = std::find_if(lines.rbegin(), lines.rend(),
                                     [](auto line) { return line.starts_with("Traceback (most recent call last)"); });
@@ -103,7 +103,7 @@ std::vector<std::string> of_python(const Lines& lines) {
     return frames;
 }
 
-// What other runners of tests write about a test that failed. ctest says it at the end of a line.
+// How other test runners report a failed test. ctest does it at the end of a line.
 bool is_failed_test(std::string_view line) {
     for (const std::string_view begin : {"--- FAIL", "not ok ", "[  FAILED  ] "}) {
         if (line.starts_with(begin)) return true;
@@ -122,7 +122,7 @@ std::vector<std::string> of_runners(const Lines& lines) {
     return test == lines.end() ? std::vector<std::string>() : some_from(lines, test);
 }
 
-// "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: ..." without the frames that led there.
+// "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: ..." without the traceback.
 std::vector<std::string> of_exception(const Lines& lines) {
     const auto is_raised = [](std::string_view line) {
         const std::string_view name = line.substr(0, line.find_first_not_of(k_name_characters));

@@ -17,11 +17,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Below that a measurement finds a processor of its own on nearly every machine.
+// Below this, nearly every machine has a free processor for the measurement.
 constexpr double k_busy_share = 0.4;
 constexpr std::chrono::milliseconds k_look{100};
-constexpr std::chrono::milliseconds k_second_look{300};  // the end of the last run is no other program
-constexpr double k_slow_share = 0.9;                     // of the highest frequency
+constexpr std::chrono::milliseconds k_second_look{300};  // the previous run's last activity must not count as another
+                                                         // program
+constexpr double k_slow_share = 0.9;                     // share of the highest frequency
 
 std::vector<int> own_processors() {
     std::vector<int> list;
@@ -41,7 +42,7 @@ std::string text_of(const fs::path& file) {
 
 std::optional<std::int64_t> number_of(const fs::path& file) { return text::parse_int(text::trim(text_of(file))); }
 
-// Folders below `folder` whose names are `prefix` and a number.
+// Folders in `folder` whose names are `prefix` and a number.
 std::vector<std::pair<int, fs::path>> numbered(const fs::path& folder, std::string_view prefix) {
     std::vector<std::pair<int, fs::path>> list;
     std::error_code problem;
@@ -55,7 +56,7 @@ std::vector<std::pair<int, fs::path>> numbered(const fs::path& folder, std::stri
     return list;
 }
 
-// The words of a process that runs a loop, and does not just show its help or plan.
+// Whether the command line is that of a running loop, not of one that only shows help or its plan.
 bool is_loop(std::string_view cmdline) {
     const auto words = text::split(cmdline, '\0');
     if (words.empty() || words.front().substr(words.front().rfind('/') + 1) != "gdnctl") return false;
@@ -76,7 +77,7 @@ std::optional<ProcessorTicks> parse_processor_ticks(std::string_view proc_stat, 
         if (!number || words.size() < 6) continue;
         if (!only.empty() && std::find(only.begin(), only.end(), *number) == only.end()) continue;
         ++sum.processors;
-        // user nice system idle iowait irq softirq steal; guest time is in user already
+        // user nice system idle iowait irq softirq steal; user already includes guest time
         for (std::size_t i = 1; i < std::min<std::size_t>(words.size(), 9); ++i) {
             const auto ticks =
                 static_cast<std::uint64_t>(std::max<std::int64_t>(0, text::parse_int(words[i]).value_or(0)));

@@ -1,4 +1,4 @@
-// Whether this machine does other things while something is measured on it.
+// Whether other programs use this machine during a measurement.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,22 @@
 
 namespace gdnctl::loop {
 
-// Time of the processors since the machine started, in ticks.
+// Processor time since the machine started, in ticks.
 struct ProcessorTicks {
     std::uint64_t busy = 0, total = 0;
     int processors = 0;
 };
-// Of the processors with these numbers, or of all; the text is that of /proc/stat. nullopt: it is none. Pure.
+// Sums the processors with these numbers, or all of them. `proc_stat` is the text of /proc/stat. nullopt: it is
+// something else. Pure.
 std::optional<ProcessorTicks> parse_processor_ticks(std::string_view proc_stat, const std::vector<int>& only = {});
 
 class MachineWatch {
 public:
-    // `root`: where /proc and /sys are; something else than "/" in tests. The clock must outlive it.
+    // `root`: the folder that contains /proc and /sys; tests pass another one. The clock must outlive the object.
     explicit MachineWatch(Clock& clock, std::filesystem::path root = "/");
 
-    // What would disturb a measurement that begins now: "other programs use 1.9 of 2 processors"; several joined by
-    // "; ". Empty: nothing that is known of. Takes 0.1 s, and up to 0.4 s where something is found.
+    // What would disturb a measurement that starts now: "other programs use 1.9 of 2 processors"; several reasons are
+    // joined by "; ". Empty: nothing was found. Takes 0.1 s, or up to 0.4 s if something is found.
     std::string busy();
 
 private:

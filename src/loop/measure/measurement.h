@@ -1,4 +1,4 @@
-// What profiles of one commit said, as numbers. Pure.
+// The numbers from profiles of one commit. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace gdnctl::loop {
 
-// Numbers of a profile by name ("while_ms", "throughput/mfu"); what was not measured is not in it.
+// Numbers of a profile by name ("while_ms", "throughput/mfu"). What was not measured is absent.
 using MetricMap = std::map<std::string, double, std::less<>>;
 
-// What a second profile of a commit said, with another cross-entropy: for the record, nothing is judged by it.
+// The result of a second profile of a commit with another cross-entropy. It is recorded but never used to judge.
 struct CeCompare {
-    std::string implementation, bwd_mode;  // as asked for
+    std::string implementation, bwd_mode;  // as requested
     std::string backend_selected, profile_prefix, run_url, source;
-    std::optional<double> value, delta_pct;  // of the metric; against the first profile's
+    std::optional<double> value, delta_pct;  // value of the metric, and its change against the first profile
     std::optional<std::int64_t> window_points;
     MetricMap metrics;
     std::string failure;  // why there is no number
     bool operator==(const CeCompare&) const = default;
 };
 
-// What profiles of one commit said.
+// The result of profiling one commit.
 struct Measurement {
     std::string metric;           // "throughput/mfu"
-    std::optional<double> value;  // median of `points`; nullopt: nothing was to be read
+    std::optional<double> value;  // median of `points`; nullopt: no value was found
     std::vector<double> points;
     std::string source;                         // "cli-output", "wandb-summary", "wandb-history-median[10:18]"
-    std::optional<std::int64_t> window_points;  // of such a window, behind each of `points`: the fewest
-    MetricMap metrics;                          // medians of everything that was measured
+    std::optional<std::int64_t> window_points;  // fewest values in such a window, over all `points`
+    MetricMap metrics;                          // medians of everything measured
     Fingerprint fingerprint;
     std::string ce_backend_selected, ce_requested_implementation, ce_bwd_mode;
     std::string profile_architecture;  // "hybrid", "attn_only"; empty: unknown
@@ -41,15 +41,15 @@ struct Measurement {
     std::optional<double> gdn_layer_fraction;
     std::optional<CeCompare> ce_ab_compare;
     std::string run_url;
-    std::vector<std::string> warnings;  // what makes it less than was asked for
-    std::string busy;                   // what else this machine did meanwhile; empty: nothing that is known of
+    std::vector<std::string> warnings;  // why this is less than was requested
+    std::string busy;                   // what else used this machine during the measurement; empty: nothing was found
     bool operator==(const Measurement&) const = default;
 };
 
-// Whether their numbers are of one kind; one that does not say is of any.
+// Whether the two values come from the same kind of source. A measurement without a source matches any.
 bool is_same_source(const Measurement& a, const Measurement& b);
 
-// One measurement out of several of the same commit and conditions.
+// Combines several measurements of the same commit under the same conditions.
 Measurement merged(std::vector<Measurement> runs);
 
 // "n=3, median 4.2 ms, MAD 0.01 ms"

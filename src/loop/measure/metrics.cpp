@@ -44,7 +44,7 @@ std::optional<double> difference_in(std::string_view line) {
         if (const std::size_t at = line.find(key); at != std::string_view::npos) {
             std::string_view rest = line.substr(at + key.size());
             const std::size_t from = rest.find_first_of("0123456789");
-            if (from > 4) continue;  // not found: beyond everything
+            if (from > 4) continue;  // not found, so larger than every known one
             rest.remove_prefix(from);
             return text::parse_double(rest.substr(0, rest.find_first_not_of("0123456789.eE+-")));
         }
@@ -52,7 +52,7 @@ std::optional<double> difference_in(std::string_view line) {
     return std::nullopt;
 }
 
-// Feeds a log in pieces to all that read it.
+// Passes a log in pieces to everything that reads it.
 class EvidenceReader {
 public:
     void feed(std::string_view bytes) {
@@ -224,7 +224,7 @@ Measurement measurement_of(const JobReport& report, const Evidence& evidence, co
 std::string bucket_of(std::string_view cluster) {
     constexpr std::string_view k_owner = "marin-";
     if (cluster.starts_with(k_owner)) cluster.remove_prefix(k_owner.size());
-    // A zone is a region and one letter more.
+    // A zone is a region plus one letter.
     if (cluster.size() > 2 && cluster[cluster.size() - 2] == '-' && cluster.back() >= 'a' && cluster.back() <= 'z') {
         cluster.remove_suffix(2);
     }

@@ -1,5 +1,4 @@
-// What a profile run leaves behind, as numbers: only what was printed by the run itself counts. Pure but for
-// read_evidence().
+// Reads the numbers that a profile run printed. Only the run's own output counts. Pure except for read_evidence().
 #pragma once
 
 #include <cstdint>
@@ -18,60 +17,60 @@
 
 namespace gdnctl::loop {
 
-// What is known of a job that was run: what ray-test and ray-profile report of theirs.
+// What ray-test or ray-profile reports about a job.
 struct JobReport {
     std::string submission_id, backend, cluster, status, failure_class, message, target, entrypoint, tpu;
     std::optional<std::int64_t> driver_exit_code, start_ms, end_ms;
     bool tpu_evidence = false;
-    bool runs_as_written = true;  // the run takes no settings: its command line says all
-    std::string metric_name;      // of the target; empty: it has none
+    bool runs_as_written = true;  // the run takes no settings: it is the command line as written
+    std::string metric_name;      // of the target; empty: the target has none
     std::optional<double> metric_value;
 
     bool ended() const { return status == "SUCCEEDED" || status == "FAILED" || status == "STOPPED"; }
     std::int64_t duration_ms() const { return start_ms && end_ms && *end_ms > *start_ms ? *end_ms - *start_ms : 0; }
 };
 
-// A job's log, read for what it tells.
+// What was found in a job's log.
 struct Evidence {
     JobOutput output;
-    std::string last_object;                // the last whole JSON object; empty: none
-    std::vector<std::string> failed_tests;  // pytest's names of what failed, each once
-    std::optional<double> max_abs;          // the largest difference that a failing comparison printed
-    OracleFinding oracle;                   // the first item that the oracle does not pass
+    std::string last_object;                // the last complete JSON object; empty: none
+    std::vector<std::string> failed_tests;  // names of the failed pytest tests, without duplicates
+    std::optional<double> max_abs;          // the largest difference printed by a failing comparison
+    OracleFinding oracle;                   // the first item that fails in the oracle
 };
 Evidence evidence_of(std::string_view log);
-// The same of a file of any size.
+// The same for a file of any size.
 Result<Evidence> read_evidence(const std::filesystem::path& log);
 
-// Numbers of a JSON object, nested ones by path ("forward/median_ms"); at most 500.
+// The numbers of a JSON object, with nested ones by path ("forward/median_ms"); at most 500.
 MetricMap numbers_of(std::string_view object);
 
-// hybrid or attn_only, and which part of the layers are GDN's.
+// hybrid or attn_only, and the share of GDN layers.
 struct ProfileModel {
     std::string architecture;  // empty: unknown
     std::optional<std::int64_t> layers_per_block, block_size;
     std::optional<double> fraction;
     bool operator==(const ProfileModel&) const = default;
 };
-// What was asked for; what the run reports wins over it (words of its `GDN profile model:` line).
+// What was requested, overridden by what the run reports (the words of its `GDN profile model:` line).
 ProfileModel model_of(const ProfileSettings& asked, const std::map<std::string, std::string>& reported);
 
-// Settings that the run reports of itself, by name, and what was asked for of these, as far as anything was (`auto`
-// asks for nothing). Fractions have six decimals, as runs print them.
+// Settings that the run reports about itself, by name, and the requested values for the same names, if any (`auto`
+// requests nothing). Fractions have six decimals, as runs print them.
 struct SettingWords {
     std::map<std::string, std::string> requested, effective;
 };
 SettingWords setting_words(const ProfileSettings& asked, const ProfileReport& reported);
 
 struct ProfileQuestion {
-    std::string metric;  // what is looked for
+    std::string metric;  // the metric to read
     ProfileSettings settings;
-    std::map<std::string, std::string> asked;  // of the fingerprint, as far as the caller knows it
+    std::map<std::string, std::string> asked;  // the part of the fingerprint that the caller knows
 };
-// Everything that one profile run measured. `value` is absent where the metric is nowhere.
+// Everything that one profile run measured. `value` is absent if the metric was not found.
 Measurement measurement_of(const JobReport& report, const Evidence& evidence, const ProfileQuestion& question);
 
-// Where the data of a cluster lie: us-east5-a, us-east5, marin-us-east5 -> gs://marin-us-east5.
+// The bucket with a cluster's data: us-east5-a, us-east5, marin-us-east5 -> gs://marin-us-east5.
 std::string bucket_of(std::string_view cluster);
 
 }  // namespace gdnctl::loop

@@ -1,4 +1,4 @@
-// What `oracle verify` says of the first thing that a kernel gets wrong, read from its output. Pure.
+// Reads from the output of `oracle verify` what it says about the first failing item. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@ namespace gdnctl::loop {
 struct OracleFinding {
     std::string item;                // "case t_hand"
     std::string verdict;             // "WRONG"
-    std::string stage;               // of the algorithm: "order; also possible: intra"; empty: it was not told
+    std::string stage;               // stage of the algorithm: "order; also possible: intra"; empty: not reported
     std::string where;               // "value head 0 of 1; chunk 0 (of 64 tokens)"
-    std::string token;               // the first wrong one: "out[b=0,t=0,h=0], chunk 0"
-    std::int64_t others = 0;         // further items that are not OK
-    std::vector<std::string> lines;  // as they were printed: the item, and details below it
+    std::string token;               // the first wrong token: "out[b=0,t=0,h=0], chunk 0"
+    std::int64_t others = 0;         // number of further items that are not OK
+    std::vector<std::string> lines;  // as printed: the item, then its details
     bool found() const { return !item.empty(); }
     // "case t_hand: WRONG, stage order"
     std::string sign() const;
-    // The same with where, and how many others.
+    // The same with the place and the number of other items.
     std::string text() const;
 };
 
-// Feed it the lines of a log.
+// Call it with each line of a log.
 class OracleFindingReader {
 public:
     void line(std::string_view text);
@@ -32,8 +32,8 @@ public:
 private:
     void keep(std::string_view text);
     OracleFinding m_finding;
-    std::string* m_field = nullptr;  // that a deeper line goes on with
-    bool m_first = false;            // lines are of the first finding
+    std::string* m_field = nullptr;  // field that a more indented line continues
+    bool m_first = false;            // the current lines belong to the first finding
 };
 
 }  // namespace gdnctl::loop

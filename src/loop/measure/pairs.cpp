@@ -16,7 +16,7 @@ struct Look {
 // One-sided .010, .015, .025 with 2, 4 and 8 degrees of freedom.
 constexpr std::array k_looks = {Look{3, 6.965}, Look{5, 3.298}, Look{9, 2.306}};
 
-// Timers and schedulers are no better than that, however alike three numbers look.
+// Timers and schedulers are no more precise than this, even if three numbers agree by chance.
 constexpr double k_least_deviation = 0.0005;
 
 const Look* look_at(int n, int cap) {

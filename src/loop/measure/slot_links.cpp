@@ -13,11 +13,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// `place` lies in a folder that is proven to be inside the slot.
+// `place` is in a folder that has been shown to be inside the slot.
 Status put_link(const fs::path& place, const fs::path& target) {
     std::error_code problem;
     if (fs::is_symlink(fs::symlink_status(place, problem)) && fs::read_symlink(place, problem) == target) return {};
-    fs::remove_all(place, problem);  // of a link the link alone
+    fs::remove_all(place, problem);  // removes a link itself, not its target
     if (!problem) fs::create_directories(place.parent_path(), problem);
     if (!problem) fs::create_symlink(target, place, problem);
     return problem ? Status(tl::unexpected(file_error(ErrorKind::local_io, "link", place, problem.value()))) : Status();
@@ -45,7 +45,7 @@ Status check_untracked(const GitCheckout& repository, const std::vector<std::str
     std::vector<std::string> names;
     for (const auto& link : links) names.push_back("HEAD:" + link);
     GDNCTL_TRY_ASSIGN(const auto files, repository.objects(names));
-    GDNCTL_TRY_ASSIGN(const auto sizes, repository.sizes(names));  // of folders, too
+    GDNCTL_TRY_ASSIGN(const auto sizes, repository.sizes(names));  // also covers folders
     for (std::size_t i = 0; i < links.size(); ++i) {
         if (!files[i] && sizes[i] == 0) continue;
         return fail(ErrorKind::usage, fmt::format("--worktree-link {}: git tracks it", links[i]),

@@ -1,4 +1,4 @@
-// Ignored paths of the user's checkout, such as .venv, that a slot gets links to.
+// Ignored paths of the user's checkout, such as .venv, to which a worktree slot gets links.
 #pragma once
 
 #include <filesystem>
@@ -11,15 +11,15 @@
 
 namespace gdnctl::loop {
 
-// The path without "." and slashes at its end. Error usage: it is absolute, empty, or leads out of the checkout or into
-// .git. What a link replaces is removed, so that nothing else may be named.
+// The path without "." and trailing slashes. Error usage: it is absolute or empty, or leads out of the checkout or into
+// .git. The link replaces whatever is at that path, so nothing else may be named.
 Result<std::string> slot_link(std::string_view given);
 
-// Error usage: git tracks one of them: whoever writes there would write into the user's checkout.
+// Error usage: git tracks one of them. Writing through the link would then change the user's checkout.
 Status check_untracked(const GitCheckout& repository, const std::vector<std::string>& links);
 
-// Links in `slot` to what `checkout` has of `links`, each of slot_link(). What is there instead, and is no such link,
-// is removed; where its folder leads out of the slot nothing is done, and that is said.
+// Creates links in `slot` to those of `links` (from slot_link()) that exist in `checkout`. Anything else at the same
+// path is removed. If its folder leads out of the slot, a warning is logged and nothing is done.
 Status make_links(const std::filesystem::path& slot, const std::filesystem::path& checkout,
                   const std::vector<std::string>& links);
 

@@ -9,7 +9,7 @@ namespace gdnctl::loop {
 
 Result<std::filesystem::path> CommitTrees::at(const std::string& commit) {
     if (!m_slot) {
-        // What an earlier process left in it were files of a commit, to be measured.
+        // The slot may contain files from an earlier process, but they belong to a commit that was to be measured.
         GDNCTL_TRY_ASSIGN(m_slot, GitSlot::open(m_repository, m_settings.folder, true, m_process, m_clock));
     }
     GDNCTL_TRY(m_slot->move_to(commit, m_settings.links));

@@ -1,4 +1,4 @@
-// Checkouts to measure commits in: one worktree besides the iteration's, moved from commit to commit.
+// Checkouts in which commits are measured: one worktree besides the iteration's, moved from commit to commit.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace gdnctl::loop {
 
 struct TreeSettings {
     std::filesystem::path folder;        // of the worktree; made on first use
-    std::vector<std::string> log_paths;  // globs: what is not measured
+    std::vector<std::string> log_paths;  // globs: not part of what is measured
     std::vector<std::string> links;      // ignored paths of the checkout that a measurement needs
 };
 
@@ -23,9 +23,9 @@ public:
     CommitTrees(const GitCheckout& repository, TreeSettings settings, Process& process, Clock& clock)
         : m_repository(repository), m_settings(std::move(settings)), m_process(process), m_clock(clock) {}
 
-    // A folder that holds this commit and nothing else, until the next call.
+    // A folder with the files of this commit and nothing else, valid until the next call.
     Result<std::filesystem::path> at(const std::string& commit);
-    // Whether files besides logs differ; true for a commit that is not there any more.
+    // Whether any files except logs differ; true if a commit no longer exists.
     Result<bool> differs(const std::string& from, const std::string& to) const;
 
 private:

@@ -17,14 +17,14 @@ namespace gdnctl::loop {
 namespace {
 
 constexpr std::string_view k_duration = "throughput/duration";  // seconds of a step
-constexpr std::string_view k_step_ms = "step_duration_ms";      // derived from it
-// What a run records of its speed, at each step.
+constexpr std::string_view k_step_ms = "step_duration_ms";      // derived from k_duration
+// The speed that a run records at each step.
 constexpr std::array<std::string_view, 3> k_recorded = {"throughput/mfu", "throughput/tokens_per_second", k_duration};
 
-// What a run has sent last may show up a moment after its end.
+// The last values that a run sends may appear shortly after it ends.
 constexpr int k_more_looks = 3;
 constexpr std::chrono::seconds k_look_pause{5};
-// Less between our clock and the server's is the time that an answer takes.
+// A smaller difference between our clock and the server's is the time that the answer takes.
 constexpr std::chrono::seconds k_same_clock{5};
 
 constexpr int k_newest_named = 80, k_newest = 120;
@@ -50,8 +50,8 @@ std::int64_t points_in(const WandbRun& run, const std::string& key) {
     return it == run.window.end() ? 0 : static_cast<std::int64_t>(it->second.size());
 }
 
-// Puts these numbers in the place of those that the output had of the same kind: a number of the last step is none to
-// compare with medians.
+// Replaces numbers of the same kind that came from the output: a value at the last step cannot be compared with
+// medians.
 void replace_numbers(Measurement& m, const MetricMap& numbers, std::string source) {
     for (const std::string_view key : k_recorded) m.metrics.erase(std::string(key));
     m.metrics.erase(std::string(k_step_ms));
@@ -131,7 +131,8 @@ bool RecordedMetrics::began_after(const WandbRun& found, const Wandb& wandb, Wal
     return *found.created >= std::chrono::floor<std::chrono::seconds>(submitted);
 }
 
-// A run of the job's name that began after the job was submitted. Where there are two, one of them is somebody else's.
+// Finds a run with the job's name that started after the job was submitted. If there are two, one of them belongs to
+// somebody else.
 Result<WandbPath> RecordedMetrics::discover(Wandb& wandb, const ProfiledRun& run) const {
     const std::string start = run.prefix + "_", &entity = m_options.entity, &project = m_options.project;
     std::vector<std::string> ours;

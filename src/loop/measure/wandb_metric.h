@@ -1,4 +1,4 @@
-// The metric of a profile as its run recorded it at Weights & Biases, laid over that of its output.
+// The metric that a profile run recorded at Weights & Biases, which replaces the one in its output.
 #pragma once
 
 #include <set>
@@ -12,38 +12,39 @@
 
 namespace gdnctl::loop {
 
-// What stands for a run in the judgement: its steps' median or mean in a window, or the last step's number.
+// The value that represents a run: the median or mean of its steps in a window, or the value at the last step.
 enum class MetricAggregation { history_window, summary };
 enum class WindowAverage { median, mean };
 
-// How the numbers that a run recorded at Weights & Biases are taken, and where a run is looked for whose output does
-// not name it.
+// How to reduce the numbers that a run recorded at Weights & Biases, and where to search for a run that the output does
+// not name.
 struct RecordedOptions {
     MetricAggregation aggregation = MetricAggregation::history_window;
     WindowAverage average = WindowAverage::median;
-    std::int64_t step_start = 10, step_end = 18;  // both included
-    std::int64_t min_points = 5;                  // fewer are no window
+    std::int64_t step_start = 10, step_end = 18;  // inclusive
+    std::int64_t min_points = 5;                  // a window with fewer values is not used
     std::string entity = "marin-community", project = "marin";
 };
-// "history-window median 10:18, 5 points or more", "summary": for the fingerprint.
+// "history-window median 10:18, 5 points or more" or "summary", for the fingerprint.
 std::string to_text(const RecordedOptions& options);
 
-// A profile that has ended well.
+// A profile that succeeded.
 struct ProfiledRun {
-    std::string url;     // as its output names it; empty: it does not
-    std::string prefix;  // of its name, without the underscore that follows
-    WallTime submitted;  // before its job was
+    std::string url;     // from its output; empty: the output does not name it
+    std::string prefix;  // prefix of its name, without the underscore that follows
+    WallTime submitted;  // when its job was submitted
     std::stop_token stop{};
 };
 
 class RecordedMetrics {
 public:
-    // All must outlive it.
+    // All arguments must outlive the object.
     RecordedMetrics(RecordedOptions options, Http& http, const Env& env, Clock& clock)
         : m_options(std::move(options)), m_http(http), m_env(env), m_clock(clock) {}
 
-    // Replaces the numbers of `m` by what the run recorded. Where nothing can be asked, or what is there is no such
-    // number or not certainly this job's, `m` keeps its own and gets a warning. Errors: interrupted, terminated.
+    // Replaces the numbers of `m` by those that the run recorded. `m` keeps its own numbers and gets a warning if the
+    // server cannot be asked, has no such number, or the run is not certainly this job's. Errors: interrupted,
+    // terminated.
     Status take(Measurement& m, const ProfiledRun& run);
 
     const RecordedOptions& options() const { return m_options; }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "loop/engine/artefacts.h"
 #include "platform/fs.h"
@@ -24,16 +25,6 @@ constexpr std::size_t k_report_limit = std::size_t{64} << 10;
 constexpr std::size_t k_ledger_limit = std::size_t{256} << 20;
 
 fs::path ledger_path(const fs::path& log_dir) { return log_dir / "ledger.jsonl"; }
-
-std::vector<std::string> report_list(const Json& report, const char* key) {
-    std::vector<std::string> list;
-    const auto at = report.find(key);
-    if (at == report.end() || !at->is_array()) return list;
-    for (const Json& item : *at) {
-        if (item.is_string()) list.push_back(item.get<std::string>());
-    }
-    return list;
-}
 
 std::string without_blanks(std::string_view line) {
     std::string text;
@@ -61,8 +52,8 @@ Result<AgentReport> parse_agent_report(std::string_view text, std::string_view n
     report.change_class = word("change_class");
     report.new_argument = word("new_argument");
     report.next_hypothesis = word("next_hypothesis");
-    report.changes = report_list(json, "changes");
-    report.reject_if = report_list(json, "reject_if");
+    report.changes = json::texts(json, "changes");
+    report.reject_if = json::texts(json, "reject_if");
     return report;
 }
 

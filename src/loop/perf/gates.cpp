@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::array k_default_limits = {
     LimitOption{"max_while_increase_ms", "--perf-max-while-increase-ms", "largest allowed growth of `while`", "5.0"},
-    LimitOption{"new_conditional_ms", "--perf-new-conditional-ms",
-                "size from which `conditional` counts as a new bucket", "5.0"},
+    LimitOption{"new_conditional_ms", "--perf-new-conditional-ms", "smallest `conditional` that counts as a new bucket",
+                "5.0"},
     LimitOption{"max_dispatch_shard_shell_increase_ms", "--perf-max-dispatch-shard-shell-increase-ms",
                 "largest allowed growth of the dispatch/shard shell", "2.0"},
     LimitOption{"max_ad_wrapper_shell_increase_ms", "--perf-max-ad-wrapper-shell-increase-ms",
@@ -29,17 +29,17 @@ constexpr std::array k_default_limits = {
     LimitOption{"max_train_path_budget_increase_ms", "--perf-max-train-path-budget-increase-ms",
                 "largest allowed growth of the train path", "5.0"},
     LimitOption{"min_train_path_drop_ms", "--perf-min-train-path-drop-ms",
-                "drop from which the train path counts as shorter", "1.0"},
+                "smallest drop that counts as a shorter train path", "1.0"},
     LimitOption{"step_duration_improvement_margin_ms", "--perf-step-duration-improvement-margin-ms",
-                "drop from which the step counts as shorter", "0.2"},
+                "smallest drop that counts as a shorter step", "0.2"},
     LimitOption{"min_dispatch_shard_shell_drop_ms", "--perf-min-dispatch-shard-shell-drop-ms",
-                "drop from which the dispatch/shard shell counts as smaller", "1.0"},
+                "smallest drop that counts as a smaller dispatch/shard shell", "1.0"},
     LimitOption{"max_remainder_budget_increase_ms", "--perf-max-remainder-budget-increase-ms",
                 "largest allowed growth of the remainder and the interaction remainder", "2.0"},
     LimitOption{"max_decoder_layer_shell_budget_increase_ms", "--perf-max-decoder-layer-shell-budget-increase-ms",
                 "largest allowed growth of the hybrid generic shell", "2.0"},
     LimitOption{"min_decoder_layer_shell_drop_ms", "--perf-min-decoder-layer-shell-drop-ms",
-                "drop from which the hybrid generic shell counts as smaller", "1.0"},
+                "smallest drop that counts as a smaller hybrid generic shell", "1.0"},
 };
 
 constexpr std::string_view k_step = "step_duration_ms";

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "loop/perf/state.h"
@@ -19,11 +20,6 @@ namespace {
 bool is_judgement(PerfVerdict verdict) {
     return verdict != PerfVerdict::aa_ok && verdict != PerfVerdict::baseline_shift &&
            verdict != PerfVerdict::baseline && verdict != PerfVerdict::metric_missing;
-}
-
-std::string word_at(const Json& value, const char* field) {
-    const auto it = value.find(field);
-    return it != value.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
 // The champion of each configuration while the records were written.
@@ -69,9 +65,9 @@ private:
 ReplayCase log_case(const Json& line, std::string place, const std::string& metric) {
     ReplayCase one;
     one.place = std::move(place);
-    one.decided = word_at(line, "decision");
+    one.decided = json::text(line, "decision");
     one.record.iteration = line.value("iteration", Json(0)).is_number_integer() ? line["iteration"].get<int>() : 0;
-    one.record.change_class = word_at(line, "change_class");
+    one.record.change_class = json::text(line, "change_class");
     one.record.measured.metric = metric;
     if (const auto it = line.find("commits");
         it != line.end() && it->is_array() && !it->empty() && it->back().is_string()) {
@@ -95,7 +91,7 @@ ReplayCase log_case(const Json& line, std::string place, const std::string& metr
     value_in(champion.measured);
     value_in(one.record.measured);
     const Json comparison = line.value("comparison", Json());
-    const std::string kind = comparison.is_object() ? word_at(comparison, "kind") : "";
+    const std::string kind = comparison.is_object() ? json::text(comparison, "kind") : "";
     if (!one.record.measured.value || !champion.measured.value) {
         one.skipped = "no " + metric + " of both sides";
     } else if (kind != "champion" && kind != "previous") {
@@ -144,9 +140,9 @@ Result<std::vector<ReplayCase>> replay_cases(std::string_view text, std::string_
                         "pass a performance state, or a file with one record per line");
         }
         if (!value->is_object()) return fail(ErrorKind::bad_input, fmt::format("{}, {}: no record", name, place));
-        if (word_at(*value, "schema") == "gdnctl.iteration/1") {
+        if (json::text(*value, "schema") == "gdnctl.iteration/1") {
             cases.push_back(log_case(*value, place, std::string(metric)));
-        } else if (parse_perf_verdict(word_at(*value, "decision"))) {
+        } else if (parse_perf_verdict(json::text(*value, "decision"))) {
             lineage.add(parse_record(*value), place, cases);
         } else {
             return fail(ErrorKind::bad_input,

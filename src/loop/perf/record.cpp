@@ -4,17 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "loop/perf/state.h"
 
 namespace gdnctl::loop {
 
 namespace {
-
-Json number_or_null(const std::optional<double>& value) {
-    return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
-Json count_or_null(const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(nullptr); }
-Json word_or_null(const std::string& word) { return word.empty() ? Json(nullptr) : Json(word); }
 
 // The recipe keeps what a run reports of itself apart from where its time went.
 bool is_hotspot(std::string_view name, std::string_view metric) {
@@ -37,21 +32,6 @@ void read_numbers(const Json& value, const char* field, MetricMap& into) {
     }
 }
 
-std::string word_in(const Json& value, const char* field) {
-    const auto it = value.find(field);
-    return it != value.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
-
-std::optional<double> number_in_json(const Json& value, const char* field) {
-    const auto it = value.find(field);
-    return it != value.end() && it->is_number() ? std::optional(it->get<double>()) : std::nullopt;
-}
-
-std::optional<std::int64_t> count_in(const Json& value, const char* field) {
-    const auto it = value.find(field);
-    return it != value.end() && it->is_number_integer() ? std::optional(it->get<std::int64_t>()) : std::nullopt;
-}
-
 std::map<std::string, std::string> words_in(const Json& value, const char* field) {
     std::map<std::string, std::string> out;
     const auto it = value.find(field);
@@ -66,56 +46,56 @@ Json ce_compare_json(const CeCompare& c, const std::string& metric) {
     Json out;
     out["ce_requested_implementation"] = c.implementation;
     out["ce_bwd_mode"] = c.bwd_mode;
-    out["ce_backend_selected"] = word_or_null(c.backend_selected);
+    out["ce_backend_selected"] = json::or_null(c.backend_selected);
     out["profile_prefix"] = c.profile_prefix;
-    out["metric_value"] = number_or_null(c.value);
-    out["metric_source"] = word_or_null(c.source);
-    out["metric_points"] = count_or_null(c.window_points);
-    out["delta_pct"] = number_or_null(c.delta_pct);
+    out["metric_value"] = json::or_null(c.value);
+    out["metric_source"] = json::or_null(c.source);
+    out["metric_points"] = json::or_null(c.window_points);
+    out["delta_pct"] = json::or_null(c.delta_pct);
     out["metrics"] = numbers_json(c.metrics, metric, false);
     out["hotspot_metrics"] = numbers_json(c.metrics, metric, true);
-    out["run_url"] = word_or_null(c.run_url);
-    out["failure"] = word_or_null(c.failure);
+    out["run_url"] = json::or_null(c.run_url);
+    out["failure"] = json::or_null(c.failure);
     return out;
 }
 
 // What another program has written there is of another form, and not looked at.
 std::optional<CeCompare> read_ce_compare(const Json& value) {
     const auto it = value.find("ce_ab_compare");
-    if (it == value.end() || !it->is_object() || word_in(*it, "profile_prefix").empty()) return std::nullopt;
+    if (it == value.end() || !it->is_object() || json::text(*it, "profile_prefix").empty()) return std::nullopt;
     CeCompare c;
-    c.implementation = word_in(*it, "ce_requested_implementation");
-    c.bwd_mode = word_in(*it, "ce_bwd_mode");
-    c.backend_selected = word_in(*it, "ce_backend_selected");
-    c.profile_prefix = word_in(*it, "profile_prefix");
-    c.value = number_in_json(*it, "metric_value");
-    c.source = word_in(*it, "metric_source");
-    c.window_points = count_in(*it, "metric_points");
-    c.delta_pct = number_in_json(*it, "delta_pct");
+    c.implementation = json::text(*it, "ce_requested_implementation");
+    c.bwd_mode = json::text(*it, "ce_bwd_mode");
+    c.backend_selected = json::text(*it, "ce_backend_selected");
+    c.profile_prefix = json::text(*it, "profile_prefix");
+    c.value = json::number(*it, "metric_value");
+    c.source = json::text(*it, "metric_source");
+    c.window_points = json::integer(*it, "metric_points");
+    c.delta_pct = json::number(*it, "delta_pct");
     read_numbers(*it, "metrics", c.metrics);
     read_numbers(*it, "hotspot_metrics", c.metrics);
-    c.run_url = word_in(*it, "run_url");
-    c.failure = word_in(*it, "failure");
+    c.run_url = json::text(*it, "run_url");
+    c.failure = json::text(*it, "failure");
     return c;
 }
 
 void put_measurement(Json& out, const Measurement& m) {
     out["metric"] = m.metric;
-    out["metric_value"] = number_or_null(m.value);
+    out["metric_value"] = json::or_null(m.value);
     out["metric_source"] = m.source;
     out["metric_points"] = m.window_points ? Json(*m.window_points) : Json(m.points.size());
     out["points"] = m.points;
-    out["ce_backend_selected"] = word_or_null(m.ce_backend_selected);
-    out["ce_requested_implementation"] = word_or_null(m.ce_requested_implementation);
-    out["ce_bwd_mode"] = word_or_null(m.ce_bwd_mode);
+    out["ce_backend_selected"] = json::or_null(m.ce_backend_selected);
+    out["ce_requested_implementation"] = json::or_null(m.ce_requested_implementation);
+    out["ce_bwd_mode"] = json::or_null(m.ce_bwd_mode);
     out["ce_ab_compare"] = m.ce_ab_compare ? ce_compare_json(*m.ce_ab_compare, m.metric) : Json(nullptr);
-    out["profile_architecture"] = word_or_null(m.profile_architecture);
-    out["gdn_layers_per_block"] = count_or_null(m.gdn_layers_per_block);
-    out["gdn_block_size"] = count_or_null(m.gdn_block_size);
-    out["gdn_layer_fraction"] = number_or_null(m.gdn_layer_fraction);
+    out["profile_architecture"] = json::or_null(m.profile_architecture);
+    out["gdn_layers_per_block"] = json::or_null(m.gdn_layers_per_block);
+    out["gdn_block_size"] = json::or_null(m.gdn_block_size);
+    out["gdn_layer_fraction"] = json::or_null(m.gdn_layer_fraction);
     out["metrics"] = numbers_json(m.metrics, m.metric, false);
     out["hotspot_metrics"] = numbers_json(m.metrics, m.metric, true);
-    out["run_url"] = word_or_null(m.run_url);
+    out["run_url"] = json::or_null(m.run_url);
     if (!m.warnings.empty()) out["warnings"] = m.warnings;
     if (!m.busy.empty()) out["busy"] = m.busy;
     out["fingerprint_key"] = m.fingerprint.key();
@@ -127,13 +107,13 @@ void read_gates(const Json& value, std::vector<GateResult>& into) {
     if (it == value.end() || !it->is_array()) return;
     for (const Json& gate : *it) {
         if (!gate.is_object()) continue;
-        const std::string result = word_in(gate, "result");
+        const std::string result = json::text(gate, "result");
         using Kind = GateResult::Kind;
-        into.push_back({word_in(gate, "id"),
+        into.push_back({json::text(gate, "id"),
                         result == "fail"   ? Kind::fail
                         : result == "skip" ? Kind::skip
                                            : Kind::pass,
-                        word_in(gate, "reason"), word_in(gate, "numbers")});
+                        json::text(gate, "reason"), json::text(gate, "numbers")});
     }
 }
 
@@ -141,13 +121,13 @@ std::optional<PairLook> read_pairs(const Json& value) {
     const auto it = value.find("pairs");
     if (it == value.end() || !it->is_object()) return std::nullopt;
     PairLook look;
-    const auto share = [&](const char* field) { return std::log1p(number_in_json(*it, field).value_or(0.0) / 100.0); };
-    look.n = static_cast<int>(count_in(*it, "n").value_or(0));
+    const auto share = [&](const char* field) { return std::log1p(json::number(*it, field).value_or(0.0) / 100.0); };
+    look.n = static_cast<int>(json::integer(*it, "n").value_or(0));
     look.mean = share("gain_pct");
     look.low = share("low_pct");
     look.high = share("high_pct");
-    look.deviation = number_in_json(*it, "deviation_pct").value_or(0.0) / 100.0;
-    const std::string verdict = word_in(*it, "verdict");
+    look.deviation = json::number(*it, "deviation_pct").value_or(0.0) / 100.0;
+    const std::string verdict = json::text(*it, "verdict");
     for (const PairVerdict one : {PairVerdict::next, PairVerdict::keep, PairVerdict::refuse, PairVerdict::tie}) {
         if (to_text(one) == verdict) look.verdict = one;
     }
@@ -161,8 +141,8 @@ Json gates_json(const std::vector<GateResult>& gates) {
     for (const GateResult& gate : gates) {
         out.push_back({{"id", gate.id},
                        {"result", to_text(gate.kind)},
-                       {"reason", word_or_null(gate.reason)},
-                       {"numbers", word_or_null(gate.numbers)}});
+                       {"reason", json::or_null(gate.reason)},
+                       {"numbers", json::or_null(gate.numbers)}});
     }
     return out;
 }
@@ -185,28 +165,28 @@ Json measurement_json(const Measurement& measurement) {
 
 Measurement parse_measurement(const Json& value) {
     Measurement m;
-    m.metric = word_in(value, "metric");
-    m.value = number_in_json(value, "metric_value");
-    m.source = word_in(value, "metric_source");
+    m.metric = json::text(value, "metric");
+    m.value = json::number(value, "metric_value");
+    m.source = json::text(value, "metric_source");
     if (const auto it = value.find("points"); it != value.end() && it->is_array()) {
         for (const Json& point : *it) {
             if (point.is_number()) m.points.push_back(point.get<double>());
         }
     }
     if (m.points.empty() && m.value) m.points.push_back(*m.value);
-    if (m.source.starts_with("wandb-history-")) m.window_points = count_in(value, "metric_points");
+    if (m.source.starts_with("wandb-history-")) m.window_points = json::integer(value, "metric_points");
     read_numbers(value, "metrics", m.metrics);
     read_numbers(value, "hotspot_metrics", m.metrics);
-    m.ce_backend_selected = word_in(value, "ce_backend_selected");
-    m.ce_requested_implementation = word_in(value, "ce_requested_implementation");
-    m.ce_bwd_mode = word_in(value, "ce_bwd_mode");
+    m.ce_backend_selected = json::text(value, "ce_backend_selected");
+    m.ce_requested_implementation = json::text(value, "ce_requested_implementation");
+    m.ce_bwd_mode = json::text(value, "ce_bwd_mode");
     m.ce_ab_compare = read_ce_compare(value);
-    m.profile_architecture = word_in(value, "profile_architecture");
-    m.gdn_layers_per_block = count_in(value, "gdn_layers_per_block");
-    m.gdn_block_size = count_in(value, "gdn_block_size");
-    m.gdn_layer_fraction = number_in_json(value, "gdn_layer_fraction");
-    m.run_url = word_in(value, "run_url");
-    m.busy = word_in(value, "busy");
+    m.profile_architecture = json::text(value, "profile_architecture");
+    m.gdn_layers_per_block = json::integer(value, "gdn_layers_per_block");
+    m.gdn_block_size = json::integer(value, "gdn_block_size");
+    m.gdn_layer_fraction = json::number(value, "gdn_layer_fraction");
+    m.run_url = json::text(value, "run_url");
+    m.busy = json::text(value, "busy");
     if (const auto it = value.find("warnings"); it != value.end() && it->is_array()) {
         for (const Json& warning : *it) {
             if (warning.is_string()) m.warnings.push_back(warning.get<std::string>());
@@ -227,17 +207,17 @@ Json record_json(const PerfRecord& record) {
     out["hotspot_baseline_heading"] = nullptr;
     out["timestamp_unix"] = record.timestamp_unix;
     out["decision"] = to_text(record.decision);
-    out["delta_vs_champion_pct"] = number_or_null(record.delta_vs_champion_pct);
-    out["hotspot_baseline_source"] = word_or_null(record.baseline_source);
+    out["delta_vs_champion_pct"] = json::or_null(record.delta_vs_champion_pct);
+    out["hotspot_baseline_source"] = json::or_null(record.baseline_source);
     out["hotspot_baseline_metrics"] = numbers_json(record.baseline_metrics, record.measured.metric, true);
     out["control_gate_reasons"] = Json::array();
     for (const GateResult& gate : record.gates) {
         if (gate.kind == GateResult::Kind::fail) out["control_gate_reasons"].push_back(gate.reason);
     }
-    out["change_class"] = word_or_null(record.change_class);
+    out["change_class"] = json::or_null(record.change_class);
     out["gates"] = gates_json(record.gates);
     out["pairs"] = record.pairs ? pairs_json(*record.pairs) : Json(nullptr);
-    out["metric_unit"] = word_or_null(record.unit);
+    out["metric_unit"] = json::or_null(record.unit);
     out["gain"] = record.gain ? runlog::gain_json(*record.gain) : Json(nullptr);
     out["suspect"] = record.suspect;
     return out;
@@ -245,20 +225,20 @@ Json record_json(const PerfRecord& record) {
 
 PerfRecord parse_record(const Json& value) {
     PerfRecord record;
-    record.iteration = static_cast<int>(count_in(value, "iteration").value_or(0));
-    record.commit = word_in(value, "commit");
+    record.iteration = static_cast<int>(json::integer(value, "iteration").value_or(0));
+    record.commit = json::text(value, "commit");
     record.measured = parse_measurement(value);
-    record.timestamp_unix = static_cast<std::int64_t>(number_in_json(value, "timestamp_unix").value_or(0.0));
-    record.decision = parse_perf_verdict(word_in(value, "decision")).value_or(PerfVerdict::within_threshold);
-    record.delta_vs_champion_pct = number_in_json(value, "delta_vs_champion_pct");
-    record.baseline_source = word_in(value, "hotspot_baseline_source");
+    record.timestamp_unix = static_cast<std::int64_t>(json::number(value, "timestamp_unix").value_or(0.0));
+    record.decision = parse_perf_verdict(json::text(value, "decision")).value_or(PerfVerdict::within_threshold);
+    record.delta_vs_champion_pct = json::number(value, "delta_vs_champion_pct");
+    record.baseline_source = json::text(value, "hotspot_baseline_source");
     read_numbers(value, "hotspot_baseline_metrics", record.baseline_metrics);
-    record.change_class = word_in(value, "change_class");
+    record.change_class = json::text(value, "change_class");
     read_gates(value, record.gates);
     record.pairs = read_pairs(value);
     if (const auto gain = value.find("gain"); gain != value.end()) record.gain = runlog::parse_gain(*gain);
     const auto suspect = value.find("suspect");
-    record.unit = word_in(value, "metric_unit");
+    record.unit = json::text(value, "metric_unit");
     record.suspect = suspect != value.end() && suspect->is_boolean() && suspect->get<bool>();
     return record;
 }

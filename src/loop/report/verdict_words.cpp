@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json_fields.h"
 #include "core/redact.h"
 
 namespace gdnctl::loop {
@@ -16,7 +17,6 @@ using loop::IterationView;
 using loop::shown;
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(redact(text)); }
-Json value_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 std::string ref_of(const Explained& e, std::string_view leaf) {
     return fmt::format("refs/gdnctl/{}/iter-{:03}/{}", shown(e.run, 60), e.iteration.number, leaf);
@@ -25,9 +25,9 @@ std::string ref_of(const Explained& e, std::string_view leaf) {
 Json gate_json(const loop::GateView& gate) {
     return {{"id", redact(gate.id)},
             {"result", redact(gate.result)},
-            {"value", value_or_null(gate.value)},
+            {"value", json::or_null(gate.value)},
             {"relation", text_or_null(gate.relation)},
-            {"limit", value_or_null(gate.limit)},
+            {"limit", json::or_null(gate.limit)},
             {"words", text_or_null(gate.words)}};
 }
 
@@ -83,13 +83,13 @@ Json measured_json(const Explained& e) {
                  {"verdict", m.pairs->verdict}};
     }
     return {{"metric", m.metric},
-            {"value", value_or_null(m.value)},
+            {"value", json::or_null(m.value)},
             {"points", m.points},
             {"source", text_or_null(m.source)},
-            {"delta_vs_champion_pct", value_or_null(m.delta_pct)},
+            {"delta_vs_champion_pct", json::or_null(m.delta_pct)},
             {"pairs", std::move(pairs)},
             {"gain", m.gain ? runlog::gain_json(*m.gain) : Json()},
-            {"noise_pct", value_or_null(e.all_measured->noise_pct())},
+            {"noise_pct", json::or_null(e.all_measured->noise_pct())},
             {"decision", text_or_null(m.decision)},
             {"suspect", m.suspect},
             {"run_url", text_or_null(m.run_url)},

@@ -8,16 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json_fields.h"
 #include "runlog/records/record.h"
 
 namespace gdnctl::runlog {
 
 namespace {
-
-Json nullable(const std::optional<double>& value) {
-    return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
-Json nullable(const std::string& word) { return word.empty() ? Json(nullptr) : Json(word); }
 
 std::vector<double> numbers_at(const Json& value, const char* field) {
     std::vector<double> out;
@@ -244,17 +240,17 @@ std::string whole_gain_text(const Gain& gain) {
 
 Json gain_json(const Gain& gain) {
     Json out = {{"metric", gain.metric},
-                {"unit", nullable(gain.unit)},
+                {"unit", json::or_null(gain.unit)},
                 {"better", gain.lower_is_better ? "lower" : "higher"},
                 {"against", gain.against},
-                {"before", nullable(gain.before)},
-                {"after", nullable(gain.after)},
+                {"before", json::or_null(gain.before)},
+                {"after", json::or_null(gain.after)},
                 {"pairs", gain.pairs},
-                {"factor", nullable(gain.factor)},
-                {"low", nullable(gain.low)},
-                {"high", nullable(gain.high)},
-                {"lone_baseline", nullable(gain.lone_baseline)},
-                {"busy", nullable(gain.busy)},
+                {"factor", json::or_null(gain.factor)},
+                {"low", json::or_null(gain.low)},
+                {"high", json::or_null(gain.high)},
+                {"lone_baseline", json::or_null(gain.lone_baseline)},
+                {"busy", json::or_null(gain.busy)},
                 {"before_runs", gain.before_runs},
                 {"after_runs", gain.after_runs}};
     if (gain.values_apart) out["values_apart"] = true;

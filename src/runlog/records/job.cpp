@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "runlog/parse/log.h"
 #include "runlog/records/append.h"
@@ -11,8 +12,6 @@
 namespace gdnctl::runlog {
 
 namespace {
-
-Json or_null(std::string text) { return text.empty() ? Json() : Json(std::move(text)); }
 
 std::string first_line(std::string_view text) { return std::string(text::trim(text.substr(0, text.find('\n')))); }
 
@@ -71,7 +70,7 @@ Json seconds_between(const Json& job) {
 }
 
 Json check_of(const Json& job, const std::string& name) {
-    Json check = {{"name", or_null(name)},
+    Json check = {{"name", json::or_null(name)},
                   {"command", command_of(job, name)},
                   {"exit", copy_at(job, "/driver_exit_code")},
                   {"seconds", seconds_between(job)}};
@@ -129,10 +128,10 @@ void add_outcome(Json& record, const Json& job) {
     const std::string status = text_at(job, "/status");
     const bool infra = failure == "infra" || failure == "infra-suspect" || failure == "auth";
     if (infra) {
-        record["infra"].push_back({{"class", or_null(text_at(job, "/error_type"))},
+        record["infra"].push_back({{"class", json::or_null(text_at(job, "/error_type"))},
                                    {"command", command_of(job, command_name(job))},
                                    {"exit", copy_at(job, "/driver_exit_code")},
-                                   {"signature", or_null(first_line(text_at(job, "/message")))},
+                                   {"signature", json::or_null(first_line(text_at(job, "/message")))},
                                    {"job_id", copy_at(job, "/submission_id")}});
     }
     const char* outcome = infra                                     ? "infra"

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "runlog/import/import.h"
 #include "runlog/records/record.h"
@@ -113,8 +114,6 @@ std::string counts_text(const Json& counts) {
 
 namespace {
 
-Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
 Json entry_of(const Json& record, const Objective& objective) {
     Json entry = {{"iteration", iteration_of(record).text()},
                   {"id", id_of(record)},
@@ -124,8 +123,8 @@ Json entry_of(const Json& record, const Objective& objective) {
     entry["loop_iteration"] = loop_index ? Json(*loop_index) : Json();
     const auto gain = gain_of(record, objective);
     const bool comparable = gain && gain->metric == objective.key;
-    entry["before"] = comparable ? number_or_null(gain->before) : Json();
-    entry["after"] = comparable ? number_or_null(gain->after) : Json();
+    entry["before"] = comparable ? json::or_null(gain->before) : Json();
+    entry["after"] = comparable ? json::or_null(gain->after) : Json();
     entry["gain_pct"] = comparable && gain->factor ? Json(factor_percent(*gain->factor)) : Json();
     entry["gain"] = gain ? gain_json(*gain) : Json();
     return entry;

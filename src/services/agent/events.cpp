@@ -31,23 +31,23 @@ Event::Type type_of(std::string_view word) {
 }
 
 std::string item_text(const Json& item, std::string_view type) {
-    if (type == "command_execution") return string_field(item, "command");
-    if (type == "web_search") return string_field(item, "query");
-    if (type == "error") return string_field(item, "message");
-    return string_field(item, "text");
+    if (type == "command_execution") return json::text(item, "command");
+    if (type == "web_search") return json::text(item, "query");
+    if (type == "error") return json::text(item, "message");
+    return json::text(item, "text");
 }
 
 Item parse_item(const Json& json) {
     Item item;
-    item.id = string_field(json, "id");
-    item.type = string_field(json, "type");
+    item.id = json::text(json, "id");
+    item.type = json::text(json, "type");
     item.text = item_text(json, item.type);
-    item.output = string_field(json, "aggregated_output");
-    item.status = string_field(json, "status");
+    item.output = json::text(json, "aggregated_output");
+    item.status = json::text(json, "status");
     if (const auto code = integer_field(json, "exit_code")) item.exit_code = static_cast<int>(*code);
     if (const Json& changes = field(json, "changes"); changes.is_array()) {
         for (const Json& change : changes) {
-            if (auto path = string_field(change, "path"); !path.empty()) item.files.emplace_back(std::move(path));
+            if (auto path = json::text(change, "path"); !path.empty()) item.files.emplace_back(std::move(path));
         }
     }
     return item;
@@ -63,10 +63,10 @@ Event parse_event(std::string_view line) {
     if (!parsed && !text::is_valid_utf8(line)) parsed = parse_json(text::repair_utf8(line), "event");
     if (!parsed || !parsed->is_object()) return event;
     const Json& json = *parsed;
-    event.type = type_of(string_field(json, "type"));
-    event.thread_id = string_field(json, "thread_id");
-    event.message = string_field(json, "message");
-    if (event.type == Event::Type::turn_failed) event.message = string_field(field(json, "error"), "message");
+    event.type = type_of(json::text(json, "type"));
+    event.thread_id = json::text(json, "thread_id");
+    event.message = json::text(json, "message");
+    if (event.type == Event::Type::turn_failed) event.message = json::text(field(json, "error"), "message");
     if (event.type == Event::Type::turn_completed) event.usage = tokens_of(field(json, "usage"));
     if (const Json& item = field(json, "item"); item.is_object()) event.item = parse_item(item);
     return event;

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
+
 namespace gdnctl::codex {
 
 const Json& field(const Json& object, std::string_view name) {
@@ -14,20 +16,9 @@ const Json& field(const Json& object, std::string_view name) {
     return found == object.end() ? nothing : *found;
 }
 
-std::string string_field(const Json& object, std::string_view name) {
-    const Json& value = field(object, name);
-    return value.is_string() ? value.get<std::string>() : std::string();
-}
-
-std::optional<double> number_field(const Json& object, std::string_view name) {
-    const Json& value = field(object, name);
-    if (!value.is_number() || !std::isfinite(value.get<double>())) return std::nullopt;
-    return value.get<double>();
-}
-
 std::optional<std::int64_t> integer_field(const Json& object, std::string_view name) {
     constexpr double k_largest = 9e15;  // exact in a double; larger numbers are nonsense here
-    const auto number = number_field(object, name);
+    const auto number = json::number(object, name);
     if (!number || std::abs(*number) > k_largest) return std::nullopt;
     return static_cast<std::int64_t>(*number);
 }

@@ -1,4 +1,4 @@
-// Reads untrusted JSON: fields that are missing or of another type are empty.
+// What agents' JSON has beside core/json_fields.h.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +6,13 @@
 #include <string>
 #include <string_view>
 
-#include "core/json.h"
+#include "core/json_fields.h"
 #include "services/agent/agent.h"
 
 namespace gdnctl::codex {
 
 const Json& field(const Json& object, std::string_view name);  // null if missing
-std::string string_field(const Json& object, std::string_view name);
 std::optional<std::int64_t> integer_field(const Json& object, std::string_view name);
-std::optional<double> number_field(const Json& object, std::string_view name);
 // {input_tokens, cached_input_tokens, output_tokens, reasoning_output_tokens}; nullopt: not such an object.
 std::optional<AgentTokens> tokens_of(const Json& usage);
 

@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using codex::field;
-using codex::string_field;
 
 constexpr std::chrono::seconds k_question_limit{20};
 
@@ -139,14 +138,14 @@ Result<std::vector<CodexModel>> parse_codex_models(std::string_view text) {
     std::vector<CodexModel> models;
     for (const Json& entry : list) {
         CodexModel model;
-        model.slug = string_field(entry, "slug");
+        model.slug = json::text(entry, "slug");
         if (model.slug.empty()) continue;
-        model.default_effort = string_field(entry, "default_reasoning_level");
-        model.listed = string_field(entry, "visibility") != "hide";
+        model.default_effort = json::text(entry, "default_reasoning_level");
+        model.listed = json::text(entry, "visibility") != "hide";
         model.patches = field(entry, "apply_patch_tool_type").is_string();
         if (const Json& levels = field(entry, "supported_reasoning_levels"); levels.is_array()) {
             for (const Json& level : levels) {
-                if (auto effort = string_field(level, "effort"); !effort.empty())
+                if (auto effort = json::text(level, "effort"); !effort.empty())
                     model.efforts.push_back(std::move(effort));
             }
         }

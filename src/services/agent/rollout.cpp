@@ -54,7 +54,7 @@ std::vector<AgentRateWindow> rate_windows_of(const Json& limits) {
     std::vector<AgentRateWindow> windows;
     for (const auto* name : {"primary", "secondary"}) {
         const Json& window = field(limits, name);
-        const auto used = number_field(window, "used_percent");
+        const auto used = json::number(window, "used_percent");
         if (!used) continue;
         AgentRateWindow facts{*used, std::nullopt};
         if (const auto at = integer_field(window, "resets_at")) facts.resets_at = WallTime(std::chrono::seconds(*at));
@@ -64,7 +64,7 @@ std::vector<AgentRateWindow> rate_windows_of(const Json& limits) {
 }
 
 void take_event(const Json& payload, RolloutFacts& facts) {
-    const std::string type = string_field(payload, "type");
+    const std::string type = json::text(payload, "type");
     if (type == "task_started") {
         facts.error_info.reset();
         facts.error_message.clear();
@@ -76,9 +76,9 @@ void take_event(const Json& payload, RolloutFacts& facts) {
             facts.rate_windows = std::move(windows);
         }
     } else if (type == "task_complete") {
-        facts.last_message = string_field(payload, "last_agent_message");
+        facts.last_message = json::text(payload, "last_agent_message");
         const Json& error = field(payload, "error");
-        facts.error_message = string_field(error, "message");
+        facts.error_message = json::text(error, "message");
         facts.error_info = error_info_of(field(error, "codex_error_info"));
     } else if (type == "turn_aborted") {
         facts.aborted = true;
@@ -141,8 +141,8 @@ void RolloutReader::take(std::string_view line) {
         add(m_facts.tokens, *usage);
         ++m_facts.usages;
     } else if (type == "turn_context") {
-        m_facts.model = string_field(payload, "model");
-        m_facts.effort = string_field(payload, "effort");
+        m_facts.model = json::text(payload, "model");
+        m_facts.effort = json::text(payload, "effort");
     } else {
         take_event(payload, m_facts);
     }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "platform/fs.h"
 #include "services/cluster/cluster.h"
@@ -27,20 +28,10 @@ bool is_file(const fs::path& path) {
     return fs::exists(path, ignored) && !fs::is_directory(path, ignored);
 }
 
-const Json* member(const Json& value, std::string_view key) {
-    if (!value.is_object()) return nullptr;
-    const auto it = value.find(std::string(key));
-    return it == value.end() ? nullptr : &*it;
-}
-
 // The scalar at a path of keys; empty if missing.
 std::string scalar(const Json& value, std::initializer_list<std::string_view> path) {
-    const Json* at = &value;
-    for (const std::string_view key : path) {
-        at = member(*at, key);
-        if (at == nullptr) return {};
-    }
-    return at->is_string() ? at->get<std::string>() : std::string();
+    const Json* found = json::find(value, path);
+    return found != nullptr && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 fs::path resolve_home(const std::string& path, const fs::path& home) {
@@ -54,7 +45,7 @@ ClusterNodeType node_type(const std::string& name, const Json& value) {
     type.accelerator = scalar(value, {"node_config", "acceleratorType"});
     type.preemptible = text::to_lower(scalar(value, {"node_config", "schedulingConfig", "preemptible"})) == "true";
     type.max_workers = text::parse_int(scalar(value, {"max_workers"}));
-    if (const Json* resources = member(value, "resources"); resources != nullptr && resources->is_object()) {
+    if (const Json* resources = json::find(value, "resources"); resources != nullptr && resources->is_object()) {
         for (const auto& [key, amount] : resources->items()) {
             const auto number = amount.is_string() ? text::parse_double(amount.get<std::string>()) : std::nullopt;
             if (number) type.resources[key] = *number;
@@ -129,7 +120,7 @@ Result<ClusterFile> read_cluster_file(const fs::path& path, const fs::path& home
     file.project = scalar(yaml, {"provider", "project_id"});
     file.image = scalar(yaml, {"docker", "image"});
     file.container = scalar(yaml, {"docker", "container_name"});
-    if (const Json* types = member(yaml, "available_node_types"); types != nullptr && types->is_object()) {
+    if (const Json* types = json::find(yaml, "available_node_types"); types != nullptr && types->is_object()) {
         for (const auto& [name, value] : types->items()) file.node_types.push_back(node_type(name, value));
     }
     return file;
@@ -167,7 +158,7 @@ Result<std::vector<std::pair<std::string, std::string>>> read_env_table(const fs
     GDNCTL_TRY_ASSIGN(const auto bytes, read_file_if_exists(path, k_file_limit));
     if (!bytes) return env;
     GDNCTL_TRY_ASSIGN(const Json yaml, cluster::parse_yaml(*bytes, path.string()));
-    const Json* table = member(yaml, "env");
+    const Json* table = json::find(yaml, "env");
     if (table == nullptr || table->is_null()) return env;
     if (!table->is_object()) return fail(ErrorKind::config, path.string() + ": `env` is not a table");
     for (const auto& [name, value] : table->items()) {

@@ -2,28 +2,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "services/cluster/cluster.h"
 
 namespace gdnctl {
 
 namespace {
-
-const Json* at(const Json& value, std::initializer_list<const char*> path) {
-    const Json* found = &value;
-    for (const char* key : path) {
-        if (!found->is_object()) return nullptr;
-        const auto it = found->find(key);
-        if (it == found->end()) return nullptr;
-        found = &*it;
-    }
-    return found;
-}
-
-std::string word(const Json& value, const char* key) {
-    const Json* found = at(value, {key});
-    return found != nullptr && found->is_string() ? found->get<std::string>() : std::string();
-}
 
 // [[{"TPU": 4.0, ...}, 2], ...]
 std::vector<ClusterDemand> demands(const Json& list) {
@@ -59,15 +44,15 @@ HttpRequest get(const std::string& url, const std::string& token, std::stop_toke
 std::optional<ClusterLoad> parse_cluster_status(std::string_view text) {
     const auto json = parse_json(text, "cluster status");
     if (!json) return std::nullopt;
-    const Json* report = at(*json, {"data", "clusterStatus", "loadMetricsReport"});
+    const Json* report = json::find(*json, {"data", "clusterStatus", "loadMetricsReport"});
     if (report == nullptr || !report->is_object()) return std::nullopt;
     ClusterLoad load;
-    const Json* tpu = at(*report, {"usage", "TPU"});
+    const Json* tpu = json::find(*report, {"usage", "TPU"});
     if (tpu != nullptr && tpu->is_array() && tpu->size() == 2 && (*tpu)[0].is_number() && (*tpu)[1].is_number()) {
         load.tpu_used = (*tpu)[0].get<double>();
         load.tpu_total = (*tpu)[1].get<double>();
     }
-    if (const Json* queued = at(*report, {"resourceDemand"})) load.queued = demands(*queued);
+    if (const Json* queued = json::find(*report, "resourceDemand")) load.queued = demands(*queued);
     return load;
 }
 
@@ -79,17 +64,17 @@ Result<DashboardFacts> ask_dashboard(Http& http, const std::string& url, const s
         return fail(ErrorKind::authentication, fmt::format("{}: HTTP status {}: {}", url, version.status, said));
     }
     const auto facts = version.status == 200 ? parse_json(version.body, "/api/version") : Result<Json>(Json());
-    if (!facts || word(*facts, "ray_version").empty()) {
+    if (!facts || json::text(*facts, "ray_version").empty()) {
         return fail(ErrorKind::infrastructure,
                     fmt::format("{} is not a Ray dashboard: /api/version gives status {}", url, version.status),
                     "the dashboard's port is usually 8265");
     }
     DashboardFacts out;
-    out.ray_version = word(*facts, "ray_version");
-    out.session = word(*facts, "session_name");
+    out.ray_version = json::text(*facts, "ray_version");
+    out.session = json::text(*facts, "session_name");
     if (const auto mode = http.send(get(url + "/api/authentication_mode", {}, stop)); mode && mode->status == 200) {
         if (const auto json = parse_json(mode->body, "authentication mode"))
-            out.auth_mode = word(*json, "authentication_mode");
+            out.auth_mode = json::text(*json, "authentication_mode");
     }
     if (const auto load = http.send(get(url + "/api/cluster_status", token, stop)); load && load->status == 200) {
         out.load = parse_cluster_status(load->body);

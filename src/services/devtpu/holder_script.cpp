@@ -2,9 +2,9 @@
 
 namespace gdnctl::devtpu {
 
-// Threads ask the metadata server, so that one that never answers, or drips, delays nothing for longer than 5 s and
-// the lease not at all. A redirect is refused: the server is the machine's own. The clock that is looked at is
-// monotonic: see LeaseWatch, which is the same rule.
+// Threads ask the metadata server, so that one that never answers, or only slowly, delays nothing by more than 5 s and
+// the lease not at all. A redirect is refused, since the server belongs to the machine. The clock is monotonic, as in
+// LeaseWatch, which implements the same rule.
 const std::string_view k_holder_script = R"py(
 import glob, json, os, re, signal, socket, stat, sys, threading, time, urllib.request
 E = os.environ.get

@@ -1,4 +1,4 @@
-// $STATE/holds.json: what this user holds from here, so that other terminals, later commands and the next day know.
+// $STATE/holds.json: what this user holds from this machine, for other terminals and later commands.
 #pragma once
 
 #include <filesystem>
@@ -16,11 +16,11 @@
 namespace gdnctl::devtpu {
 
 struct HoldRecord {
-    std::string tpu_name, cluster, address;  // cluster: "local", a name, a file; empty: an address alone
-    std::string ray_address;                 // as --ray-address was given; empty: it was not
+    std::string tpu_name, cluster, address;  // cluster: "local", a name, a file; empty: only an address
+    std::string ray_address;                 // as given with --ray-address; empty: not given
     std::string submission_id, nonce, user;
     std::string tpu_type;
-    std::string alias;  // of ssh; empty: no block was written
+    std::string alias;  // for ssh; empty: no block was written
     std::string state;  // "pending", "ready"
     HostInfo host;
     Terms terms;
@@ -30,7 +30,7 @@ struct HoldRecord {
 };
 
 std::string holds_text(const std::vector<HoldRecord>& holds);
-// Entries that are no hold are left out; a damaged file is empty: it can be made again from what clusters say. Pure.
+// Skips invalid entries; a damaged file counts as empty, since it can be recreated from the clusters. Pure.
 std::vector<HoldRecord> parse_holds(std::string_view text);
 
 class HoldStore {
@@ -38,11 +38,11 @@ public:
     explicit HoldStore(std::filesystem::path state_dir) : m_state(std::move(state_dir)) {}
 
     std::vector<HoldRecord> all() const;
-    // By name, and by cluster and --ray-address where those are given; the newest.
+    // By name, and by cluster and --ray-address if given; the newest.
     std::optional<HoldRecord> find(std::string_view name, const std::optional<std::string>& cluster,
                                    const std::optional<std::string>& ray_address) const;
     Status put(const HoldRecord& hold) const;             // by submission id
-    Status forget(std::string_view submission_id) const;  // nothing there: fine
+    Status forget(std::string_view submission_id) const;  // no error if there is none
     Status renewed(std::string_view submission_id, WallTime at) const;
 
     // The folder of a hold on this machine.

@@ -49,7 +49,7 @@ std::int64_t count_accelerators() {
     return accel > 0 ? accel : vfio;
 }
 
-// The machine's metadata server. One that does not answer is left alone for a while.
+// The machine's metadata server. If it does not answer, it is not asked again for a while.
 class Metadata {
 public:
     Metadata(std::string base, Http& http, Clock& clock, std::stop_token stop)

@@ -1,4 +1,4 @@
-// Names of held TPUs, and what is derived from them.
+// Names of held TPUs, and names derived from them.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ Status check_tpu_name(std::string_view name);
 
 std::string ssh_alias(std::string_view name);  // "dev-tpu-alice-gdn"
 
-// What every command says about a name that nobody holds (exit code 4).
+// The error of every command for a name that nobody holds (exit code 4).
 Error not_held(std::string_view name);
 
 // The lease file on the TPU's host.
 std::string lease_path(std::string_view submission_id);
 
-// The bucket that a run near a TPU keeps its data in: "gs://marin-us-east5" for us-east5-a; empty: no such region.
+// The bucket for the data of a run near a TPU: "gs://marin-us-east5" for us-east5-a; empty: no such region.
 std::string marin_prefix(std::string_view cluster_or_zone);
 
 }  // namespace gdnctl::devtpu

@@ -25,7 +25,7 @@ std::string marker(std::string_view which, std::string_view name) {
     return fmt::format("# {}_DEV_TPU_{}", which, upper);
 }
 
-// Lines with their ends, so that joining them gives the same bytes.
+// Lines with their line ends, so that joining them gives the same bytes.
 std::vector<std::string_view> lines_of(std::string_view text) {
     std::vector<std::string_view> lines;
     while (!text.empty()) {
@@ -97,7 +97,7 @@ std::string without_block(std::string_view config, std::string_view name) {
         std::string block;
         for (; i <= last; ++i) block += lines[i];
         --i;
-        // Names that differ in case alone share the marker.
+        // Names that differ only in case share the marker.
         if (!has_alias(block, name)) out += block;
     }
     return out;

@@ -1,4 +1,4 @@
-// Our block in the user's ~/.ssh/config. Everything outside its markers stays as it is, byte for byte.
+// Our block in the user's ~/.ssh/config. Everything outside its markers stays unchanged, byte for byte.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@ struct SshHost {
     std::string name;      // of the TPU
     std::string hostname;  // address
     std::string user;
-    std::string key_alias;              // HostKeyAlias: a machine that is made again has a new key
-    std::filesystem::path known_hosts;  // private to us
+    std::string key_alias;              // HostKeyAlias: a recreated machine has a new key
+    std::filesystem::path known_hosts;  // used only by us
     std::filesystem::path identity;     // empty: none
     std::filesystem::path control;      // ControlPath, with %C; empty: connections are not shared
 };
@@ -28,11 +28,11 @@ std::string ssh_block(const SshHost& host);
 std::string with_block(std::string_view config, const SshHost& host);
 // The configuration without the block of TPU `name`. Pure.
 std::string without_block(std::string_view config, std::string_view name);
-// Whether a `Host` line names the alias of TPU `name`, as a whole word. Pure.
+// Whether a `Host` line contains the alias of TPU `name` as a whole word. Pure.
 bool has_alias(std::string_view config, std::string_view name);
 
-// The same on a file, under a lock beside it, written whole; keeps mode and symbolic links, and the first time a copy
-// as FILE.bak. Errors: local_io.
+// The same for a file, locked by a file next to it and replaced as a whole. Keeps mode and symbolic links, and once a
+// copy as FILE.bak. Errors: local_io.
 Status write_block(const std::filesystem::path& config, const SshHost& host);
 Status remove_block(const std::filesystem::path& config, std::string_view name);
 

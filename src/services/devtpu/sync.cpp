@@ -18,9 +18,10 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::chrono::minutes k_manifest_limit{2};
-constexpr std::chrono::minutes k_idle_limit{5};  // without a byte from rsync or tar; big files go silently
+constexpr std::chrono::minutes k_idle_limit{5};  // without a byte from rsync or tar, which transfer large files
+                                                 // silently
 
-// What of the tree exists, and stays inside it.
+// The files of the tree that exist and do not lead out of it.
 Result<WorkingTree> present(const WorkingTree& tree) {
     WorkingTree out{tree.root, {}};
     std::error_code problem;
@@ -50,7 +51,7 @@ std::string rsync_shell(const Road& road) {
 }
 
 Error transfer_error(const ProcessResult& result, const ProcessSpec& spec, std::string_view program) {
-    // tar says the second of a file that fits in part.
+    // tar prints the second message if a file fits only partly.
     const bool full = result.err.find("No space left on device") != std::string::npos ||
                       result.err.find(": Wrote only ") != std::string::npos;
     if (full) {
@@ -83,7 +84,7 @@ ProcessSpec transfer_spec(const WorkingTree& tree, std::stop_token stop) {
     return spec;
 }
 
-// false: there is no rsync, here or there.
+// false: rsync is missing, here or on the host.
 Result<bool> by_rsync(const Road& road, const WorkingTree& tree, Process& process, std::stop_token stop) {
     ProcessSpec spec = transfer_spec(tree, std::move(stop));
     // By default rsync compares whole seconds and would miss a second edit of the same length.
@@ -94,7 +95,7 @@ Result<bool> by_rsync(const Road& road, const WorkingTree& tree, Process& proces
     if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
     constexpr int k_vanished = 24, k_partial = 23;
     if (result->ok() || result->exit_code == k_vanished) return true;
-    // Files that went while it ran are no failure; anything else is.
+    // Files that disappeared during the transfer are no failure; any other error is.
     const bool only_gone = result->exit_code == k_partial && result->err.find("No such file") != std::string::npos &&
                            result->err.find("denied") == std::string::npos &&
                            result->err.find("failed to set") == std::string::npos &&
@@ -127,7 +128,7 @@ Status copy_file_to(const fs::path& from, const fs::path& to) {
     if (lstat(to.c_str(), &there) == 0 && same_file(source, there)) return {};
     std::error_code problem;
     fs::create_directories(to.parent_path(), problem);
-    // A new file, so that a program that runs from the old one goes on.
+    // Creates a new file, so that a program running from the old one continues.
     if (!problem) fs::remove(to, problem);
     if (!problem) fs::copy_file(from, to, fs::copy_options::overwrite_existing, problem);
     if (problem) {

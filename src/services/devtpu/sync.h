@@ -1,5 +1,5 @@
-// Bringing the working tree to the host of a held TPU: what git tracks and does not ignore, as it is now. What an
-// earlier sync brought and the tree no longer has is removed; nothing else there is ever touched.
+// Copies the working tree to the host of a held TPU: all current files that git does not ignore. Files from an earlier
+// sync that the tree no longer has are removed; nothing else on the host is touched.
 #pragma once
 
 #include <filesystem>
@@ -13,10 +13,10 @@
 
 namespace gdnctl::devtpu {
 
-// The names, each with a NUL at its end, sorted as bytes: what rsync, tar and the manifest want. Pure.
+// The names, each followed by a NUL, sorted bytewise, as rsync, tar and the manifest need them. Pure.
 std::string zero_list(const std::vector<std::string>& files);
 
-// The line that takes the new manifest on standard input and removes what only the old one has.
+// A line that reads the new manifest from standard input and removes the files that only the old one lists.
 std::string manifest_line(const Road& road);
 
 struct SyncReport {
@@ -24,11 +24,11 @@ struct SyncReport {
     std::string by;  // "rsync", "tar", "copy"
 };
 
-// Errors: infrastructure (ssh, the host's disk), authentication, local_io (a file cannot be read, a link leads out of
+// Errors: infrastructure (ssh, the host's disk), authentication, local_io (an unreadable file, a link that leads out of
 // the tree), interrupted.
 Result<SyncReport> sync_tree(const Road& road, const WorkingTree& tree, Process& process, std::stop_token stop);
 
-// Copies to a folder of this machine; files of the same size and time are left alone. Errors: local_io, interrupted.
+// Copies to a folder on this machine; skips files with the same size and time. Errors: local_io, interrupted.
 Status copy_tree(const WorkingTree& tree, const std::filesystem::path& into, std::stop_token stop);
 
 }  // namespace gdnctl::devtpu

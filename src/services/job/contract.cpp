@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/last_lines.h"
 #include "core/redact.h"
 #include "core/text.h"
 #include "services/job/job.h"
@@ -70,24 +71,6 @@ std::string python_float(double value) {
     return s;
 }
 
-std::string_view last_lines(std::string_view log, std::size_t lines, std::size_t limit) {
-    std::size_t at = log.size();
-    if (at > 0 && log[at - 1] == '\n') --at;
-    for (std::size_t n = 0; n < lines; ++n) {
-        if (at == 0) break;
-        const std::size_t newline = log.rfind('\n', at - 1);
-        if (newline == std::string_view::npos) {
-            at = 0;
-            break;
-        }
-        at = newline;
-        if (n + 1 == lines) ++at;
-    }
-    std::string_view tail = log.substr(at);
-    if (tail.size() > limit) tail.remove_prefix(tail.size() - limit);
-    return tail;
-}
-
 }  // namespace
 
 std::string_view to_text(JobState state) {
@@ -144,8 +127,11 @@ std::string start_timeout(double seconds) {
 std::string exit_code(int code, std::string_view log) {
     const std::string head = "Job entrypoint command failed with exit code " + std::to_string(code);
     if (log.empty()) return head + ". No logs available.";
+    constexpr std::size_t k_limit = 20'000;
+    std::string_view tail = text::last_lines(log, 10);
+    if (tail.size() > k_limit) tail.remove_prefix(tail.size() - k_limit);
     // The message is stored in the job's record, and the job may have printed a token.
-    return head + ", last available logs (truncated to 20,000 chars):\n" + redact(last_lines(log, 10, 20000));
+    return head + ", last available logs (truncated to 20,000 chars):\n" + redact(tail);
 }
 
 std::string already_exists(std::string_view id) {

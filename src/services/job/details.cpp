@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "services/job/job.h"
 
@@ -10,30 +11,15 @@ namespace gdnctl {
 
 namespace {
 
-const Json* find(const Json& object, const char* key) {
-    const auto it = object.find(key);
-    return it == object.end() || it->is_null() ? nullptr : &*it;
-}
-
-std::optional<std::string> string_at(const Json& object, const char* key) {
-    const Json* v = find(object, key);
-    return v != nullptr && v->is_string() ? std::optional(v->get<std::string>()) : std::nullopt;
-}
-
-std::optional<std::int64_t> integer_at(const Json& object, const char* key) {
-    const Json* v = find(object, key);
-    return v != nullptr && v->is_number_integer() ? std::optional(v->get<std::int64_t>()) : std::nullopt;
-}
-
 std::optional<WallTime> time_at(const Json& object, const char* key) {
-    const auto ms = integer_at(object, key);
+    const auto ms = json::integer(object, key);
     return ms ? std::optional(WallTime(std::chrono::milliseconds(*ms))) : std::nullopt;
 }
 
 void read_environment(const Json& job, JobDetails& into) {
-    const Json* runtime_env = find(job, "runtime_env");
+    const Json* runtime_env = json::find(job, "runtime_env");
     if (runtime_env == nullptr || !runtime_env->is_object()) return;
-    const Json* env = find(*runtime_env, "env_vars");
+    const Json* env = json::find(*runtime_env, "env_vars");
     if (env == nullptr || !env->is_object()) return;
     for (const auto& [name, value] : env->items()) into.env_names.push_back(name);
 }
@@ -41,38 +27,33 @@ void read_environment(const Json& job, JobDetails& into) {
 Result<JobDetails> read_details(const Json& job) {
     if (!job.is_object()) return fail(ErrorKind::bad_input, "job details: not a JSON object");
     JobDetails d;
-    const auto id = string_at(job, "submission_id");
-    const auto status = string_at(job, "status");
+    const auto id = json::maybe_text(job, "submission_id");
+    const auto status = json::maybe_text(job, "status");
     if (!status) return fail(ErrorKind::bad_input, "job details: no status");
     const auto state = parse_job_state(*status);
-    d.submission_id = id ? *id : string_at(job, "job_id").value_or("");
-    d.entrypoint = string_at(job, "entrypoint").value_or("");
-    d.message = string_at(job, "message").value_or("");
-    d.error_type = string_at(job, "error_type");
+    d.submission_id = id ? *id : json::text(job, "job_id");
+    d.entrypoint = json::text(job, "entrypoint");
+    d.message = json::text(job, "message");
+    d.error_type = json::maybe_text(job, "error_type");
     d.start_time = time_at(job, "start_time");
     d.end_time = time_at(job, "end_time");
     d.state = state.value_or(d.end_time ? JobState::unknown_end : JobState::unknown);
     if (!state) d.other_state = *status;
-    if (const Json* metadata = find(job, "metadata"); metadata != nullptr && metadata->is_object()) {
+    if (const Json* metadata = json::find(job, "metadata"); metadata != nullptr && metadata->is_object()) {
         for (const auto& [key, value] : metadata->items()) {
             if (value.is_string()) d.metadata.emplace(key, value.get<std::string>());
         }
     }
     read_environment(job, d);
-    d.driver_node_id = string_at(job, "driver_node_id");
-    d.driver_agent_http_address = string_at(job, "driver_agent_http_address");
-    if (const Json* info = find(job, "driver_info"); info != nullptr && info->is_object()) {
-        if (const auto pid = string_at(*info, "pid")) d.driver_pid = text::parse_int(*pid);
+    d.driver_node_id = json::maybe_text(job, "driver_node_id");
+    d.driver_agent_http_address = json::maybe_text(job, "driver_agent_http_address");
+    if (const Json* info = json::find(job, "driver_info"); info != nullptr && info->is_object()) {
+        if (const auto pid = json::maybe_text(*info, "pid")) d.driver_pid = text::parse_int(*pid);
     }
-    if (const auto code = integer_at(job, "driver_exit_code"); code && *code >= -255 && *code <= 255) {
+    if (const auto code = json::integer(job, "driver_exit_code"); code && *code >= -255 && *code <= 255) {
         d.driver_exit_code = static_cast<int>(*code);
     }
     return d;
-}
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-    return value ? Json(*value) : Json(nullptr);
 }
 
 Json time_json(const std::optional<WallTime>& t) { return t ? Json(t->time_since_epoch().count()) : Json(nullptr); }
@@ -92,7 +73,7 @@ Json job_details_json(const JobDetails& d) {
     job["status"] = std::string(status_of(d));
     job["entrypoint"] = d.entrypoint;
     job["message"] = d.message;
-    job["error_type"] = or_null(d.error_type);
+    job["error_type"] = json::or_null(d.error_type);
     job["start_time"] = time_json(d.start_time);
     job["end_time"] = time_json(d.end_time);
     job["metadata"] = d.metadata;
@@ -102,9 +83,9 @@ Json job_details_json(const JobDetails& d) {
         for (const std::string& name : d.env_names) env[name] = "***";
         job["runtime_env"] = Json{{"env_vars", std::move(env)}};
     }
-    job["driver_agent_http_address"] = or_null(d.driver_agent_http_address);
-    job["driver_node_id"] = or_null(d.driver_node_id);
-    job["driver_exit_code"] = or_null(d.driver_exit_code);
+    job["driver_agent_http_address"] = json::or_null(d.driver_agent_http_address);
+    job["driver_node_id"] = json::or_null(d.driver_node_id);
+    job["driver_exit_code"] = json::or_null(d.driver_exit_code);
     return job;
 }
 

@@ -159,15 +159,15 @@ std::map<std::string, std::string> LocalJobs::job_environment(const JobRequest& 
 // Rejects what only a cluster can do.
 Status check_servable(const JobRequest& request) {
     if (!request.pip.empty()) {
-        return fail(ErrorKind::usage, "the local backend takes no --pip-requirements",
+        return fail(ErrorKind::usage, "the local backend does not support --pip-requirements",
                     "its jobs see the packages of this machine");
     }
     if (!request.working_dir_uri.empty()) {
-        return fail(ErrorKind::usage,
-                    "the local backend takes no working directory by URI: " + request.working_dir_uri);
+        return fail(ErrorKind::usage, "the local backend does not support a working directory given as a URI: " +
+                                          request.working_dir_uri);
     }
     if (!request.node_labels.empty()) {
-        return fail(ErrorKind::usage, "the local backend has one node only: it takes no node labels");
+        return fail(ErrorKind::usage, "the local backend has only one node and does not support node labels");
     }
     return {};
 }

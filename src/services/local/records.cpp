@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "services/local/store.h"
 
 namespace gdnctl::local {
@@ -11,11 +12,6 @@ namespace {
 
 tl::unexpected<Error> malformed(std::string_view what) {
     return fail(ErrorKind::bad_input, std::string(what) + " is damaged");
-}
-
-std::string string_at(const Json& object, const char* key) {
-    const auto it = object.find(key);
-    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
 Resources resources_at(const Json& object, const char* key) {
@@ -48,8 +44,8 @@ std::optional<ProcessIdentity> identity_at(const Json& object, const char* key) 
     const auto number = pid->get<std::int64_t>();
     if (number <= 0 || number > (std::int64_t{1} << 30)) return std::nullopt;
     return ProcessIdentity{{static_cast<pid_t>(number), ticks->get<std::uint64_t>()},
-                           string_at(*it, "boot_id"),
-                           string_at(*it, "pid_namespace")};
+                           json::text(*it, "boot_id"),
+                           json::text(*it, "pid_namespace")};
 }
 
 }  // namespace
@@ -71,8 +67,8 @@ Result<LocalRequest> parse_request(std::string_view text) {
     GDNCTL_TRY_ASSIGN(const Json in, parse_json(text, "request.json"));
     if (!in.is_object()) return malformed("request.json");
     LocalRequest request;
-    request.submission_id = string_at(in, "submission_id");
-    request.entrypoint = string_at(in, "entrypoint");
+    request.submission_id = json::text(in, "submission_id");
+    request.entrypoint = json::text(in, "entrypoint");
     if (const auto it = in.find("env_names"); it != in.end() && it->is_array()) {
         for (const Json& name : *it) {
             if (name.is_string()) request.env_names.push_back(name.get<std::string>());
@@ -128,7 +124,7 @@ Result<std::vector<QueueEntry>> parse_queue(std::string_view text) {
     for (const Json& item : *list) {
         if (!item.is_object()) return malformed("queue.json");
         const auto holds = item.find("holds");
-        QueueEntry entry{string_at(item, "id"), resources_at(item, "resources"),
+        QueueEntry entry{json::text(item, "id"), resources_at(item, "resources"),
                          holds != item.end() && holds->is_boolean() && holds->get<bool>()};
         // Ids are used as file names.
         if (!check_submission_id(entry.id)) return malformed("queue.json");

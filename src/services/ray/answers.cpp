@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/redact.h"
 #include "core/text.h"
 
@@ -43,12 +44,8 @@ Result<ServerVersion> parse_version(std::string_view body) {
                     "check the address; a proxy or a login page may be in between");
     };
     if (!json || !json->is_object()) return wrong();
-    const auto string_at = [&](const char* key) {
-        const auto it = json->find(key);
-        return it != json->end() && it->is_string() ? it->get<std::string>() : std::string();
-    };
-    ServerVersion version{string_at("ray_version"), string_at("session_name")};
-    if (version.ray_version.empty() && string_at("version").empty()) return wrong();
+    ServerVersion version{json::text(*json, "ray_version"), json::text(*json, "session_name")};
+    if (version.ray_version.empty() && json::text(*json, "version").empty()) return wrong();
     const auto parts = text::split(version.ray_version, '.');
     if (parts.size() >= 2) {
         const auto number = [](std::string_view s) {
@@ -58,20 +55,6 @@ Result<ServerVersion> parse_version(std::string_view body) {
         version.minor = number(parts[1]);
     }
     return version;
-}
-
-std::string percent_escape(std::string_view segment) {
-    std::string out;
-    for (const char c : segment) {
-        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                           c == '_' || c == '.' || c == '~';
-        if (plain) {
-            out += c;
-        } else {
-            out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-        }
-    }
-    return out;
 }
 
 Result<bool> parse_flag(std::string_view body, const char* key) {

@@ -23,9 +23,6 @@ struct ServerVersion {
 // Error: infrastructure (not the answer of a dashboard).
 Result<ServerVersion> parse_version(std::string_view body);
 
-// Escapes one segment of a path.
-std::string percent_escape(std::string_view segment);
-
 // {"stopped": true} and the like. Error: infrastructure.
 Result<bool> parse_flag(std::string_view body, const char* key);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/log.h"
+#include "core/percent.h"
 #include "core/text.h"
 #include "platform/signals.h"
 
@@ -18,7 +19,7 @@ constexpr std::size_t k_record_limit = std::size_t{8} << 20;  // for one job, wi
 // An end this long ago is certain, whatever the difference between the two clocks.
 constexpr std::chrono::minutes k_long_ago{10};
 
-std::string job_path(std::string_view id) { return "/api/jobs/" + percent_escape(id); }
+std::string job_path(std::string_view id) { return "/api/jobs/" + text::percent_encode(id); }
 
 Result<JobDetails> read_details(const Call& call, const std::string& body, std::string_view id) {
     auto job = text::is_valid_utf8(body) ? parse_job_details(body) : parse_job_details(text::repair_utf8(body));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/percent.h"
+
 namespace gdnctl::ray {
 
 namespace {
@@ -16,13 +18,6 @@ std::vector<std::size_t> borders_of(std::string_view pattern) {
         border[i] = length;
     }
     return border;
-}
-
-int hex_value(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
 }
 
 char plain_escape(char c) {
@@ -173,7 +168,7 @@ void LogsField::step(char c) {
             if (m_state == State::text) m_decoded += plain_escape(c);
             return;
         case State::hex: {
-            const int value = hex_value(c);
+            const int value = text::hex_value(c);
             if (value < 0) {
                 m_state = State::bad;
                 return;

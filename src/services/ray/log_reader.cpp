@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/log.h"
+#include "core/percent.h"
 #include "core/text.h"
 #include "platform/signals.h"
 #include "services/ray/agent_file.h"
@@ -27,7 +28,7 @@ public:
         : m_dashboard(std::move(dashboard)),
           m_client(m_dashboard->client()),
           m_id(std::move(id)),
-          m_file("job-driver-" + percent_escape(m_id) + ".log"),
+          m_file("job-driver-" + text::percent_encode(m_id) + ".log"),
           m_start(start),
           // A single look takes one request through the dashboard; only a follower gains from the agent.
           m_way(start.follow ? Way::agent : Way::file) {}
@@ -157,7 +158,7 @@ Status LogReader::from_agent(const std::string& base) {
 Call LogReader::file_call(const JobDetails& job, std::string_view lines) const {
     Call call;
     call.path = fmt::format("/api/v0/logs/file?node_id={}&filename={}&lines={}",
-                            percent_escape(job.driver_node_id.value_or("")), m_file, lines);
+                            text::percent_encode(job.driver_node_id.value_or("")), m_file, lines);
     call.total = seconds(0);
     return call;
 }
@@ -311,7 +312,7 @@ Status LogReader::look_at_end(const JobDetails& job) {
 
 Status LogReader::from_whole(const JobDetails& job) {
     Call call;
-    call.path = "/api/jobs/" + percent_escape(m_id) + "/logs";
+    call.path = "/api/jobs/" + text::percent_encode(m_id) + "/logs";
     call.total = seconds(0);
     call.first_byte = seconds(60);  // the dashboard first reads all of it
     // This interface returns line ends as one byte.

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/log.h"
+#include "core/percent.h"
 #include "core/text.h"
 #include "platform/signals.h"
 #include "services/ray/client.h"
@@ -23,7 +24,9 @@ public:
     std::string name() const override { return "ray"; }
     std::string cluster() const override { return config().cluster; }
     std::string address() const override { return config().address; }
-    std::string job_url(std::string_view id) const override { return address() + "/#/jobs/" + ray::percent_escape(id); }
+    std::string job_url(std::string_view id) const override {
+        return address() + "/#/jobs/" + text::percent_encode(id);
+    }
 
     Result<Submitted> submit(const JobRequest& request) override {
         GDNCTL_TRY(check_submission_id(request.submission_id));

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/log.h"
+#include "core/percent.h"
 #include "core/text.h"
 #include "platform/fd.h"
 #include "platform/fs.h"
@@ -78,7 +80,7 @@ Status upload(Client& client, const std::string& name, const fs::path& package, 
     GDNCTL_TRY_ASSIGN(const HttpResponse answer, client.send(call, Tries::patient));
     if (says_too_large(answer)) {
         Error error = package_too_large(tree, k_package_limit);
-        error.message = fmt::format("the server takes no package of {} bytes: {}", size, gist(answer.body));
+        error.message = fmt::format("the server does not accept a package of {} bytes: {}", size, gist(answer.body));
         return tl::unexpected(std::move(error));
     }
     if (answer.status != 200) return tl::unexpected(client.refuse(call, answer));
@@ -107,7 +109,7 @@ Result<std::string> provide_package(Client& client, const JobRequest& request) {
 // The nonce of the job that the server has under this id. nullopt: none, or no answer.
 std::optional<std::string> nonce_there(Client& client, const std::string& id) {
     Call call;
-    call.path = "/api/jobs/" + percent_escape(id);
+    call.path = "/api/jobs/" + text::percent_encode(id);
     const auto answer = client.send(call, Tries::one);
     if (!answer || answer->status != 200) return std::nullopt;
     const auto job = parse_job_details(text::repair_utf8(answer->body));
@@ -120,8 +122,7 @@ Result<std::string> read_submitted(const Call& call, const HttpResponse& answer)
     const auto json = parse_json(answer.body, "answer");
     if (json && json->is_object()) {
         for (const char* key : {"submission_id", "job_id"}) {
-            const auto it = json->find(key);
-            if (it != json->end() && it->is_string()) return it->get<std::string>();
+            if (auto id = json::maybe_text(*json, key)) return std::move(*id);
         }
     }
     return fail(ErrorKind::infrastructure, call.name() + " was answered without an id: " + gist(answer.body),
@@ -193,7 +194,7 @@ private:
 Status put_beside(Client& client, JobRequest& request, const ServerVersion& version) {
     if (request.beside.empty()) return {};
     Call call;
-    call.path = "/api/jobs/" + percent_escape(request.beside);
+    call.path = "/api/jobs/" + text::percent_encode(request.beside);
     GDNCTL_TRY_ASSIGN(const HttpResponse answer, client.send(call, Tries::patient));
     if (answer.status != 200) return tl::unexpected(client.refuse(call, answer));
     GDNCTL_TRY_ASSIGN(const JobDetails other, parse_job_details(text::repair_utf8(answer.body)));

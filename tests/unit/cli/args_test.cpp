@@ -251,7 +251,7 @@ TEST_CASE("-- where nothing may follow") {
     const auto nothing = [](std::string_view) { return std::optional<std::string>(); };
     const Status status = parse_words(globals, args, {"--", "x"}, nothing, [] { return false; });
     REQUIRE(!status);
-    CHECK(status.error().message == "this command takes nothing after '--'");
+    CHECK(status.error().message == "this command accepts nothing after '--'");
 }
 
 TEST_CASE("-- ends the options where no command line may follow") {
@@ -273,7 +273,7 @@ TEST_CASE("flags take true or false with an equals sign and nothing else") {
     CHECK(parse({"in", "--follow=YES"}).options.follow);
     CHECK(parse({"in", "--no-wait=false"}).options.wait);
     CHECK(!parse({"in", "--no-wait=true"}).options.wait);
-    check_usage(parse({"in", "--follow=maybe"}), "--follow is a flag and takes no value but true or false");
+    check_usage(parse({"in", "--follow=maybe"}), "--follow is a flag; its value can only be true or false");
     const Parsed p = parse({"--follow", "false"});
     REQUIRE(p.status);
     CHECK(p.options.follow);

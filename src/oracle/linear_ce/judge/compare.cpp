@@ -258,7 +258,14 @@ private:
         CheckReport sums{"I2", "not_run", 0, 0};
         if (both) {
             const std::vector<double> lse = m_found.lse.empty() ? std::vector<double>(m_problem.batch) : m_found.lse;
-            const Invariants result = invariants_of(m_problem, m_dump, lse, m_options.work.threads);
+            Invariants result = invariants_of(m_problem, m_dump, lse, m_options.work.threads);
+            // A gx that is loose, as when it was summed up in bf16, agrees with gw no better than with the truth: by
+            // Cauchy and Schwarz, times pi / 2 for values that are normal.
+            for (const TensorVerdict& t : m_report.tensors) {
+                if (t.name == "gx" && t.loose) {
+                    result.products.limit = std::max(result.products.limit, 1.6 * t.rms_ratio);
+                }
+            }
             const auto fill = [](CheckReport& to, const Invariant& from) {
                 to = {to.name, from.holds() ? "OK" : "WRONG", from.value, from.limit};
             };

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "oracle/linear_ce/kernels/kept.h"
-#include "oracle/linear_ce/kernels/logits_product.h"
 #include "oracle/linear_ce/kernels/packing.h"
 #include "oracle/linear_ce/kernels/passes.h"
 #include "oracle/linear_ce/kernels/plan.h"
+#include "oracle/linear_ce/kernels/product.h"
 #include "oracle/linear_ce/kernels/row_kernel.h"
 #include "oracle/simd/tasks.h"
 
@@ -86,9 +86,16 @@ public:
                         if (!m_run.stop || !m_run.stop()) one_block(block + task, task, work.get());
                     };
                 });
-                for (std::size_t b = 0; b < count; ++b) {
-                    for (std::size_t i = 0; i < m_rows; ++i) running[i].add(m_partial[b * m_plan.rows + i]);
-                }
+                constexpr std::size_t k_some = 64;  // rows
+                run_tasks(blocks_of(m_rows, k_some), m_run.threads, [&] {
+                    return [&](std::size_t some) {
+                        for (std::size_t b = 0; b < count; ++b) {
+                            for (std::size_t i = some * k_some; i < std::min(m_rows, (some + 1) * k_some); ++i) {
+                                running[i].add(m_partial[b * m_plan.rows + i]);
+                            }
+                        }
+                    };
+                });
             }
             for (std::size_t i = 0; i < m_rows; ++i) finish(running[i], row + i);
         }
@@ -161,7 +168,7 @@ private:
     const Rows<Real>& m_out;
     const Run& m_run;
     RowKernel<Real> m_kernel;
-    LogitsProduct<Real> m_product;
+    Product<Real> m_product;
     Plan m_plan;
     KeptLogits<Real> m_kept;
     Aligned<Real> m_x;                     // panels of rows: [H][height] each

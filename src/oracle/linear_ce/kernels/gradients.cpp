@@ -2,13 +2,13 @@
 // blocks gives delta and gw (a task is a block), then the window's delta and w^T are added to gx (a task is some rows
 // and hidden dimensions). No sum crosses a task, so the bits do not depend on who does which.
 #include <algorithm>
-#include <type_traits>
+#include <cstring>
 
 #include "oracle/linear_ce/kernels/kept.h"
-#include "oracle/linear_ce/kernels/logits_product.h"
 #include "oracle/linear_ce/kernels/packing.h"
 #include "oracle/linear_ce/kernels/passes.h"
 #include "oracle/linear_ce/kernels/plan.h"
+#include "oracle/linear_ce/kernels/product.h"
 #include "oracle/linear_ce/kernels/row_kernel.h"
 #include "oracle/simd/tasks.h"
 
@@ -66,22 +66,34 @@ public:
     }
 
 private:
+    static constexpr std::size_t k_most_columns = 32;  // of a tile whose products are of pairs
+
     bool stopped() const { return m_run.stop && m_run.stop(); }
     std::size_t height() const { return m_kernel.height; }
     std::size_t width() const { return m_kernel.width; }
     std::size_t padded_hidden() const { return rounded_up(m_o.hidden, height()); }
+    bool all_rows_at_once() const { return m_o.batch <= m_plan.rows; }
+    // What a task of sweep() works in: delta, the pairs of its rows, and a tile of gw.
+    std::size_t pairs_at() const { return m_plan.rows * m_plan.block; }
+    std::size_t tile_at() const { return pairs_at() + (m_product.in_pairs() ? row_depth() * m_plan.block : 0); }
+    // Of sums over rows and over the columns of a window. A window and a block have whole pairs.
+    std::size_t row_depth() const { return m_product.depth_of(m_plan.rows); }
+    std::size_t window_depth() const { return m_product.depth_of(m_window); }
     View w() const { return m_o.layout == Layout::hv ? View{m_o.w, m_o.vocab, 1} : View{m_o.w, 1, m_o.hidden}; }
 
     void allocate() {
         m_x = aligned<Real>(m_plan.rows * m_product.depth());
-        m_w = aligned<Real>(m_product.depth() * m_window);
+        // Where all logits were kept, they are not computed again.
+        if (m_kept.rows(m_plan.block) < m_o.batch || m_kept.rows(m_o.vocab % m_plan.block) < m_o.batch) {
+            m_w = aligned<Real>(m_product.depth() * m_window);
+        }
         if (m_gw.wanted()) {
-            m_xt = aligned<Real>(m_plan.rows * padded_hidden());
-            m_sum = aligned<Real>(padded_hidden() * m_window);
+            m_xt = aligned<Real>(row_depth() * padded_hidden());
+            if (!all_rows_at_once()) m_sum = aligned<Real>(padded_hidden() * m_window);
         }
         if (!m_gx.wanted()) return;
-        m_wt = aligned<Real>(m_panels * width() * m_window);
-        m_delta_t = aligned<Real>(m_plan.rows * m_window);
+        m_wt = aligned<Real>(m_panels * width() * window_depth());
+        m_delta_t = aligned<Real>(m_plan.rows * window_depth());
         if (m_gx.narrow != nullptr) m_wide_gx = aligned<Real>(m_o.batch * m_o.hidden);
     }
 
@@ -98,8 +110,8 @@ private:
                                           m_x.get() + first * m_product.depth());
                 } else {
                     const std::size_t h = (task - panels) * height();
-                    pack(x, m_row, m_rows, h, std::min(height(), m_o.hidden - h), height(), 0,
-                         m_xt.get() + h * m_plan.rows);
+                    m_product.pack_part(x, m_row, m_rows, h, std::min(height(), m_o.hidden - h), height(), 0,
+                                        m_xt.get() + h * row_depth());
                 }
             };
         });
@@ -107,7 +119,7 @@ private:
 
     // delta of all blocks of the window, and what they give gw.
     void sweep() {
-        const std::size_t size = m_plan.rows * m_plan.block;
+        const std::size_t size = tile_at() + height() * width();
         run_tasks(blocks_of(m_columns, m_plan.block), m_run.threads, [&] {
             return [&, delta = aligned<Real>(size)](std::size_t task) {
                 if (!stopped()) one_block(task * m_plan.block, delta.get());
@@ -117,13 +129,13 @@ private:
 
     void one_block(std::size_t at, Real* delta) {
         const std::size_t columns = std::min(m_plan.block, m_columns - at);
-        Real* panels = m_w.get() + at * m_product.depth();
+        Real* panels = m_w == nullptr ? nullptr : m_w.get() + at * m_product.depth();
         const std::size_t kept = m_kept.rows(columns);
         if (m_row == 0) {
             if (kept < m_o.batch) m_product.pack_panels(w(), m_first + at, columns, width(), panels);
             if (m_gx.wanted()) {
-                pack(transposed(w()), m_first + at, columns, 0, m_o.hidden, width(), m_window * width(),
-                     m_wt.get() + at * width());
+                m_product.pack_part(transposed(w()), m_first + at, columns, 0, m_o.hidden, width(),
+                                    window_depth() * width(), m_wt.get() + m_product.depth_of(at) * width());
             }
         }
         const std::size_t tiles = blocks_of(columns, width());
@@ -135,10 +147,23 @@ private:
                 const bool is_kept = m_row + i + y < kept;
                 if (is_kept) m_kept.take(row, m_row + i + y, m_first + at);
                 delta_of(row, m_row + i + y, m_first + at, is_kept);
-                if (m_gx.wanted()) keep_transposed(row, at, i, y);
             }
+            if (m_gx.wanted()) keep_transposed(delta, columns, at, i, rows);
+            if (m_product.in_pairs() && m_gw.wanted()) pair_rows(i, rows, tiles, delta);
         }
         if (m_gw.wanted()) add_to_gw(at, columns, delta);
+    }
+
+    // Rows [i, i + rows) of delta, two and two; segment t of the pairs is [row_depth()][width].
+    void pair_rows(std::size_t i, std::size_t rows, std::size_t tiles, Real* delta) const {
+        Real* pairs = delta + pairs_at();
+        for (std::size_t t = 0; t < tiles; ++t) {
+            for (std::size_t y = 0; y < rows; y += 2) {
+                const Real* first = delta + (t * m_plan.rows + i + y) * width();
+                m_kernel.pair(first, y + 1 < rows ? first + width() : nullptr,
+                              pairs + (t * row_depth() + (i + y) / 2) * width());
+            }
+        }
     }
 
     // Logits of the rows [i, i + height) into `delta`, whose segment t is [rows][width].
@@ -170,29 +195,63 @@ private:
         }
     }
 
-    void keep_transposed(const Row<Real>& row, std::size_t at, std::size_t i, std::size_t y) {
-        Real* to = m_delta_t.get() + i * m_window + at * height() + y;
-        for (std::size_t column = 0; column < row.columns; column += row.width) {
-            const Real* from = row.at + column / row.width * row.stride;
-            const std::size_t count = std::min(row.width, row.columns - column);
-            for (std::size_t c = 0; c < count; ++c) to[(column + c) * height()] = from[c];
+    // delta of the rows [i, i + rows), for the product with w^T.
+    void keep_transposed(const Real* delta, std::size_t columns, std::size_t at, std::size_t i, std::size_t rows) {
+        Real* to = m_delta_t.get() + i * window_depth() + m_product.depth_of(at) * height();
+        for (std::size_t column = 0; column < columns; column += width()) {
+            const std::size_t count = std::min(width(), columns - column);
+            const Real* from = delta + (column / width() * m_plan.rows + i) * width();
+            if (m_product.in_pairs()) {
+                for (std::size_t y = 0; y < rows; ++y)
+                    narrow_lane(from + y * width(), count, to + column / 2 * height() + y);
+                continue;
+            }
+            const std::size_t squares = rows == height() && height() % k_square == 0 ? count / k_square * k_square : 0;
+            for (std::size_t y = 0; y < rows; y += k_square) {
+                for (std::size_t c = 0; c < squares; c += k_square) {
+                    transpose_square(from + y * width() + c, width(), to + (column + c) * height() + y, height());
+                }
+            }
+            for (std::size_t y = 0; y < rows; ++y) {
+                for (std::size_t c = squares; c < count; ++c) to[(column + c) * height() + y] = from[y * width() + c];
+            }
         }
     }
 
-    void add_to_gw(std::size_t at, std::size_t columns, const Real* delta) {
-        const std::size_t tile = height() * width();
+    // Two and two elements of a row, `height` apart.
+    void narrow_lane(const Real* from, std::size_t count, Real* to) const {
+        Bf16 halves[k_most_columns];
+        m_kernel.narrow(from, halves);
+        if (count % 2 != 0) halves[count] = {};
+        for (std::size_t c = 0; c < count; c += 2) std::memcpy(to + c / 2 * height(), halves + c, 2 * sizeof(Bf16));
+    }
+
+    void add_to_gw(std::size_t at, std::size_t columns, Real* delta) {
         const bool last = m_row + m_rows == m_o.batch;
+        const bool once = all_rows_at_once();
+        const std::size_t whole = m_product.depth_of(m_rows);
+        const Real* rows = delta + (m_product.in_pairs() ? pairs_at() : 0);
         for (std::size_t h = 0; h < m_o.hidden; h += height()) {
             for (std::size_t t = 0; t < blocks_of(columns, width()); ++t) {
-                Real* sum = m_sum.get() + at * padded_hidden() + (h / height() * (m_plan.block / width()) + t) * tile;
-                for (std::size_t b = 0; b < m_rows; b += m_plan.depth) {
-                    m_kernel.multiply(m_xt.get() + h * m_plan.rows + b * height(),
-                                      delta + (t * m_plan.rows + b) * width(), std::min(m_plan.depth, m_rows - b), sum,
-                                      width(), m_row > 0 || b > 0);
+                const std::size_t v = m_first + at + t * width();
+                const bool full = h + height() <= m_o.hidden && v + width() <= m_o.vocab;
+                // Whole sums of whole tiles need no other place than their own.
+                const bool in_place = once && full && m_o.layout == Layout::hv && m_gw.data != nullptr;
+                Real* sum = in_place ? m_gw.data + h * m_o.vocab + v : once ? delta + tile_at() : sum_of(at, h, t);
+                const std::size_t stride = in_place ? m_o.vocab : width();
+                for (std::size_t b = 0; b < whole; b += m_plan.depth) {
+                    m_product.multiply(m_xt.get() + h * row_depth() + b * height(),
+                                       rows + (t * row_depth() + b) * width(), std::min(m_plan.depth, whole - b), sum,
+                                       stride, m_row > 0 || b > 0);
                 }
-                if (last) write_gw(sum, h, m_first + at + t * width());
+                if (last && !in_place) write_gw(sum, h, v);
             }
         }
+    }
+
+    Real* sum_of(std::size_t at, std::size_t h, std::size_t t) const {
+        const std::size_t tiles = m_plan.block / width();
+        return m_sum.get() + at * padded_hidden() + (h / height() * tiles + t) * height() * width();
     }
 
     void write_gw(const Real* tile, std::size_t h, std::size_t v) {
@@ -200,49 +259,63 @@ private:
         const std::size_t columns = std::min(width(), m_o.vocab - v);
         for (std::size_t y = 0; y < rows; ++y) {
             const Real* from = tile + y * width();
+            const std::size_t place = (h + y) * m_o.vocab + v;
             if (m_o.layout == Layout::hv && m_gw.data != nullptr) {
-                std::copy_n(from, columns, m_gw.data + (h + y) * m_o.vocab + v);
+                std::copy_n(from, columns, m_gw.data + place);
+                continue;
+            }
+            if (m_o.layout == Layout::hv && m_product.in_pairs()) {
+                Bf16 halves[k_most_columns];
+                m_kernel.narrow(from, halves);
+                std::copy_n(halves, columns, m_gw.narrow + place);
                 continue;
             }
             for (std::size_t x = 0; x < columns; ++x) {
                 const bool hv = m_o.layout == Layout::hv;
-                put(m_gw, hv ? (h + y) * m_o.vocab + v + x : (v + x) * m_o.hidden + h + y, from[x]);
+                put(m_gw, hv ? place + x : (v + x) * m_o.hidden + h + y, from[x]);
             }
         }
     }
 
+    // A task is some rows by some hidden dimensions. Part by part of the window, so that a panel of w^T is in a cache
+    // for all its rows.
     void add_to_gx() {
-        constexpr std::size_t k_panels = 4;  // of a task
+        constexpr std::size_t k_panels = 4;
+        const std::size_t rows = 8 * height();
         const std::size_t groups = blocks_of(m_panels, k_panels);
-        run_tasks(blocks_of(m_rows, height()) * groups, m_run.threads, [&] {
+        const std::size_t all = m_product.depth_of(m_columns);
+        run_tasks(blocks_of(m_rows, rows) * groups, m_run.threads, [&] {
             return [&, tile = aligned<Real>(height() * width())](std::size_t task) {
-                const std::size_t begin = task % groups * k_panels;
-                const std::size_t end = std::min(begin + k_panels, m_panels);
-                for (std::size_t p = begin; p < end; ++p) add_tile_to_gx(task / groups * height(), p, tile.get());
+                const std::size_t first = task / groups * rows;
+                const std::size_t end = std::min(first + rows, m_rows);
+                const std::size_t panel = task % groups * k_panels;
+                for (std::size_t v = 0; v < all; v += m_plan.depth) {
+                    for (std::size_t p = panel; p < std::min(panel + k_panels, m_panels); ++p) {
+                        for (std::size_t i = first; i < end; i += height()) {
+                            add_tile_to_gx(i, p, v, std::min(m_plan.depth, all - v), tile.get());
+                        }
+                    }
+                }
             };
         });
     }
 
-    void add_tile_to_gx(std::size_t i, std::size_t panel, Real* tile) {
+    void add_tile_to_gx(std::size_t i, std::size_t panel, std::size_t v, std::size_t depth, Real* tile) {
         const std::size_t h = panel * width();
         const std::size_t rows = std::min(height(), m_rows - i);
         const std::size_t columns = std::min(width(), m_o.hidden - h);
         const bool whole = rows == height() && columns == width();
+        const bool add = m_first > 0 || v > 0;
         Real* gx = (m_gx.narrow != nullptr ? m_wide_gx.get() : m_gx.data) + (m_row + i) * m_o.hidden + h;
-        const std::size_t stride = whole ? m_o.hidden : width();
-        Real* to = whole ? gx : tile;
-        if (!whole) {
-            for (std::size_t y = 0; y < rows && m_first > 0; ++y) {
-                std::copy_n(gx + y * m_o.hidden, columns, tile + y * width());
-            }
+        for (std::size_t y = 0; y < rows && add && !whole; ++y) {
+            std::copy_n(gx + y * m_o.hidden, columns, tile + y * width());
         }
-        for (std::size_t v = 0; v < m_columns; v += m_plan.depth) {
-            m_kernel.multiply(m_delta_t.get() + i * m_window + v * height(),
-                              m_wt.get() + (panel * m_window + v) * width(), std::min(m_plan.depth, m_columns - v), to,
-                              stride, m_first > 0 || v > 0);
+        m_product.multiply(m_delta_t.get() + i * window_depth() + v * height(),
+                           m_wt.get() + (panel * window_depth() + v) * width(), depth, whole ? gx : tile,
+                           whole ? m_o.hidden : width(), add);
+        for (std::size_t y = 0; y < rows && !whole; ++y) {
+            std::copy_n(tile + y * width(), columns, gx + y * m_o.hidden);
         }
-        if (whole) return;
-        for (std::size_t y = 0; y < rows; ++y) std::copy_n(tile + y * width(), columns, gx + y * m_o.hidden);
     }
 
     const Operands& m_o;
@@ -251,7 +324,7 @@ private:
     bool m_round;
     const Run& m_run;
     RowKernel<Real> m_kernel;
-    LogitsProduct<Real> m_product;
+    Product<Real> m_product;
     KeptLogits<Real> m_kept;
     Plan m_plan;
     std::size_t m_panels;                    // of w^T: hidden dimensions by `width`
@@ -261,7 +334,7 @@ private:
     Aligned<Real> m_x, m_xt;                 // panels [H][height] of rows, [rows][height] of hidden dimensions
     Aligned<Real> m_w, m_wt;                 // panels [H][width] of columns, [window][width] of hidden dimensions
     Aligned<Real> m_delta_t;                 // panels [window][height] of rows
-    Aligned<Real> m_sum;                     // gw of the window, in tiles
+    Aligned<Real> m_sum;                     // gw of the window, in tiles, while rows are to come
     Aligned<Real> m_wide_gx;                 // [B,H], where gx is bf16
 };
 

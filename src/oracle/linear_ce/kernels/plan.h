@@ -25,7 +25,7 @@ struct Plan {
         block = rounded_up(wanted_block > 0 ? wanted_block : own, kernel.width);
         rows = std::clamp(k_elements / 4 / (2 * hidden + block), std::size_t{1}, k_rows);
         rows = rounded_up(std::min(rows, batch), kernel.height);
-        window = std::clamp(k_elements / 2 / (3 * hidden + rows) / block, std::size_t{1}, k_blocks) * block;
+        window = std::clamp(k_elements / 3 / (hidden + rows) / block, std::size_t{1}, k_blocks) * block;
     }
 
     std::size_t padded_rows() const { return rows; }
@@ -33,8 +33,8 @@ struct Plan {
 
 private:
     static constexpr std::size_t k_scratch = std::size_t{48} << 20U;  // bytes, about
-    static constexpr std::size_t k_block = 256;
-    static constexpr std::size_t k_blocks = 16;  // of a window
+    static constexpr std::size_t k_block = 128;
+    static constexpr std::size_t k_blocks = 32;  // of a window: a number that threads can share
     static constexpr std::size_t k_rows = 2048;
     static constexpr std::size_t k_depth = 512;
 };

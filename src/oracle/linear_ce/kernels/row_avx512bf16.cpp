@@ -31,11 +31,32 @@ void multiply_pairs(const float* a, const float* b, std::size_t depth, float* c,
     }
 }
 
+void narrow(const float* from, Bf16* to) {
+    for (std::size_t v = 0; v < k_vectors; ++v) {
+        const __m256bh halves = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + v * k_lanes));
+        _mm256_storeu_si256((__m256i*)(to + v * k_lanes), (__m256i)halves);
+    }
+}
+
+void pair(const float* first, const float* second, float* to) {
+    for (std::size_t v = 0; v < k_vectors; ++v) {
+        const __m256bh low = _mm512_cvtneps_pbh(_mm512_loadu_ps(first + v * k_lanes));
+        __m512i both = _mm512_cvtepu16_epi32((__m256i)low);
+        if (second != nullptr) {
+            const __m256bh high = _mm512_cvtneps_pbh(_mm512_loadu_ps(second + v * k_lanes));
+            both = _mm512_or_si512(both, _mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)high), 16));
+        }
+        _mm512_storeu_si512(to + v * k_lanes, both);
+    }
+}
+
 }  // namespace
 
 RowKernel<float> row_kernel32_avx512bf16() {
     RowKernel<float> kernel;
     kernel.multiply_pairs = multiply_pairs;
+    kernel.narrow = narrow;
+    kernel.pair = pair;
     return kernel;
 }
 

@@ -44,7 +44,12 @@ RowKernel<float> row_kernel<float>(Isa isa) {
     RowKernel<float> kernel = isa == Isa::avx512 ? row_kernel32_avx512()
                               : isa == Isa::avx2 ? row_kernel32_avx2()
                                                  : row_kernel32_scalar();
-    if (isa == Isa::avx512 && has_bf16_products()) kernel.multiply_pairs = row_kernel32_avx512bf16().multiply_pairs;
+    if (isa == Isa::avx512 && has_bf16_products()) {
+        const RowKernel<float> bf16 = row_kernel32_avx512bf16();
+        kernel.multiply_pairs = bf16.multiply_pairs;
+        kernel.narrow = bf16.narrow;
+        kernel.pair = bf16.pair;
+    }
     return kernel;
 }
 

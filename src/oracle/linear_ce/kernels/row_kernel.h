@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "oracle/simd/isa.h"
+#include "oracle/simd/values.h"
 
 namespace gdnctl::oracle::linear_ce {
 
@@ -46,6 +47,10 @@ struct RowKernel {
     // exact, sums fp32. nullptr: this instruction set has none.
     void (*multiply_pairs)(const Real* a, const Real* b, std::size_t depth, Real* c, std::size_t stride,
                            bool add) = nullptr;
+    // `width` elements as bf16; two rows of them as pairs, `second` in the upper halves (nullptr: 0). With
+    // multiply_pairs only.
+    void (*narrow)(const Real* from, Bf16* to) = nullptr;
+    void (*pair)(const Real* first, const Real* second, Real* to) = nullptr;
 };
 
 template <class Real>
@@ -54,7 +59,7 @@ RowKernel<Real> row_kernel(Isa isa);
 RowKernel<float> row_kernel32_scalar();
 RowKernel<float> row_kernel32_avx2();
 RowKernel<float> row_kernel32_avx512();
-// Only multiply_pairs, for the tile of row_kernel32_avx512(); has_bf16_products() says whether this processor has it.
+// Only what is of bf16, for the tile of row_kernel32_avx512(); has_bf16_products() says whether this processor has it.
 RowKernel<float> row_kernel32_avx512bf16();
 bool has_bf16_products();
 RowKernel<double> row_kernel64_scalar();

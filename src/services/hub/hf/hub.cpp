@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/log.h"
+#include "core/percent.h"
 #include "core/text.h"
 #include "services/hub/hf/link_header.h"
 #include "services/hub/transfer/layout.h"
@@ -58,7 +59,7 @@ std::string HfRepo::api(std::string_view rest) const {
 std::string HfRepo::resolve_url(std::string_view path) const {
     const std::string type = m_target.type == RepoType::model ? "" : fmt::format("{}/", plural_of(m_target.type));
     return fmt::format("{}/{}{}/resolve/{}/{}", m_places.endpoint, type, m_target.id, m_commit,
-                       percent_encode(path, "/"));
+                       text::percent_encode(path, "/"));
 }
 
 Asked HfRepo::asked(const std::string& url) const {
@@ -99,7 +100,7 @@ Outcome<std::string> HfRepo::resolve_revision() {
     const std::string revision = m_target.revision.value_or("main");
     if (is_hex(revision, k_sha1_digits)) return revision;
     if (m_wire == nullptr) return revision_offline();
-    auto answer = m_wire->ask(api("revision/" + percent_encode(revision)));
+    auto answer = m_wire->ask(api("revision/" + text::percent_encode(revision)));
     if (!answer) return tl::unexpected(std::move(answer).error());
     pass_on_warning(answer->headers);
     if (answer->status != k_ok) return tl::unexpected(failed(*answer));
@@ -146,7 +147,7 @@ Outcome<std::string> HfRepo::page_after(const std::string& link) const {
 Outcome<void> HfRepo::read_pages(HfListing& listing, const Selection& selection, std::string_view prefix,
                                  bool& missing) {
     std::string url = api(fmt::format("tree/{}{}?recursive=true&expand=false", m_commit,
-                                      prefix.empty() ? "" : "/" + percent_encode(prefix)));
+                                      prefix.empty() ? "" : "/" + text::percent_encode(prefix)));
     std::set<std::string> seen;
     while (!url.empty()) {
         const auto circle = [&] {

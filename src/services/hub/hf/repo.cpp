@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/percent.h"
 #include "core/text.h"
 #include "services/hub/transfer/failure.h"
 #include "services/hub/transfer/url.h"
@@ -105,7 +106,7 @@ Result<RepoTarget> parse_uri(std::string_view text) {
     rest.remove_prefix(end);
     if (rest.starts_with('@')) {
         rest.remove_prefix(1);
-        auto revision = percent_decode(take_revision(rest));
+        auto revision = text::percent_decode(take_revision(rest));
         if (!revision || revision->empty()) return bad(text, "no revision follows the '@'");
         target.revision = std::move(*revision);
     }
@@ -147,7 +148,7 @@ std::optional<std::vector<std::string>> segments_of(const Url& url, std::string_
     while (path.starts_with('/')) path.remove_prefix(1);
     if (path.ends_with('/')) path.remove_suffix(1);
     for (const std::string_view segment : text::split(path, '/')) {
-        auto decoded = percent_decode(segment);
+        auto decoded = text::percent_decode(segment);
         if (!decoded || decoded->empty()) return std::nullopt;
         segments.push_back(std::move(*decoded));
     }

@@ -4,23 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "core/percent.h"
 #include "core/text.h"
 
 namespace gdnctl::hub {
 
 namespace {
-
-bool is_unreserved(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-           c == '_' || c == '~';
-}
-
-int hex_value(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
 
 constexpr int k_http_port = 80;
 constexpr int k_https_port = 443;
@@ -75,35 +64,6 @@ std::optional<Url> parse_url(std::string_view text) {
 bool is_loopback(const Url& url) {
     const bool address = url.host.find_first_not_of("0123456789.") == std::string::npos;
     return url.host == "localhost" || url.host == "[::1]" || (address && url.host.starts_with("127."));
-}
-
-std::string percent_encode(std::string_view text, std::string_view also) {
-    std::string encoded;
-    for (const char c : text) {
-        if (is_unreserved(c) || also.find(c) != std::string_view::npos) {
-            encoded += c;
-        } else {
-            encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-        }
-    }
-    return encoded;
-}
-
-std::optional<std::string> percent_decode(std::string_view text) {
-    std::string decoded;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] != '%') {
-            decoded += text[i];
-            continue;
-        }
-        if (i + 2 >= text.size()) return std::nullopt;
-        const int high = hex_value(text[i + 1]);
-        const int low = hex_value(text[i + 2]);
-        if (high < 0 || low < 0 || (high == 0 && low == 0)) return std::nullopt;
-        decoded += static_cast<char>(high * 16 + low);
-        i += 2;
-    }
-    return decoded;
 }
 
 std::string without_queries(std::string_view text) {

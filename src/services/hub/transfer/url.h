@@ -29,11 +29,6 @@ std::optional<Url> parse_url(std::string_view text);
 
 bool is_loopback(const Url& url);
 
-// RFC 3986: letters, digits, -._~ and the characters in `also` stay.
-std::string percent_encode(std::string_view text, std::string_view also = {});
-// nullopt: a % without two hex digits, or a NUL.
-std::optional<std::string> percent_decode(std::string_view text);
-
 // Removes the query from every http(s) address in `text`, since it may contain a signature.
 std::string without_queries(std::string_view text);
 

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
+#include "core/percent.h"
 #include "core/text.h"
 #include "services/hub/transfer/failure.h"
 #include "services/hub/transfer/safe_path.h"
@@ -59,28 +61,23 @@ void put_cursor(Json& variables, const std::string& cursor, int page) {
     variables["perPage"] = page;
 }
 
-std::int64_t number_of(const Json& object, const char* field) {
-    const auto it = object.find(field);
-    return it != object.end() && it->is_number_integer() ? it->get<std::int64_t>() : 0;
-}
-
 std::string name_in(const Json& node, const char* field) {
     const Json* named = object_at(node, {field});
-    return named == nullptr ? std::string() : word_of(*named, "name");
+    return named == nullptr ? std::string() : json::text(*named, "name");
 }
 
 Artifact artifact_of(const Json& node) {
     Artifact artifact;
-    artifact.id = word_of(node, "id");
-    artifact.state = word_of(node, "state");
+    artifact.id = json::text(node, "id");
+    artifact.state = json::text(node, "state");
     artifact.type = name_in(node, "artifactType");
     artifact.collection = name_in(node, "artifactSequence");
-    artifact.updated = word_of(node, "updatedAt");
-    if (artifact.updated.empty()) artifact.updated = word_of(node, "createdAt");
-    artifact.version = number_of(node, "versionIndex");
+    artifact.updated = json::text(node, "updatedAt");
+    if (artifact.updated.empty()) artifact.updated = json::text(node, "createdAt");
+    artifact.version = json::integer(node, "versionIndex").value_or(0);
     if (const auto aliases = node.find("aliases"); aliases != node.end() && aliases->is_array()) {
         for (const Json& alias : *aliases) {
-            if (alias.is_object()) artifact.aliases.push_back(word_of(alias, "alias"));
+            if (alias.is_object()) artifact.aliases.push_back(json::text(alias, "alias"));
         }
     }
     return artifact;
@@ -103,7 +100,7 @@ Page<T> page_of(const Json& connection, const Read& read) {
     }
     const Json* info = object_at(connection, {"pageInfo"});
     const bool more = info != nullptr && info->contains("hasNextPage") && (*info)["hasNextPage"] == true;
-    if (more) page.next = word_of(*info, "endCursor");
+    if (more) page.next = json::text(*info, "endCursor");
     return page;
 }
 
@@ -202,7 +199,7 @@ Result<Artifact> parse_artifact(std::string_view body, const std::string& name_a
     Artifact artifact = artifact_of(*node);
     const std::string collection = name_in(*membership, "artifactCollection");
     if (!collection.empty()) artifact.collection = collection;
-    artifact.version = number_of(*membership, "versionIndex");
+    artifact.version = json::integer(*membership, "versionIndex").value_or(0);
     if (artifact.state == k_committed) return artifact;
     return fail(
         ErrorKind::nothing_done,
@@ -213,7 +210,7 @@ Result<Artifact> parse_artifact(std::string_view body, const std::string& name_a
 Result<std::string> parse_manifest_url(std::string_view body) {
     GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
     const Json* file = object_at(data, {"artifact", "currentManifest", "file"});
-    const std::string url = file == nullptr ? std::string() : word_of(*file, "directUrl");
+    const std::string url = file == nullptr ? std::string() : json::text(*file, "directUrl");
     if (url.empty()) return missing("manifest of the artifact");
     return url;
 }
@@ -223,14 +220,14 @@ Result<Page<FileUrl>> parse_file_urls(std::string_view body) {
     const Json* files = object_at(data, {"project", "artifactCollection", "artifactMembership", "files"});
     if (files == nullptr) return Page<FileUrl>{};
     return page_of<FileUrl>(
-        *files, [](const Json& node) { return FileUrl{word_of(node, "name"), word_of(node, "directUrl")}; });
+        *files, [](const Json& node) { return FileUrl{json::text(node, "name"), json::text(node, "directUrl")}; });
 }
 
 std::vector<std::string> parse_profile_places(std::string_view body) {
     const auto data = data_in(body);
     const Json* run = data ? object_at(*data, {"project", "run"}) : nullptr;
     std::vector<std::string> places;
-    if (run != nullptr) collect_places(Json::parse(word_of(*run, "config"), nullptr, false), "", places);
+    if (run != nullptr) collect_places(Json::parse(json::text(*run, "config"), nullptr, false), "", places);
     return places;
 }
 
@@ -264,17 +261,17 @@ Result<Manifest> parse_manifest(std::string_view json) {
     if (!document.is_object()) return bad("it is no JSON object");
     const Json* contents = object_at(document, {"contents"});
     if (contents == nullptr) return bad("it has no contents");
-    if (number_of(document, "version") != 1) return bad("its version is not 1");
+    if (json::integer(document, "version").value_or(0) != 1) return bad("its version is not 1");
     Manifest manifest;
     manifest.region = "default";
     if (const Json* config = object_at(document, {"storagePolicyConfig"})) {
-        manifest.second_layout = word_of(*config, "storageLayout") == "V2";
-        if (const std::string region = word_of(*config, "storageRegion"); !region.empty()) manifest.region = region;
+        manifest.second_layout = json::text(*config, "storageLayout") == "V2";
+        if (const std::string region = json::text(*config, "storageRegion"); !region.empty()) manifest.region = region;
     }
     for (const auto& [path, entry] : contents->items()) {
         if (!entry.is_object()) return bad(fmt::format("the entry of {}", hub::shown(path)));
-        ManifestEntry file{path, number_of(entry, "size"), hex_of_base64(word_of(entry, "digest")),
-                           word_of(entry, "birthArtifactID"), word_of(entry, "ref")};
+        ManifestEntry file{path, json::integer(entry, "size").value_or(0), hex_of_base64(json::text(entry, "digest")),
+                           json::text(entry, "birthArtifactID"), json::text(entry, "ref")};
         const bool sized = entry.contains("size") && entry["size"].is_number_integer() && file.size >= 0;
         if (file.ref.empty() && (!sized || file.md5.size() != k_md5_digits)) {
             return bad(fmt::format("no size or digest of {}", hub::shown(path)));
@@ -286,12 +283,12 @@ Result<Manifest> parse_manifest(std::string_view json) {
 
 std::string file_address(const std::string& base, const WandbPath& path, const Artifact& artifact,
                          const Manifest& manifest, const ManifestEntry& entry) {
-    using hub::percent_encode;
-    if (!manifest.second_layout) return fmt::format("{}/artifacts/{}/{}", base, percent_encode(path.entity), entry.md5);
-    return fmt::format("{}/artifactsV2/{}/{}/{}/{}/{}/{}/{}", base, percent_encode(manifest.region),
-                       percent_encode(path.entity), percent_encode(path.project), percent_encode(artifact.collection),
-                       percent_encode(entry.birth_artifact), entry.md5,
-                       percent_encode(entry.path.substr(entry.path.rfind('/') + 1)));
+    if (!manifest.second_layout)
+        return fmt::format("{}/artifacts/{}/{}", base, text::percent_encode(path.entity), entry.md5);
+    return fmt::format("{}/artifactsV2/{}/{}/{}/{}/{}/{}/{}", base, text::percent_encode(manifest.region),
+                       text::percent_encode(path.entity), text::percent_encode(path.project),
+                       text::percent_encode(artifact.collection), text::percent_encode(entry.birth_artifact), entry.md5,
+                       text::percent_encode(entry.path.substr(entry.path.rfind('/') + 1)));
 }
 
 Result<WandbPath> parse_run_target(std::string_view text, const std::optional<std::string>& entity,

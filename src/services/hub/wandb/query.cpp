@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/redact.h"
 #include "core/text.h"
 
@@ -57,10 +58,10 @@ tl::unexpected<Error> no_such(const std::string& what) {
 
 WandbRun named_run(const Json& node) {
     WandbRun run;
-    run.id = word_of(node, "name");
-    run.name = word_of(node, "displayName");
-    run.state = word_of(node, "state");
-    run.created = parse_created(word_of(node, "createdAt"));
+    run.id = json::text(node, "name");
+    run.name = json::text(node, "displayName");
+    run.state = json::text(node, "state");
+    run.created = parse_created(json::text(node, "createdAt"));
     return run;
 }
 
@@ -87,11 +88,6 @@ void read_window(const Json& rows, const std::string& key, const WandbWindow& wi
 }
 
 }  // namespace
-
-std::string word_of(const Json& object, const char* field) {
-    const auto it = object.find(field);
-    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
 
 std::string question(std::string_view query, const Json& variables) {
     Json body;
@@ -120,14 +116,9 @@ Result<Json> data_in(std::string_view body) {
     return *data;
 }
 
-const Json* object_at(const Json& data, std::initializer_list<const char*> fields) {
-    const Json* at = &data;
-    for (const char* field : fields) {
-        const auto it = at->find(field);
-        if (it == at->end() || !it->is_object()) return nullptr;
-        at = &*it;
-    }
-    return at;
+const Json* object_at(const Json& data, std::initializer_list<std::string_view> fields) {
+    const Json* found = json::find(data, fields);
+    return found != nullptr && found->is_object() ? found : nullptr;
 }
 
 std::string run_question(const WandbPath& path, const WandbWindow& window) {
@@ -173,7 +164,7 @@ Result<WandbRun> parse_run(std::string_view body, const WandbPath& path, const W
     const Json* node = object_at(data, {"project", "run"});
     if (node == nullptr) return no_such("run " + project + "/" + path.run);
     WandbRun run = named_run(*node);
-    if (const std::string text = word_of(*node, "summaryMetrics"); !text.empty()) {
+    if (const std::string text = json::text(*node, "summaryMetrics"); !text.empty()) {
         GDNCTL_TRY_ASSIGN(const Json summary, parse_json(text, "the summary of run " + run.id));
         for (const auto& [key, value] : summary.items()) {
             if (const auto number = finite_number(value)) run.summary[key] = *number;
@@ -217,14 +208,14 @@ std::string complaint(std::string_view body) {
         const auto errors = json->find("errors");
         if (errors != json->end() && errors->is_array()) {
             for (const Json& error : *errors) {
-                const std::string text = error.is_object()   ? word_of(error, "message")
+                const std::string text = error.is_object()   ? json::text(error, "message")
                                          : error.is_string() ? error.get<std::string>()
                                                              : std::string();
                 if (!text.empty()) out += (out.empty() ? "" : "; ") + text;
             }
         }
-        if (out.empty()) out = word_of(*json, "error");
-        if (out.empty()) out = word_of(*json, "message");
+        if (out.empty()) out = json::text(*json, "error");
+        if (out.empty()) out = json::text(*json, "message");
     }
     if (out.empty()) out = text::trim(body.substr(0, k_longest_complaint));
     if (out.empty()) return "nothing";

@@ -33,7 +33,6 @@ std::string base64(std::string_view bytes);
 std::string question(std::string_view query, const Json& variables);
 Result<Json> data_in(std::string_view body);
 // The object at a path of fields; nullptr: it, or one before it, is null or missing.
-const Json* object_at(const Json& data, std::initializer_list<const char*> fields);
-std::string word_of(const Json& object, const char* field);  // empty: no such string
+const Json* object_at(const Json& data, std::initializer_list<std::string_view> fields);
 
 }  // namespace gdnctl::wandb

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/percent.h"
 #include "services/hub/hf/repo.h"
 #include "services/hub/transfer/layout.h"
 #include "services/hub/transfer/safe_path.h"
@@ -138,8 +139,8 @@ TEST_CASE("url: parts, encoding, and what may be shown") {
     }
     CHECK(is_loopback(*parse_url("http://127.0.0.1:8/")));
     CHECK_FALSE(is_loopback(*parse_url("http://127.evil.org/")));
-    CHECK(percent_encode("a b/ü", "/") == "a%20b/%C3%BC");
-    CHECK(percent_decode("%41%2f") == "A/");
+    CHECK(text::percent_encode("a b/ü", "/") == "a%20b/%C3%BC");
+    CHECK(text::percent_decode("%41%2f") == "A/");
     CHECK(without_queries("see https://h/p?sig=1&x=2 and http://g?y") == "see https://h/p?... and http://g?...");
     CHECK(without_queries("https://h/p?sig=1: refused, https://h, no") == "https://h/p?...: refused, https://h, no");
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/percent.h"
 #include "services/job/job.h"
 #include "support/scratch.h"
 
@@ -156,8 +157,8 @@ TEST_CASE("answers: long strings of a record are shortened, and what is left is 
 }
 
 TEST_CASE("answers: ids are one segment of a path") {
-    CHECK(percent_escape("a-b_C.9~") == "a-b_C.9~");
-    CHECK(percent_escape("a/b?c#d e%\xff") == "a%2Fb%3Fc%23d%20e%25%FF");
+    CHECK(text::percent_encode("a-b_C.9~") == "a-b_C.9~");
+    CHECK(text::percent_encode("a/b?c#d e%\xff") == "a%2Fb%3Fc%23d%20e%25%FF");
 }
 
 TEST_CASE("answers: a list in pieces is the list") {

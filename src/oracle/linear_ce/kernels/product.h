@@ -1,5 +1,4 @@
-// The product x w of a pass: of fp32 panels, or of bf16 pairs where both operands are bf16 and the processor multiplies
-// them.
+// The products of a pass: of fp32 panels, or of bf16 pairs where x and w are bf16 and the processor multiplies them.
 #pragma once
 
 #include <type_traits>
@@ -11,22 +10,31 @@
 namespace gdnctl::oracle::linear_ce {
 
 template <class Real>
-class LogitsProduct {
+class Product {
 public:
-    LogitsProduct(const Operands& o, const RowKernel<Real>& kernel)
+    Product(const Operands& o, const RowKernel<Real>& kernel)
         : m_pairs(kernel.multiply_pairs != nullptr && o.x.storage == Storage::bf16 && o.w.storage == Storage::bf16),
           m_hidden(o.hidden),
           m_multiply(m_pairs ? kernel.multiply_pairs : kernel.multiply) {}
 
+    bool in_pairs() const { return m_pairs; }
+    // What `elements` factors take in a panel.
+    std::size_t depth_of(std::size_t elements) const { return m_pairs ? blocks_of(elements, 2) : elements; }
     // Elements of a panel for each of its columns.
-    std::size_t depth() const { return m_pairs ? blocks_of(m_hidden, 2) : m_hidden; }
+    std::size_t depth() const { return depth_of(m_hidden); }
 
     // Columns [j, j + columns) of an [H, ...] view in panels of `width`, depth() * width apart.
     void pack_panels(const View& view, std::size_t j, std::size_t columns, std::size_t width, Real* to) const {
+        pack_part(view, 0, m_hidden, j, columns, width, depth() * width, to);
+    }
+
+    // pack() or pack_pairs().
+    void pack_part(const View& view, std::size_t i, std::size_t count, std::size_t j, std::size_t columns,
+                   std::size_t width, std::size_t stride, Real* to) const {
         if constexpr (std::is_same_v<Real, float>) {
-            if (m_pairs) return pack_pairs(view, 0, m_hidden, j, columns, width, depth() * width, to);
+            if (m_pairs) return pack_pairs(view, i, count, j, columns, width, stride, to);
         }
-        pack(view, 0, m_hidden, j, columns, width, depth() * width, to);
+        pack(view, i, count, j, columns, width, stride, to);
     }
 
     void multiply(const Real* a, const Real* b, std::size_t depth, Real* c, std::size_t stride, bool add) const {

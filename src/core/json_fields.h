@@ -1,0 +1,33 @@
+// Reads fields of JSON that others wrote: a field that is missing, null or of another type is nothing.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+
+namespace gdnctl::json {
+
+// nullptr: missing or null, or `value` is no object.
+const Json* find(const Json& value, std::string_view name);
+// A field of a field of ...
+const Json* find(const Json& value, std::initializer_list<std::string_view> path);
+
+std::optional<std::string> maybe_text(const Json& value, std::string_view name);
+std::string text(const Json& value, std::string_view name);                // "": nothing
+std::vector<std::string> texts(const Json& value, std::string_view name);  // the strings of a list
+std::optional<double> number(const Json& value, std::string_view name);
+std::optional<std::int64_t> integer(const Json& value, std::string_view name);
+
+// For writing: null where there is nothing, the number is not finite, or the text is empty.
+Json or_null(const std::optional<double>& value);
+Json or_null(const std::optional<std::int64_t>& value);
+Json or_null(const std::optional<int>& value);
+Json or_null(const std::optional<std::string>& value);
+Json or_null(const std::string& value);
+
+}  // namespace gdnctl::json

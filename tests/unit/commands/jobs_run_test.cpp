@@ -1,0 +1,218 @@
+// What the commands for jobs decide, against a dashboard by script.
+#include <fmt/format.h>
+
+#include "command_world.h"
+
+namespace gdnctl::commands {
+namespace {
+
+using test::CommandWorld;
+
+const std::string k_dashboard = "http://127.0.0.1:8265";
+
+std::string job(std::string_view id, std::string_view status, std::string_view user = "me", int exit_code = 0) {
+    return fmt::format(R"({{"type":"SUBMISSION","submission_id":"{}","status":"{}","entrypoint":"true","message":"",)"
+                       R"("start_time":1773161000000,"end_time":1773161060000,"driver_exit_code":{},)"
+                       R"("metadata":{{"user":"{}","kind":"test","nonce":"0123456789abcdef"}}}})",
+                       id, status, exit_code, user);
+}
+
+struct JobsWorld : CommandWorld {
+    JobsWorld() {
+        http.on("GET " + k_dashboard + "/api/version", 200,
+                R"({"version":"4","ray_version":"2.60.0","session_name":"session_1"})");
+    }
+    int ask(const cli::Command& row, std::vector<std::string> words) {
+        words.insert(words.end(), {"--ray-address", k_dashboard});
+        return run(row, std::move(words));
+    }
+    void is(std::string_view id, std::string_view status, int exit_code = 0) {
+        http.on("GET " + k_dashboard + "/api/jobs/" + std::string(id), 200, job(id, status, "me", exit_code));
+    }
+    void has_log(std::string_view id, std::string_view text) {
+        http.on("GET " + k_dashboard + "/api/jobs/" + std::string(id) + "/logs", 200, Json{{"logs", text}}.dump());
+    }
+    bool has_asked(const std::string& request) const {
+        return std::find(http.asked.begin(), http.asked.end(), request) != http.asked.end();
+    }
+};
+
+}  // namespace
+
+TEST_CASE("commands of jobs: what is refused before anything is asked") {
+    CommandWorld world;
+    const std::vector<CommandWorld::Case> cases = {
+        {k_ray_wait_row, {}, 2, "give either ID or --match"},
+        {k_ray_wait_row, {"a", "--match", "b"}, 2, "give either ID or --match"},
+        {k_ray_wait_row, {"a", "--poll", "0"}, 2, "--poll: expected more than 0 seconds"},
+        {k_ray_wait_row, {"a", "--tail", "-1"}, 2, "--tail: expected 0 or more"},
+        {k_ray_wait_row, {"a", "--grep", "("}, 2, "--grep"},
+        {k_ray_wait_row, {"latest"}, 2, "`latest` is not a submission id"},
+        {k_ray_logs_row, {"a", "--grep", "["}, 2, "--grep"},
+        {k_ray_stop_row, {"latest"}, 2, "`latest` is not a submission id"},
+        {k_ray_list_row, {"--limit", "0"}, 2, "--limit: expected 1 or more"},
+        {k_ray_test_row, {"--no-wait", "--require-passed", "1"}, 2, "drop --no-wait"},
+        {k_ray_test_row, {"--require-passed", "1"}, 2, "has no pytest counts"},
+        {k_ray_test_row, {"--cluster", "nowhere"}, 2, "nowhere"},
+        {k_ray_profile_row, {"--cluster", "nowhere"}, 2, "nowhere"},
+        {k_cluster_check_row, {"a", "--cluster", "b"}, 2, "two clusters are given"},
+        {k_cluster_check_row, {"local", "--ray-address", k_dashboard}, 2, "drop --ray-address"},
+        {k_sweep_run_row, {"plan.toml", "--budget", "-1"}, 2, "--budget: expected 0 or more seconds"},
+        {k_sweep_run_row, {"plan.toml"}, 2, "plan.toml"},
+        {k_sweep_report_row, {}, 2, "LOG is missing"},
+        {k_sweep_report_row, {"log", "--shards", "0"}, 2, "--shards: expected 1 or more"},
+    };
+    for (const auto& one : cases) world.check(one);
+    CHECK(world.http.asked.empty());
+    CHECK(world.process.calls.empty());
+}
+
+TEST_CASE("commands of jobs: --no-local refuses this machine") {
+    CommandWorld world;
+    for (const cli::Command* row : {&k_ray_test_row, &k_ray_profile_row, &k_ray_list_row}) {
+        CHECK(world.run(*row, {"--no-local"}) == 4);
+        CHECK(world.said.find("hint: drop --no-local") != std::string::npos);
+    }
+    CHECK(world.run(k_cluster_check_row, {"--no-local", "--json"}) == 4);
+    CHECK(world.json()["backend"] == "local");
+    CHECK(!std::filesystem::exists(world.context.state_dir / "local/jobs"));
+}
+
+TEST_CASE("ray-wait: the exit code is the job's") {
+    struct End {
+        const char* status;
+        int exit_code, code, compatible;
+    };
+    for (const End end : {End{"SUCCEEDED", 0, 0, 0}, End{"FAILED", 1, 1, 0}, End{"STOPPED", 0, 3, 0}}) {
+        CAPTURE(end.status);
+        JobsWorld world;
+        world.is("j", "RUNNING");
+        world.is("j", end.status, end.exit_code);
+        world.has_log("j", "1 failed\n");
+        CHECK(world.ask(k_ray_wait_row, {"j", "--poll", "7"}) == end.code);
+        CHECK(!world.clock.sleeps().empty());
+        CHECK(world.ask(k_ray_wait_row, {"j", "--compat-exit"}) == end.compatible);
+        CHECK(world.ask(k_ray_wait_row, {"j", "--json"}) == end.code);
+        CHECK(world.json()["status"] == end.status);
+        CHECK(world.json()["kind"] == "test");
+    }
+}
+
+TEST_CASE("ray-wait: an unknown job, a time limit, and the newest that matches") {
+    JobsWorld world;
+    world.http.on("GET " + k_dashboard + "/api/jobs/none", 404, "Job none does not exist");
+    CHECK(world.ask(k_ray_wait_row, {"none"}) == 6);
+    CHECK(world.ask(k_ray_wait_row, {"none", "--compat-exit"}) == 1);
+    world.is("j", "RUNNING");
+    CHECK(world.ask(k_ray_wait_row, {"j", "--timeout", "60"}) == 124);
+    CHECK(world.said.find("has not ended within 60 s") != std::string::npos);
+    CHECK(world.ask(k_ray_wait_row, {"j", "--timeout", "60", "--compat-exit"}) == 2);
+    world.http.on(
+        "GET " + k_dashboard + "/api/jobs/", 200,
+        "[" + job("other", "RUNNING") + "," + job("mine-2", "SUCCEEDED") + "," + job("mine-1", "FAILED") + "]");
+    world.is("mine-2", "SUCCEEDED");
+    CHECK(world.ask(k_ray_wait_row, {"--match", "^mine"}) == 0);
+    CHECK(world.said.find("submission_id=mine-2") != std::string::npos);
+    CHECK(world.ask(k_ray_wait_row, {"--match", "^yours"}) == 6);
+}
+
+TEST_CASE("ray-list: whose jobs, which state, how many") {
+    JobsWorld world;
+    world.http.on("GET " + k_dashboard + "/api/jobs/", 200,
+                  "[" + job("a", "RUNNING") + "," + job("b", "FAILED", "you") + "," + job("c", "FAILED") + "]");
+    CHECK(world.ask(k_ray_list_row, {"--mine", "--json"}) == 0);
+    CHECK(world.json()["jobs"].size() == 2);
+    CHECK(world.ask(k_ray_list_row, {"--status", "FAILED", "--json"}) == 0);
+    CHECK(world.json()["jobs"].size() == 2);
+    CHECK(world.ask(k_ray_list_row, {"--limit", "1"}) == 0);
+    const std::string& table = world.terminal.out_text;
+    CHECK(std::count(table.begin(), table.end(), '\n') == 2);
+    CHECK(world.ask(k_ray_list_row, {"--status", "GONE"}) == 2);
+}
+
+TEST_CASE("ray-stop: a job that runs, one that has ended, one that is not there") {
+    JobsWorld world;
+    world.is("j", "RUNNING");
+    world.is("j", "STOPPED");
+    world.http.on("POST " + k_dashboard + "/api/jobs/j/stop", 200, R"({"stopped": true})");
+    CHECK(world.ask(k_ray_stop_row, {"j", "--wait", "--json"}) == 0);
+    CHECK(world.json()["stopped"] == true);
+    CHECK(world.json()["status"] == "STOPPED");
+    world.is("done", "SUCCEEDED");
+    world.http.on("POST " + k_dashboard + "/api/jobs/done/stop", 200, R"({"stopped": false})");
+    CHECK(world.ask(k_ray_stop_row, {"done"}) == 0);
+    CHECK(world.said.find("had already ended (SUCCEEDED)") != std::string::npos);
+    world.http.on("POST " + k_dashboard + "/api/jobs/none/stop", 404, "Job none does not exist");
+    CHECK(world.ask(k_ray_stop_row, {"none"}) == 6);
+}
+
+TEST_CASE("ray-logs: the last lines, and those that match") {
+    JobsWorld world;
+    world.is("j", "FAILED", 1);
+    world.has_log("j", "one\ntwo\nthree\n");
+    CHECK(world.ask(k_ray_logs_row, {"j", "--tail", "2"}) == 0);
+    CHECK(world.terminal.out_text == "two\nthree\n");
+    CHECK(world.ask(k_ray_logs_row, {"j", "--grep", "^t", "--tail", "1"}) == 0);
+    CHECK(world.terminal.out_text == "three\n");
+    CHECK(world.ask(k_ray_logs_row, {"j", "--json"}) == 0);
+    CHECK(world.json()["logs"] == "one\ntwo\nthree\n");
+    CHECK(world.json()["schema"] == "gdnctl.ray-logs/1");
+}
+
+TEST_CASE("cluster check: an answer, a token that is refused, a server that is no dashboard") {
+    JobsWorld world;
+    world.http.on("GET " + k_dashboard + "/api/authentication_mode", 200, R"({"authentication_mode":"disabled"})");
+    world.http.on("GET " + k_dashboard + "/api/cluster_status", 503, "");
+    CHECK(world.ask(k_cluster_check_row, {}) == 0);
+    CHECK(world.printed("answers    yes: Ray 2.60.0, authentication disabled, session_1"));
+    CommandWorld refused;
+    refused.http.on("GET " + k_dashboard + "/api/version", 401, "Unauthorized: no token");
+    CHECK(refused.run(k_cluster_check_row, {"--ray-address", k_dashboard, "--json"}) == 5);
+    CHECK(refused.json()["answers"] == false);
+    CHECK(refused.said.find("RAY_AUTH_TOKEN") != std::string::npos);
+    CommandWorld page;
+    page.http.on("GET " + k_dashboard + "/api/version", 200, "<html>");
+    CHECK(page.run(k_cluster_check_row, {"--ray-address", k_dashboard}) == 4);
+    CHECK(page.said.find("is not a Ray dashboard") != std::string::npos);
+}
+
+TEST_CASE("cluster list: the clusters of the repository, and which one is in use") {
+    CommandWorld world;
+    std::filesystem::create_directory(world.file(".git"));
+    world.write(".git/HEAD", "ref: refs/heads/main\n");
+    world.write("infra/marin-east.yaml", "cluster_name: marin-east\nprovider:\n  availability_zone: us-east5-a\n");
+    world.write("infra/marin-bad.yaml", "cluster_name: [\n");
+    CHECK(world.run(k_cluster_list_row, {"--json"}) == 0);
+    const Json list = world.json()["clusters"];
+    REQUIRE(list.size() == 3);
+    CHECK(list[0]["name"] == "local");
+    CHECK(list[0]["in_use"] == true);
+    CHECK(list[1]["name"] == "bad");
+    CHECK(list[1].contains("error"));
+    CHECK(list[2]["zone"] == "us-east5-a");
+    world.env.values["RAY_ADDRESS"] = k_dashboard;
+    CHECK(world.run(k_cluster_list_row, {}) == 0);
+    CHECK(!world.printed("(in use)"));
+    CHECK(world.said.find("in use: " + k_dashboard) != std::string::npos);
+}
+
+TEST_CASE("ray-test and ray-profile: a dry run shows the request and sends nothing") {
+    CommandWorld world;
+    world.configure("target = \"t\"\n[targets.t]\ntest = [\"sh\", \"check.sh\"]\nprofile = [\"sh\", \"time.sh\"]\n");
+    for (const auto& [row, word] : {std::pair(&k_ray_test_row, "check.sh"), std::pair(&k_ray_profile_row, "time.sh")}) {
+        CHECK(world.run(*row, {"--ray-address", k_dashboard, "--dry-run", "--working-dir", "none", "--json"}) == 0);
+        CHECK(world.terminal.out_text.find(word) != std::string::npos);
+    }
+    CHECK(world.http.asked.empty());
+}
+
+TEST_CASE("sweep: a plan that is refused, and a journal of somebody else") {
+    CommandWorld world;
+    world.write("bad.toml", "kernel = \n");
+    world.check({k_sweep_run_row, {"bad.toml"}, 2, "bad.toml"});
+    world.write("log", "nothing of a sweep\n");
+    world.check({k_sweep_report_row, {"log"}, 9, "no result line in log"});
+    world.check({k_sweep_report_row, {"none.log"}, 2, "none.log"});
+}
+
+}  // namespace gdnctl::commands
