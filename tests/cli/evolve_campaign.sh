@@ -61,7 +61,7 @@ test_the_campaign_comes_out_right() {
   expect 0 "$GDNCTL" evolve promote best --log-dir .gdnctl/evolve/c-evolve
   [ "$(git rev-parse HEAD)" = "$champion" ] || fail 'another candidate'
   for run in a-iterative b-evolve c-evolve d-warm e-evolve f-warm; do
-    expect 0 "$GDNCTL" lint-log --template experiment ".gdnctl/evolve/$run/experiment-log.md"
+    expect 0 "$GDNCTL" lint-log --template experiment --scope all --log-file ".gdnctl/evolve/$run/experiment-log.md"
     expect 0 "$GDNCTL" evolve lint --log-dir ".gdnctl/evolve/$run"
   done
 }

@@ -90,7 +90,7 @@ test_lint_and_the_experiment_log() {
   world && agent 'echo "$((10 - n))" >kernel.txt'
   evolve 0 --max-attempts 2
   expect 0 "$GDNCTL" evolve lint --log-dir "$WORK/log"
-  expect 0 "$GDNCTL" lint-log --template experiment "$WORK/log/experiment-log.md"
+  expect 0 "$GDNCTL" lint-log --template experiment --scope all --log-file "$WORK/log/experiment-log.md"
   echo 'It is 12 % faster.' >notes.md
   expect 1 "$GDNCTL" evolve lint notes.md --log-dir "$WORK/log" --json
   jq -e '.schema == "gdnctl.evolve-lint/1" and .numbers == 1 and .problems[0].line == 1' "$WORK/out" >/dev/null || fail 'the report'

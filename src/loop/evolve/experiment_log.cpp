@@ -42,7 +42,7 @@ std::string outcome(const State& state, const Session& session) {
     }
     const Attempt& best = state.at(state.best);
     const std::string standing =
-        state.best == 0 ? fmt::format("the base `{}`", state.base)
+        state.best == 0 ? fmt::format("the base `{}`: +0.00 % (eval {})", state.base, state.noise_eval)
                         : fmt::format("attempt {}, commit `{}`: {}", best.number, best.commit, proven(best));
     return kept.empty() ? fmt::format("- No improvement. The standing best is {}.\n", standing)
                         : kept + fmt::format("- The best is {}.\n", standing);
