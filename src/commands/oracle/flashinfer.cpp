@@ -7,7 +7,6 @@
 
 #include "core/json.h"
 #include "core/text.h"
-#include "harness/flashinfer/run.h"
 #include "oracle/gdn/report/report.h"
 #include "platform/terminal.h"
 
@@ -106,12 +105,6 @@ Json json_of(const Evaluated& done) {
     return object;
 }
 
-// Where flashinfer-bench itself looks.
-std::string usual_root(const Env& env) {
-    if (const auto named = env.get("FIB_DATASET_PATH"); named && !named->empty()) return *named;
-    return env.get("HOME").value_or("") + "/.cache/flashinfer_bench/dataset";
-}
-
 }  // namespace
 
 bool wanted(const Options& options) { return options.root || options.definition; }
@@ -145,11 +138,11 @@ void describe(cli::Args& args, Options& o) {
     args.flag(
         o.resume,
         {.names = "--resume", .help = "skip workloads that already have a trace of this solution", .group = k_group});
-    args.option(o.warmup_runs,
+    args.option(o.evaluate.trials.warmup,
                 {.names = "--warmup-runs", .value = "N", .help = "untimed runs before each trial", .group = k_group});
-    args.option(o.iterations,
+    args.option(o.evaluate.trials.iterations,
                 {.names = "--iterations", .value = "N", .help = "timed runs of a trial", .group = k_group});
-    args.option(o.num_trials,
+    args.option(o.evaluate.trials.trials,
                 {.names = "--num-trials", .value = "N", .help = "trials; their mean is the latency", .group = k_group});
     describe_limits(args, o.limits);
     args.check([&o]() -> Status {
@@ -159,7 +152,7 @@ void describe(cli::Args& args, Options& o) {
                         "--solution, --kernel, --traces and --resume need --flashinfer or --definition");
         }
         if (o.solution && o.kernel) return fail(ErrorKind::usage, "--solution and --kernel cannot be combined");
-        if (o.warmup_runs < 0 || o.iterations < 1 || o.num_trials < 1) {
+        if (o.evaluate.trials.warmup < 0 || o.evaluate.trials.iterations < 1 || o.evaluate.trials.trials < 1) {
             return fail(ErrorKind::usage,
                         "--iterations and --num-trials must be at least 1, and --warmup-runs at least 0");
         }
@@ -174,13 +167,9 @@ void describe(cli::Args& args, Options& o) {
 }
 
 Result<ExitCode> run(const Options& o, int threads, bool allow_suspect, Context& context) {
-    const DatasetRequest request{o.root.value_or(usual_root(context.env)),
-                                 o.definition,
-                                 o.solution,
-                                 o.kernel,
-                                 o.traces,
-                                 o.resume,
-                                 {{o.warmup_runs, o.iterations, o.num_trials}, limits_of(o.limits), threads}};
+    DatasetRequest request = o;
+    request.evaluate.limits = limits_of(o.limits);
+    request.evaluate.threads = threads;
     const bool lines = !context.global.json;
     const DatasetWatch watch{[&](const std::string& definition, const Contender& contender) {
                                  if (lines) context.terminal.out(fmt::format("{}, {}\n", definition, contender.name()));

@@ -1,24 +1,15 @@
 // gdnctl oracle compare --flashinfer: the workloads of a FlashInfer-Bench dataset, one trace line for each
 #pragma once
 
-#include <optional>
-#include <string>
-
 #include "cli/args.h"
 #include "commands/oracle/kernel_options.h"
 #include "core/exit_code.h"
+#include "harness/flashinfer/run.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands::oracle_flashinfer {
 
-struct Options {
-    std::optional<std::string> root;
-    std::optional<std::string> definition;
-    std::optional<std::string> solution;
-    std::optional<std::string> kernel;
-    std::optional<std::string> traces;
-    bool resume = false;
-    std::int64_t warmup_runs = 10, iterations = 50, num_trials = 3;
+struct Options : harness::flashinfer::DatasetRequest {
     LimitOptions limits;
 };
 

@@ -12,11 +12,12 @@ Status check_run(const oracle_run::Options& o) {
 }
 
 Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const harness::GdnRun run, oracle_run::gdn_run(options));
-    GDNCTL_TRY_ASSIGN(oracle::TensorFile file, oracle_run::inputs(options, context, [&] { return generate_gdn(run); }));
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    GDNCTL_TRY_ASSIGN(oracle::TensorFile file,
+                      oracle_run::inputs(options, context, [&] { return generate_gdn(options); }));
     GDNCTL_TRY_ASSIGN(const auto reading, op.read(op, file, {options.contract, {}, options.chunk}));
     const auto& gdn = static_cast<const harness::GdnReading&>(*reading);
-    GDNCTL_TRY(add_gdn_results(gdn, run, file));
+    GDNCTL_TRY(add_gdn_results(gdn, options, threads, file));
     GDNCTL_TRY(oracle_run::finish(options, gdn.contract(), file, context));
     return ExitCode::ok;
 }

@@ -26,12 +26,12 @@ Status check_run(const oracle_run::Options& o) {
 }
 
 Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const harness::GdnRun run, oracle_run::gdn_run(options));
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     GDNCTL_TRY_ASSIGN(oracle::TensorFile file,
-                      oracle_run::inputs(options, context, [&] { return generate_layer(run); }));
+                      oracle_run::inputs(options, context, [&] { return generate_layer(options); }));
     GDNCTL_TRY_ASSIGN(const auto reading, op.read(op, file, {options.contract, {}}));
     const auto& layer = static_cast<const harness::LayerReading&>(*reading);
-    GDNCTL_TRY(add_layer_results(layer, run, file));
+    GDNCTL_TRY(add_layer_results(layer, options, threads, file));
     GDNCTL_TRY(oracle_run::finish(options, layer.contract().resolved, file, context));
     return ExitCode::ok;
 }

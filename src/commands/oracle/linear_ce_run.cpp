@@ -78,7 +78,7 @@ Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Con
                           from.case_name = options.case_name;
                           from.layout = options.ce_contract.layout;
                           from.seed = options.seed;
-                          from.bf16 = options.dtype == oracle_run::InputDType::bf16;
+                          from.bf16 = options.dtype == oracle::DType::bf16;
                           return hce::generate(from);
                       }));
     const CompareOptions all{options.ce_contract, lce::Level::exact};

@@ -23,7 +23,8 @@ constexpr std::array<cli::Choice<Method>, 4> k_methods = {{
     {"recurrent32", Method::recurrent32, "recurrence in fp32"},
 }};
 
-constexpr std::array<cli::Choice<InputDType>, 2> k_dtypes = {{{"f32", InputDType::f32}, {"bf16", InputDType::bf16}}};
+constexpr std::array<cli::Choice<oracle::DType>, 2> k_dtypes = {
+    {{"f32", oracle::DType::f32}, {"bf16", oracle::DType::bf16}}};
 
 std::string_view name_of(Method method) { return k_methods[static_cast<std::size_t>(method)].name; }
 
@@ -80,7 +81,7 @@ void print(const Options& options, const oracle::ResolvedContract& contract, con
 }
 
 Status check_generated(const Options& o) {
-    if (!o.inputs.empty() && (o.seed || o.dtype != InputDType::f32)) {
+    if (!o.inputs.empty() && (o.seed || o.dtype != oracle::DType::f32)) {
         return fail(ErrorKind::usage, "--seed and --dtype are for generated inputs, not for --inputs");
     }
     if (o.seed && *o.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
@@ -113,7 +114,7 @@ void describe_inputs(cli::Args& args, Options& options) {
                                .help = "seed of the generated inputs",
                                .group = "Inputs",
                                .default_text = "the case's, or 1"});
-    args.option(options.dtype, std::span<const cli::Choice<InputDType>>(k_dtypes),
+    args.option(options.dtype, std::span<const cli::Choice<oracle::DType>>(k_dtypes),
                 {.names = "--dtype",
                  .value = "DTYPE",
                  .help = "dtype of the generated q, k, v, g and beta",
@@ -127,12 +128,6 @@ void describe_inputs(cli::Args& args, Options& options) {
 Status check_sources(const Options& o) {
     const int sources = (o.shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
     return sources == 1 ? Status{} : fail(ErrorKind::usage, "give one of --shape, --case and --inputs");
-}
-
-Result<harness::GdnRun> gdn_run(const Options& o) {
-    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(o.threads));
-    return harness::GdnRun{o.shape, o.case_name, o.seed, o.dtype == InputDType::bf16, o.contract, o.method, o.backward,
-                           o.parts, o.stream,    threads};
 }
 
 Result<oracle::TensorFile> inputs(const Options& options, const Context& context,

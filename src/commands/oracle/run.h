@@ -16,21 +16,12 @@
 namespace gdnctl::commands::oracle_run {
 
 using harness::Method;
-enum class InputDType { f32, bf16 };
-
-struct Options {
+// What to run for gdn and gdn-layer, and the rest.
+struct Options : harness::GdnRun {
     std::string op;
-    std::optional<std::string> shape, case_name;
     std::vector<std::string> inputs;
-    std::optional<std::int64_t> seed;
-    InputDType dtype = InputDType::f32;
-    Method method = Method::recurrent64;
     std::optional<std::int64_t> chunk;
-    bool backward = false;
-    bool parts = false;                  // gdn-layer only
-    std::optional<std::int64_t> stream;  // gdn-layer only: tokens at a time
     bool u2_as_bf16 = false;
-    oracle_gdn::ContractOptions contract;
     std::int64_t threads = 0;
     std::string out;
     linear_ce::RunOptions ce;
@@ -41,8 +32,6 @@ struct Options {
 // That inputs come from one of --shape, --case and --inputs.
 Status check_sources(const Options& options);
 
-// What the options say to run for gdn and gdn-layer.
-Result<harness::GdnRun> gdn_run(const Options& options);
 // The file of --inputs, or what `generate` makes.
 Result<oracle::TensorFile> inputs(const Options& options, const Context& context,
                                   const std::function<Result<oracle::TensorFile>()>& generate);

@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "harness/flashinfer/traces.h"
 #include "oracle/judge/report.h"
+#include "platform/env.h"
 #include "platform/signals.h"
 
 namespace gdnctl::harness::flashinfer {
@@ -152,6 +153,12 @@ private:
     Evaluated m_done;
 };
 
+// Where flashinfer-bench itself looks.
+std::string usual_root(const Env& env) {
+    if (const auto named = env.get("FIB_DATASET_PATH"); named && !named->empty()) return *named;
+    return env.get("HOME").value_or("") + "/.cache/flashinfer_bench/dataset";
+}
+
 }  // namespace
 
 std::size_t Evaluated::passed() const {
@@ -191,7 +198,7 @@ ExitCode Evaluated::exit_code(bool allow_suspect) const {
 }
 
 Result<Evaluated> evaluate_dataset(const DatasetRequest& request, const DatasetWatch& watch, const Context& context) {
-    GDNCTL_TRY_ASSIGN(Dataset dataset, Dataset::open(context, request.root));
+    GDNCTL_TRY_ASSIGN(Dataset dataset, Dataset::open(context, request.root.value_or(usual_root(context.env))));
     Runner runner(request, watch, context, std::move(dataset));
     GDNCTL_TRY(runner.read());
     return runner.run();

@@ -13,7 +13,7 @@ namespace gdnctl::harness::flashinfer {
 
 // What is evaluated, and where traces go.
 struct DatasetRequest {
-    std::string root;
+    std::optional<std::string> root;        // nullopt: where flashinfer-bench itself looks
     std::optional<std::string> definition;  // nullopt: all that have workloads
     std::optional<std::string> solution;    // nullopt: all that can run here, else builtin:fused
     std::optional<std::string> kernel;      // instead of solutions

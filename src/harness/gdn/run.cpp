@@ -22,24 +22,25 @@ void append(oracle::TensorFile& to, oracle::TensorFile more) {
     for (oracle::NamedTensor& entry : more.tensors) to.tensors.push_back(std::move(entry));
 }
 
-oracle::GdnOutputs compute(const GdnRun& run, const oracle::GdnProblem& problem, const oracle::GdnContract& contract) {
+oracle::GdnOutputs compute(const GdnRun& run, const oracle::GdnProblem& problem, const oracle::GdnContract& contract,
+                           int threads) {
     const oracle::Storage storage = oracle::storage_of(problem);
     switch (run.method) {
         case Method::chunk:
             return oracle::run_chunk32(problem, contract,
                                        {contract.chunk, oracle::GateSum::fp64_with_resets, contract.matmul, storage},
-                                       run.threads);
-        case Method::fused: return oracle::run_fused32(problem, contract, run.threads, oracle::best_isa(), storage);
-        case Method::recurrent32: return oracle::run_recurrent32(problem, contract, run.threads);
+                                       threads);
+        case Method::fused: return oracle::run_fused32(problem, contract, threads, oracle::best_isa(), storage);
+        case Method::recurrent32: return oracle::run_recurrent32(problem, contract, threads);
         case Method::recurrent64: break;
     }
-    return oracle::run_recurrent64(problem, contract, run.threads);
+    return oracle::run_recurrent64(problem, contract, threads);
 }
 
 // Adds the gradients, and the cotangents where the file has none. Where out has 16 bits, d_out is written as it was
 // used.
 Status add_gradients(const GdnRun& run, const oracle::GdnProblem& problem, const oracle::GdnContract& contract,
-                     oracle::TensorFile& file) {
+                     int threads, oracle::TensorFile& file) {
     std::erase_if(file.tensors, [](const oracle::NamedTensor& entry) {
         return oracle::canonical_name(entry.name).role == oracle::GdnRole::gradient;
     });
@@ -56,9 +57,9 @@ Status add_gradients(const GdnRun& run, const oracle::GdnProblem& problem, const
         append(file, std::move(used));
     }
     const bool exact = backward_method(run.method) == Method::recurrent64;
-    const auto gradients = exact ? oracle::run_adjoint64(problem, contract, *cotangents, run.threads)
-                                 : oracle::run_backward32(problem, contract, *cotangents, run.threads,
-                                                          oracle::best_isa(), oracle::storage_of(problem));
+    const auto gradients = exact ? oracle::run_adjoint64(problem, contract, *cotangents, threads)
+                                 : oracle::run_backward32(problem, contract, *cotangents, threads, oracle::best_isa(),
+                                                          oracle::storage_of(problem));
     const oracle::DType plain = exact ? oracle::DType::f64 : oracle::DType::f32;
     append(file, oracle::gradients_file(problem, contract, gradients,
                                         !exact && problem.in_bf16 ? oracle::DType::bf16 : plain, plain));
@@ -79,7 +80,7 @@ Result<oracle::TensorFile> generate_gdn(const GdnRun& run) {
                         near ? fmt::format("did you mean '{}'?", *near) : "gdnctl oracle cases gdn lists them");
         }
         c = *found;
-        if (c.set == "golden" && (run.seed || run.bf16)) {
+        if (c.set == "golden" && (run.seed || run.dtype != oracle::DType::f32)) {
             return fail(ErrorKind::usage,
                         fmt::format("--seed and --dtype cannot be combined with the golden case {}", c.name),
                         "its inputs are formulas in float64");
@@ -99,7 +100,7 @@ Result<oracle::TensorFile> generate_gdn(const GdnRun& run) {
         }
     }
     if (run.seed) c.seed = static_cast<std::uint64_t>(*run.seed);
-    if (run.bf16) c.dtype = oracle::DType::bf16;
+    if (run.dtype != oracle::DType::f32) c.dtype = run.dtype;
     oracle::TensorFile file = oracle::make_inputs(c);
     if (run.backward) append(file, oracle::make_cotangents(c));
     return file;
@@ -113,11 +114,10 @@ Result<oracle::TensorFile> generate_layer(const GdnRun& run) {
     }
     GDNCTL_TRY_ASSIGN(const auto contract,
                       oracle::resolve_layer_contract(run.contract.contract, {}, run.contract.sets));
-    const auto dtype = run.bf16 ? oracle::DType::bf16 : oracle::DType::f32;
-    return oracle::make_layer_inputs(dims, dtype, static_cast<std::uint64_t>(run.seed.value_or(1)), contract);
+    return oracle::make_layer_inputs(dims, run.dtype, static_cast<std::uint64_t>(run.seed.value_or(1)), contract);
 }
 
-Status add_gdn_results(const GdnReading& reading, const GdnRun& run, oracle::TensorFile& file) {
+Status add_gdn_results(const GdnReading& reading, const GdnRun& run, int threads, oracle::TensorFile& file) {
     const oracle::GdnProblem& problem = reading.problem();
     const oracle::GdnContract& contract = reading.contract().value;
     GDNCTL_TRY(oracle_files::check_memory(problem.dims, problem.sequences.size(), passes_of(run)));
@@ -126,31 +126,30 @@ Status add_gdn_results(const GdnReading& reading, const GdnRun& run, oracle::Ten
     });
     const bool exact = run.method == Method::recurrent64;
     const oracle::DType out = exact ? oracle::DType::f64 : oracle::out_dtype_of(contract, problem);
-    append(file, oracle::outputs_file(problem, contract, compute(run, problem, contract), out,
+    append(file, oracle::outputs_file(problem, contract, compute(run, problem, contract, threads), out,
                                       exact ? oracle::DType::f64 : oracle::DType::f32));
-    return run.backward ? add_gradients(run, problem, contract, file) : Status{};
+    return run.backward ? add_gradients(run, problem, contract, threads, file) : Status{};
 }
 
-Status add_layer_results(const LayerReading& reading, const GdnRun& run, oracle::TensorFile& file) {
+Status add_layer_results(const LayerReading& reading, const GdnRun& run, int threads, oracle::TensorFile& file) {
     const oracle::GdnLayer& layer = reading.layer();
     const oracle::LayerContract& contract = reading.contract();
     std::erase_if(file.tensors, [](const oracle::NamedTensor& entry) {
         const oracle::GdnRole role = oracle::layer_name(entry.name).role;
         return role == oracle::GdnRole::output || role == oracle::GdnRole::gradient;
     });
-    append(file,
-           oracle::layer_outputs_file(layer, contract,
-                                      run.stream ? oracle::stream_layer64(layer, contract, *run.stream, run.threads)
-                                                 : oracle::run_layer64(layer, contract, run.threads),
-                                      run.parts));
+    append(file, oracle::layer_outputs_file(layer, contract,
+                                            run.stream ? oracle::stream_layer64(layer, contract, *run.stream, threads)
+                                                       : oracle::run_layer64(layer, contract, threads),
+                                            run.parts));
     if (run.backward) {
         GDNCTL_TRY_ASSIGN(auto cotangents, oracle::read_layer_cotangents(file, layer, contract));
         if (!cotangents) {
             cotangents = oracle::random_layer_cotangents(layer, static_cast<std::uint64_t>(run.seed.value_or(1)));
             append(file, oracle::layer_cotangents_file(layer, contract, *cotangents));
         }
-        append(file, oracle::layer_gradients_file(
-                         layer, contract, oracle::run_layer_adjoint64(layer, contract, *cotangents, run.threads)));
+        append(file, oracle::layer_gradients_file(layer, contract,
+                                                  oracle::run_layer_adjoint64(layer, contract, *cotangents, threads)));
     }
     return {};
 }
