@@ -13,7 +13,7 @@ repo=$PWD
 5) echo exit 0 >tests/judge.sh; git commit -qam worse; git checkout -q HEAD~ -- tests/judge.sh; echo 9.5 >kernel.txt; git commit -qam better ;;
 6) git -C "$repo" gc -q --prune=now; echo 9 >kernel.txt ;;
 7) rm -rf .git ./*; mkdir -p kernel.txt; git init -q inner ;;
-8) git checkout -q -b mine; echo 8.5 >kernel.txt; head -c 6000000 /dev/zero >big ;;
+8) git checkout -q -b mine; echo 8.5 >kernel.txt; echo x >big ;;
 9) rm -rf "$PWD" ;;
 10) head -c 6000000 /dev/zero >kernel.txt ;;
 11) printf "\377\376 9\n" ;;
