@@ -125,10 +125,10 @@ test_a_run_refuses_what_is_not_the_kernels_own_work() {
 8) kernel 0.5 >kernel.sh ;;
 9) printf "cost=5 op=mine\necho 49\n" >kernel.sh ;;
 10) kernel 5 >kernel.sh; sed -i "s/protected/kernel_/" gdnctl.toml ;;
-11) kernel 3 >kernel.sh ;;
+11) kernel 8.5 | sed "s/^\[/[ \"\${1:-0}\" -gt 1000 ] \&\& echo 1 \&\& exit\n&/" >kernel.sh ;;
 esac'
   evolve 0 --max-attempts 11
-  [ "$(verdicts)" = '1 kept 2 rejected 3 invalid 4 rejected 5 tampered 6 tampered 7 invalid 8 quarantined 9 invalid 10 tampered 11 quarantined 11 kept' ] || fail "$(verdicts)"
+  [ "$(verdicts)" = '1 kept 2 rejected 3 invalid 4 rejected 5 tampered 6 tampered 7 invalid 8 quarantined 9 invalid 10 tampered 11 kept' ] || fail "$(verdicts)"
   case $(reason 3) in *nonce*) ;; *) fail "3: $(reason 3)" ;; esac
   case $(reason 7) in anticheat:*'op: mine'*) ;; *) fail "7: $(reason 7)" ;; esac
   case $(reason 8) in anticheat:*'physically possible'*) ;; *) fail "8: $(reason 8)" ;; esac
@@ -140,25 +140,26 @@ esac'
   [ "$(sort "$WORK/seeds" | uniq -d)" = '' ] && [ "$(grep -c '^[0-9]*$' "$WORK/seeds")" -gt 8 ] || fail seeds
   grep -rqFf "$WORK/seeds" "$WORK/log" && fail 'a seed is on record'
   [ ! -s "$WORK/leak" ] || fail 'the agent saw it'
-  # Nothing of the last verification was seen by an attempt.
-  : >"$WORK/seeds"
-  expect 0 "$GDNCTL" evolve promote best --log-dir "$WORK/log" --json
-  jq -e '.promoted and [.quadrants[] | [.shapes, .seeds, .verdict]] == [["seen","seen","pass"],["seen","unseen","pass"],["unseen","seen","pass"],["unseen","unseen","pass"]]
-    and ([.quadrants[].gain.est] | min > 1.2)' "$WORK/out" >/dev/null || fail 'the quadrants'
-  [ "$(sort "$WORK/seeds" | uniq -d | wc -l)" = 1 ] || fail 'the seen seed is one'
-}
-
-test_what_is_right_on_seen_shapes_alone_is_not_promoted() {
-  world && agent 'kernel 9 | sed "s/^\[/[ \"\${1:-0}\" -gt 1000 ] \&\& echo 1 \&\& exit\n&/" >kernel.sh'
-  evolve 0 --max-attempts 1
-  [ "$(verdicts)" = '1 kept' ] || fail "$(verdicts)"
+  # What is right on seen shapes alone is not promoted. Nothing of this verification was seen by an attempt.
   expect 1 "$GDNCTL" evolve promote best --log-dir "$WORK/log"
   out_has 'unseen shapes, unseen seeds  fail'
   [ "$(git rev-parse HEAD)" = "$base" ] || fail 'the branch moved'
+  : >"$WORK/seeds"
+  expect 0 "$GDNCTL" evolve promote 1 --log-dir "$WORK/log" --json
+  jq -e '.promoted and [.quadrants[] | [.shapes, .seeds, .verdict]] == [["seen","seen","pass"],["seen","unseen","pass"],["unseen","seen","pass"],["unseen","unseen","pass"]]
+    and ([.quadrants[].gain.est] | min > .1)' "$WORK/out" >/dev/null || fail 'the quadrants'
+  [ "$(sort "$WORK/seeds" | uniq -d | wc -l)" = 1 ] || fail 'the seen seed is one'
+  # The run's own log names the evaluations of its numbers; one that does not is found.
+  expect 0 "$GDNCTL" evolve lint --log-dir "$WORK/log"
+  expect 0 "$GDNCTL" lint-log --template experiment --scope all --log-file "$WORK/log/experiment-log.md"
+  printf 'It is 12 %% faster.\nThat is 12 %% (eval 3), not 3 times (eval 999).\n' >notes.md
+  expect 1 "$GDNCTL" evolve lint notes.md --log-dir "$WORK/log" --json
+  jq -e '.schema == "gdnctl.evolve-lint/1" and .numbers == 2 and [.problems[].line] == [1, 2]' "$WORK/out" >/dev/null || fail 'the report'
 }
 
 # The example kernel of this repository, evolved by its scripted agent: a right change and a wrong one.
 test_the_example_kernel_is_judged_by_the_oracle() {
+  [ -n "${GDNCTL_SLOW:-}" ] || skip 'GDNCTL_SLOW=1 runs it'
   command -v "${CC:-cc}" >/dev/null || skip 'no C compiler'
   unset GIT_AUTHOR_DATE GIT_COMMITTER_DATE
   git init -q . && mkdir examples && cp -r "$REPO/examples/cpu-gdn" examples/
