@@ -132,7 +132,7 @@ TEST_CASE("dev-tpu-connect and -setup: a host without ssh") {
     CHECK(world.host.lines.empty());
 }
 
-TEST_CASE("dev-tpu-list: one's own holds, or everybody's; a hold that has ended is forgotten") {
+TEST_CASE("dev-tpu-list: one's own holds, or everybody's, a hold that has ended is forgotten") {
     DevTpuWorld world;
     world.remembers("a", true);
     world.lists(holder("hold-a", "a", "me", "RUNNING") + "," + holder("hold-b", "b", "you", "PENDING"));
@@ -149,7 +149,7 @@ TEST_CASE("dev-tpu-list: one's own holds, or everybody's; a hold that has ended 
     CHECK(ended.remembered() == 0);
 }
 
-TEST_CASE("dev-tpu-release: one's own, never another's by name; what has ended is forgotten") {
+TEST_CASE("dev-tpu-release: one's own, never another's by name, what has ended is forgotten") {
     DevTpuWorld world;
     world.remembers("a", false);
     world.lists(holder("hold-a", "a", "me", "RUNNING") + "," + holder("hold-b", "b", "you", "RUNNING"));

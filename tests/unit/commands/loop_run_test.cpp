@@ -126,7 +126,7 @@ TEST_CASE("loop-status, loop-explain and loop-report: a run as its journal tells
     CHECK(world.json()["schema"] == "gdnctl.loop-report/1");
 }
 
-TEST_CASE("loop-status: a state that cannot be parsed, and its repair; a damaged journal") {
+TEST_CASE("loop-status: a state that cannot be parsed, and its repair, a damaged journal") {
     LoopWorld world;
     world.has_run(3, "log");
     world.write("log/state.json", "{\"records\": 999");
@@ -183,7 +183,7 @@ TEST_CASE("policy test: agreement is 0, another decision is 1, a file without re
     CHECK(world.run(k_policy_test_row, {"empty.json"}) == 9);
 }
 
-TEST_CASE("policy show prints a file that it reads; simulate finds a large gain and stops when told") {
+TEST_CASE("policy show prints a file that it reads, simulate finds a large gain and stops when told") {
     LoopWorld world;
     CHECK(world.run(k_policy_show_row, {"--perf-max-while-increase-ms", "2"}) == 0);
     const std::string shown = world.terminal.out_text;

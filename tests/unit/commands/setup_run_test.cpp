@@ -43,7 +43,7 @@ TEST_CASE("config show: every table is checked, and secrets are masked") {
     other.check({k_config_show_row, {}, 2, "broken"});
 }
 
-TEST_CASE("init marin: only in a Marin checkout; a file that differs is kept") {
+TEST_CASE("init marin: only in a Marin checkout, a file that differs is kept") {
     CommandWorld world;
     world.check({k_init_marin_row, {}, 2, "not inside a git repository"});
     world.write(".git/HEAD", "ref: refs/heads/main\n");
@@ -105,7 +105,7 @@ TEST_CASE("completion: a script for each shell, and values for what is typed") {
     world.check({k_complete_values_row, {"colour"}, 2, "colour"});
 }
 
-TEST_CASE("ce-infer: block sizes of a known chip; a shape without all three sizes is refused") {
+TEST_CASE("ce-infer: block sizes of a known chip, a shape without all three sizes is refused") {
     CommandWorld world;
     CHECK(world.run(k_ce_infer_row,
                     {"--device", "TPU v5", "--batch", "8192", "--hidden", "4096", "--vocab", "128256", "--json"}) == 0);
