@@ -3,6 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <iostream>
 #include <random>
 #include <thread>
 
@@ -162,6 +163,7 @@ bool run_for(const LoopWorld& world, Isolation isolation, std::chrono::microseco
             status = 0;
         } catch (...) {  // doctest's REQUIRE and FAIL
         }
+        std::cout.flush();
         _exit(status);
     }
     const auto end = std::chrono::steady_clock::now() + limit;
