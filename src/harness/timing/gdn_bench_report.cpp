@@ -143,7 +143,8 @@ std::string GdnBench::notes() const {
 
 std::string GdnBench::decode_text(const BenchEntry& e) const {
     return fmt::format(
-        "  {:.2f} us a step, {:.1f} GB/s; of that, on {} thread{}, reading and writing the states once takes {:.2f},\n"
+        "  {:.2f} us a step, {:.1f} GB/s; of that, on {} thread{},\n"
+        "  reading and writing the states once takes {:.2f},\n"
         "  and three multiply-adds an element at their peak {:.2f}\n",
         step_us(e), gigabytes_a_second(e), e.floor_threads, e.floor_threads == 1 ? "" : "s", e.of_floor,
         e.of_arithmetic);
