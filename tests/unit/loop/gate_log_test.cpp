@@ -90,7 +90,7 @@ TEST_CASE("gate log: words of the commits where the agent reported none, checks 
 }
 
 TEST_CASE(
-    "gate log: what a profile was asked for and what took effect are in its record; where they differ, in the entry") {
+    "gate log: what a profile was asked for and what took effect are in its record, where they differ, in the entry") {
     RunScript script(3);
     script.begin(1);
     script.attempt(1, 1, "ok", "collect");

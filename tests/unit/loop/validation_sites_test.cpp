@@ -74,7 +74,7 @@ TEST_CASE("validation: what auto means is not tried a second time") {
 }
 
 TEST_CASE(
-    "validation: clusters are found by the profile's TPU; --validation-ray-cluster-exclude replaces the defaults") {
+    "validation: clusters are found by the profile's TPU, --validation-ray-cluster-exclude replaces the defaults") {
     for (const bool replaced : {false, true}) {
         StageWorld world;
         for (const char* name : {"a-vllm", "b", "big-run"}) put_cluster(world, name, {"v5p-8"});
