@@ -202,13 +202,22 @@ TEST_CASE("dev-tpu-watch: a name that nobody holds, and a stop that ends it") {
     CHECK(world.ask(k_dev_tpu_watch_row, {"--tpu-name", "a", "--no-sync", "--", "make"}) == 130);
 }
 
-TEST_CASE("dev-tpu-allocate: a name that is taken, a type that is none") {
+TEST_CASE("dev-tpu-allocate: a name that is taken, and a cluster that is asked as often as told") {
     DevTpuWorld world;
     world.lists(holder("hold-a", "a", "you", "RUNNING"));
     CHECK(world.ask(k_dev_tpu_allocate_row, {"--tpu-name", "a", "--tpu-type", "v5p-8"}) == 2);
     CHECK(world.said.find("you") != std::string::npos);
     CHECK(world.ask(k_dev_tpu_allocate_row, {"--tpu-name", "a", "--tpu-type", "nonsense"}) == 2);
     CHECK(world.remembered() == 0);
+    CommandWorld page;
+    page.http.on("GET " + k_cluster + "/api/version", 200, "<html>");
+    page.http.on("GET " + k_cluster + "/api/jobs/", 200, "<html>");
+    CHECK(page.run(k_dev_tpu_allocate_row, {"--ray-address", k_cluster, "--tpu-name", "a", "--tpu-type", "v5p-8",
+                                            "--attempts", "3", "--retry-sleep", "7"}) == 4);
+    CHECK(page.said.find("(attempt 1 of 3)") != std::string::npos);
+    CHECK(page.said.find("(attempt 3 of 3)") == std::string::npos);
+    const auto sleeps = page.clock.sleeps();
+    CHECK(std::count(sleeps.begin(), sleeps.end(), std::chrono::seconds(7)) == 2);
 }
 
 }  // namespace gdnctl::commands

@@ -90,7 +90,15 @@ TEST_CASE("hf-download-trace --offline: nothing was downloaded before") {
     CHECK(world.http.asked.empty());
 }
 
-TEST_CASE("wandb-download-trace: an artifact in which nothing matches writes nothing") {
+TEST_CASE("wandb-download-trace: the profile of a run is written where it belongs, or nothing matches") {
+    WandbWorld world;
+    const std::string trace = "plugins/profile/1/profile.json";
+    world.has_artifact("jax_profile", trace);
+    CHECK(world.run(k_wandb_download_trace_row, {"e/p/r", "--json"}) == 0);
+    CHECK(world.json()["run_id"] == "r");
+    CHECK(world.json()["version"] == "v3");
+    CHECK(world.read(".profiles/wandb/r/" + trace) == R"({"traceEvents":[]})");
+    CHECK(world.said.find(std::string(40, 'a')) == std::string::npos);
     WandbWorld other;
     other.has_artifact("jax_profile", "notes.txt");
     CHECK(other.run(k_wandb_download_trace_row, {"e/p/r"}) == 3);
