@@ -1,7 +1,9 @@
 // Runs a command by its row and its words, on fakes, and tells what it decided.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -13,7 +15,7 @@
 #include "core/config.h"
 #include "core/json.h"
 #include "core/log_divert.h"
-#include "platform/http.h"
+#include "platform/http_pool.h"
 #include "platform/toml.h"
 #include "support/fake_clock.h"
 #include "support/fake_env.h"
@@ -50,8 +52,12 @@ public:
         }
         return response;
     }
+    Result<std::unique_ptr<HttpPool>> open_pool(const HttpPoolSettings& settings) override {
+        return pool ? pool() : Http::open_pool(settings);
+    }
 
     std::vector<std::string> asked;
+    std::function<std::unique_ptr<HttpPool>()> pool;  // empty: none can be opened
 
 private:
     std::map<std::string, std::vector<std::pair<int, std::string>>> m_answers;

@@ -18,11 +18,11 @@ const std::string k_cluster = "http://127.0.0.1:8265";
 struct Host final : Process {
     int code = 0;
     std::mutex mutex;
-    std::vector<std::string> lines;
+    std::vector<std::string> lines;  // words and standard input
 
     Result<ProcessResult> run(const ProcessSpec& spec) override {
         const std::lock_guard lock(mutex);
-        if (lines.size() < 100) lines.push_back(text::join(spec.argv, " "));
+        if (lines.size() < 100) lines.push_back(text::join(spec.argv, " ") + "\n" + spec.stdin_bytes);
         ProcessResult result;
         result.exit_code = code;
         return result;
@@ -166,6 +166,58 @@ TEST_CASE("dev-tpu-release: one's own, never another's by name, what has ended i
     CHECK(ended.ask(k_dev_tpu_release_row, {"--tpu-name", "a"}) == 0);
     CHECK(ended.said.find("nothing to release") != std::string::npos);
     CHECK(ended.remembered() == 0);
+}
+
+TEST_CASE("dev-tpu-test and -profile: a name that nobody holds, a test by the road and its verdict") {
+    DevTpuWorld world;
+    world.configure(
+        "target = \"t\"\n[targets.t]\ntest = [\"sh\", \"check.sh\"]\nprofile = [\"sh\", \"time.sh\"]\n"
+        "metric = { name = \"ms\", better = \"lower\", unit = \"ms\", from = \"json:/ms\" }\n");
+    const std::vector<std::string> words = {"--tpu-name", "a", "--no-sync", "--json"};
+    world.lists("");
+    for (const cli::Command* row : {&k_dev_tpu_test_row, &k_dev_tpu_profile_row}) {
+        CHECK(world.ask(*row, words) == 4);
+        CHECK(world.said.find("run dev-tpu-allocate --tpu-name a first") != std::string::npos);
+    }
+    CHECK(world.host.lines.empty());
+    world.remembers("a", true);
+    CHECK(world.ask(k_dev_tpu_test_row, words) == 0);
+    CHECK(world.json()["schema"] == "gdnctl.dev-tpu-test/1");
+    CHECK(world.json()["status"] == "SUCCEEDED");
+    CHECK(world.host.has_run("check.sh"));
+    CHECK(!world.host.has_run("time.sh"));
+    world.host.code = 1;
+    CHECK(world.ask(k_dev_tpu_test_row, words) == 1);
+    CHECK(world.json()["status"] == "FAILED");
+    CHECK(world.remembered() == 1);
+}
+
+TEST_CASE("dev-tpu-watch: a name that nobody holds, and a stop that ends it") {
+    DevTpuWorld world;
+    world.lists("");
+    CHECK(world.ask(k_dev_tpu_watch_row, {"--tpu-name", "a", "--", "make"}) == 4);
+    CHECK(world.host.lines.empty());
+    world.remembers("a", true);
+    world.stop.request_stop();
+    CHECK(world.ask(k_dev_tpu_watch_row, {"--tpu-name", "a", "--no-sync", "--", "make"}) == 130);
+}
+
+TEST_CASE("dev-tpu-allocate: a name that is taken, and a cluster that is asked as often as told") {
+    DevTpuWorld world;
+    world.lists(holder("hold-a", "a", "you", "RUNNING"));
+    CHECK(world.ask(k_dev_tpu_allocate_row, {"--tpu-name", "a", "--tpu-type", "v5p-8"}) == 2);
+    CHECK(world.said.find("you") != std::string::npos);
+    CHECK(world.ask(k_dev_tpu_allocate_row, {"--tpu-name", "a", "--tpu-type", "nonsense"}) == 2);
+    CHECK(world.remembered() == 0);
+    CommandWorld page;
+    page.http.on("GET " + k_cluster + "/api/version", 200, "<html>");
+    page.http.on("GET " + k_cluster + "/api/jobs/", 200, "<html>");
+    CHECK(page.run(k_dev_tpu_allocate_row, {"--ray-address", k_cluster, "--tpu-name", "a", "--tpu-type", "v5p-8",
+                                            "--attempts", "3", "--retry-sleep", "7"}) == 4);
+    CHECK(page.said.find("(attempt 1 of 3)") != std::string::npos);
+    CHECK(page.said.find("(attempt 3 of 3)") == std::string::npos);
+    const auto sleeps = page.clock.sleeps();
+    CHECK(std::count(sleeps.begin(), sleeps.end(), std::chrono::seconds(7)) == 2);
 }
 
 }  // namespace gdnctl::commands

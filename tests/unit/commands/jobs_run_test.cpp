@@ -215,4 +215,29 @@ TEST_CASE("sweep: a plan that is refused, and a journal of somebody else") {
     world.check({k_sweep_report_row, {"none.log"}, 2, "none.log"});
 }
 
+TEST_CASE("sweep run: a budget that is spent, sizes that do not fit, and what is no journal of a sweep") {
+    JobsWorld world;
+    const std::string plan =
+        "command = [\"true\", \"{b}\", \"{h}\", \"{v}\", \"{outputs}\"]\nb = [1024]\nh = [512]\nv = [1048576]\n"
+        "shapes = [{ batch = 1024, hidden = 512, vocab = 1048576 }]\nsource_revision = \"r\"\n";
+    world.write("plan.toml", plan);
+    CHECK(world.run(k_sweep_run_row, {"plan.toml", "--budget", "0", "--json"}) == 124);
+    CHECK(world.json()["schema"] == "gdnctl.sweep-run/1");
+    CHECK(world.json()["ended"] == "budget");
+    CHECK(world.json()["journal"] == world.file("plan.journal.jsonl").string());
+    CHECK(!world.read("plan.journal.jsonl").empty());
+    CHECK(world.run(k_sweep_run_row, {"plan.toml", "--prune-vmem", "--journal", "pruned", "--json"}) == 1);
+    CHECK(world.json()["ended"] == "complete");
+    CHECK(world.said.find("skipped, an estimated") != std::string::npos);
+    world.write("notes", "{\"mine\": 1}\n");
+    world.check({k_sweep_run_row, {"plan.toml", "--journal", "notes"}, 2, "is not a journal of a sweep"});
+    CHECK(world.read("notes") == "{\"mine\": 1}\n");
+    world.check({k_sweep_run_row, {"plan.toml", "--cluster", "nowhere"}, 2, "nowhere"});
+    world.write("checked.toml", plan + "inputs = \"in\"\ncheck = \"exact\"\n");
+    CHECK(world.ask(k_sweep_run_row, {"checked.toml"}) == 2);
+    CHECK(world.said.find("needs the outputs on this machine") != std::string::npos);
+    CHECK(!std::filesystem::exists(world.file("checked.journal.jsonl")));
+    CHECK(!std::filesystem::exists(world.context.state_dir / "local/jobs"));
+}
+
 }  // namespace gdnctl::commands

@@ -1,0 +1,104 @@
+// The commands that this program starts itself with, and the one that writes its pages.
+#include <iostream>
+#include <sstream>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "command_world.h"
+
+namespace gdnctl::commands {
+namespace {
+
+using test::CommandWorld;
+namespace fs = std::filesystem;
+
+// The exit code of `work` in a process of its own, for commands that change the process that they run in.
+template <class Work>
+int in_child(const Work& work) {
+    const pid_t child = fork();
+    if (child == 0) _exit(work());
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// What is written to std::cout meanwhile.
+class Printed {
+public:
+    Printed() : m_before(std::cout.rdbuf(m_text.rdbuf())) {}
+    ~Printed() { std::cout.rdbuf(m_before); }
+    Printed(const Printed&) = delete;
+    Printed& operator=(const Printed&) = delete;
+    std::string text() const { return m_text.str(); }
+
+private:
+    std::ostringstream m_text;
+    std::streambuf* m_before;
+};
+
+}  // namespace
+
+TEST_CASE("__docs: one reference of every command, or a page each, to stdout or a folder") {
+    CommandWorld world;
+    CHECK(world.run(k_docs_row, {"markdown"}) == 0);
+    CHECK(world.printed("codex-loop"));
+    CHECK(test::list_names(world.context.cwd).empty());
+    const std::string reference = world.terminal.out_text;
+    CHECK(world.run(k_docs_row, {"markdown", "--out", "a/b"}) == 0);
+    CHECK(world.terminal.out_text.empty());
+    CHECK(world.read("a/b/cli-reference.md") == reference);
+    CHECK(world.run(k_docs_row, {"man", "--out", "man"}) == 0);
+    CHECK(test::list_names(world.file("man")).find("gdnctl-codex-loop.1") != std::string::npos);
+    world.check({k_docs_row, {"html"}, 2, "html"});
+}
+
+TEST_CASE("__dev-tpu-holder: the lease ends it, a stop ends it, a machine that is taken away ends it") {
+    struct End {
+        const char *preempted, *reason;
+        bool stopped;
+    };
+    for (const End& end : {End{"FALSE", "lease", false}, End{"TRUE", "preempted", false}, End{"FALSE", "stop", true}}) {
+        CAPTURE(end.reason);
+        CommandWorld world;
+        const std::string metadata = "http://127.0.0.1:9";
+        world.env.values.insert({{"GDNCTL_HOLD_FILE", world.file("lease").string()},
+                                 {"GDNCTL_HOLD_NAME", "a"},
+                                 {"GDNCTL_METADATA_BASE", metadata},
+                                 {"GDNCTL_HOLD_LEASE_S", "60"},
+                                 {"GDNCTL_HOLD_GRACE_S", "60"},
+                                 {"GDNCTL_HOLD_MAX_S", "600"}});
+        for (const char* path : {"/instance/network-interfaces/0/access-configs/0/external-ip",
+                                 "/instance/attributes/instance-id", "/instance/zone"}) {
+            world.http.on("GET " + metadata + path, 200, "10.0.0.1");
+        }
+        world.http.on("GET " + metadata + "/instance/preempted", 200, end.preempted);
+        if (end.stopped) world.stop.request_stop();
+        const Printed printed;
+        CHECK(world.run(k_dev_tpu_holder_row, {}) == 0);
+        CHECK(printed.text().find("10.0.0.1") != std::string::npos);
+        CHECK(printed.text().find(std::string("{\"reason\":\"") + end.reason + "\"}") != std::string::npos);
+        CHECK(!fs::exists(world.file("lease")));
+    }
+    CommandWorld world;
+    world.env.values["GDNCTL_HOLD_FILE"] = world.file("none/lease").string();
+    const Printed printed;
+    CHECK(world.run(k_dev_tpu_holder_row, {}) == 9);
+    CHECK(printed.text().find("none/lease") != std::string::npos);
+}
+
+TEST_CASE("__kernel-host: a program gets the files of both sides") {
+    CommandWorld world;
+    world.write("inputs.safetensors", "numbers");
+    const std::string folder = world.context.cwd.string();
+    const auto host = [&](std::vector<std::string> words) {
+        return in_child([&] { return world.run(k_kernel_host_row, std::move(words)); });
+    };
+    CHECK(host({"program", folder, "cp"}) == 0);
+    CHECK(world.read("outputs.safetensors") == "numbers");
+    CHECK(!world.read("network").empty());
+    CHECK(host({"program", folder, "exit 5;"}) == 5);
+    CHECK(host({"script", folder, "cp"}) == 2);
+}
+
+}  // namespace gdnctl::commands
