@@ -48,6 +48,11 @@ std::optional<std::int64_t> integer(const Json& value, std::string_view name) {
     return found != nullptr && found->is_number_integer() ? std::optional(found->get<std::int64_t>()) : std::nullopt;
 }
 
+std::optional<bool> boolean(const Json& value, std::string_view name) {
+    const Json* found = find(value, name);
+    return found != nullptr && found->is_boolean() ? std::optional(found->get<bool>()) : std::nullopt;
+}
+
 Json or_null(const std::optional<double>& value) { return value && std::isfinite(*value) ? Json(*value) : Json(); }
 Json or_null(const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); }
 Json or_null(const std::optional<int>& value) { return value ? Json(*value) : Json(); }

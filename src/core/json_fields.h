@@ -22,6 +22,7 @@ std::string text(const Json& value, std::string_view name);                // ""
 std::vector<std::string> texts(const Json& value, std::string_view name);  // the strings of a list
 std::optional<double> number(const Json& value, std::string_view name);
 std::optional<std::int64_t> integer(const Json& value, std::string_view name);
+std::optional<bool> boolean(const Json& value, std::string_view name);
 
 // For writing: null where there is nothing, the number is not finite, or the text is empty.
 Json or_null(const std::optional<double>& value);

@@ -1,5 +1,7 @@
 #include "core/last_lines.h"
 
+#include <algorithm>
+
 namespace gdnctl::text {
 
 std::string_view last_lines(std::string_view text, std::size_t count) {
@@ -12,6 +14,13 @@ std::string_view last_lines(std::string_view text, std::size_t count) {
         if (at == std::string_view::npos) return text;
     }
     return text.substr(at + 1);
+}
+
+std::string_view end_within(std::string_view text, std::size_t bytes) {
+    if (text.size() <= bytes) return text;
+    text.remove_prefix(text.size() - bytes);
+    text.remove_prefix(std::min(text.find('\n') + 1, text.size()));  // npos + 1 is 0
+    return text;
 }
 
 }  // namespace gdnctl::text

@@ -1,9 +1,7 @@
-#include <array>
 #include <random>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "core/for_people.h"
 #include "core/log.h"
@@ -16,6 +14,8 @@
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
+#include "platform/host_name.h"
+#include "platform/random_hex.h"
 #include "platform/signals.h"
 #include "services/devtpu/holder.h"
 #include "services/devtpu/names.h"
@@ -32,11 +32,6 @@ constexpr seconds k_marker_limit{60};
 constexpr seconds k_quick_polls{10};
 constexpr milliseconds k_quick_poll{250}, k_slow_poll{2000};
 constexpr std::size_t k_shown_log = 4000;
-
-std::string this_host() {
-    std::array<char, 256> name{};
-    return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
-}
 
 struct LocalTpu {
     std::string type;
@@ -152,8 +147,8 @@ private:
         holder.tpu_name = m_plan.tpu_name;
         holder.tpu_type = m_tpu.type;
         holder.user = user;
-        holder.host = this_host();
-        holder.nonce = fmt::format("{:08x}{:08x}", random(), random());
+        holder.host = host_name().value_or("unknown");
+        holder.nonce = random_hex(16);
         holder.ssh_user = m_plan.ssh_user;
         holder.terms = m_plan.terms;
         holder.resources = m_tpu.resources;

@@ -1,7 +1,6 @@
 #include "jobs/hold_heart.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,7 @@
 
 #include "core/log.h"
 #include "platform/clock.h"
+#include "platform/random_hex.h"
 #include "platform/signals.h"
 #include "services/devtpu/holder.h"
 
@@ -54,10 +54,9 @@ public:
 
     // Takes as long as the job does.
     Status beat(const devtpu::HoldRecord& record, const std::string& run, const std::stop_token& stop) {
-        std::random_device random;
-        JobRequest job = devtpu::heartbeat_job(
-            record.submission_id, fmt::format("{}-hb-{:08x}", record.submission_id.substr(0, 80), random()), run);
-        job.metadata["nonce"] = fmt::format("{:08x}{:08x}", random(), random());
+        JobRequest job = devtpu::heartbeat_job(record.submission_id,
+                                               record.submission_id.substr(0, 80) + "-hb-" + random_hex(8), run);
+        job.metadata["nonce"] = random_hex(16);
         job.metadata["user"] = record.user;
         GDNCTL_TRY_ASSIGN(const Submitted submitted, m_backend->submit(job));
         GDNCTL_TRY_ASSIGN(const JobDetails end, wait_for_beat(*m_backend, job.submission_id, m_context.clock, stop));

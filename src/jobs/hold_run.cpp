@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <random>
 
 #include <fmt/format.h>
 
@@ -16,6 +15,7 @@
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/process.h"
+#include "platform/random_hex.h"
 #include "platform/run_in_terminal.h"
 #include "platform/signals.h"
 #include "services/devtpu/names.h"
@@ -35,9 +35,8 @@ std::optional<Error> over_now(const FoundHold& hold, Context& context) {
 }
 
 std::string new_run_id(const HoldRecord& record) {
-    std::random_device random;
     const std::string& owner = record.submission_id.empty() ? record.alias : record.submission_id;
-    return fmt::format("{}.{:08x}", owner, random());
+    return owner + "." + random_hex(8);
 }
 
 namespace {

@@ -125,7 +125,7 @@ void MetricReader::line(std::string_view text) {
     if (number && std::isfinite(*number)) {
         m_value = number;
     } else {
-        m_lack = fmt::format("'{}' is no number", text::repair_utf8(found->substr(0, 100)));
+        m_lack = fmt::format("'{}' is not a number", text::repair_utf8(found->substr(0, 100)));
     }
 }
 
@@ -161,7 +161,7 @@ void MetricReader::read_object() {
     if (there.is_number()) {
         m_value = there.get<double>();
     } else {
-        m_lack = m_pointer + " of the log's last JSON object is no number";
+        m_lack = m_pointer + " of the log's last JSON object is not a number";
     }
 }
 

@@ -13,16 +13,16 @@
 
 namespace gdnctl {
 
-// The last whole JSON objects of a text that comes in pieces: those that begin in the first column of a line, on as
-// many lines as they like, up to 1 MiB.
+// Finds the last complete JSON objects in a text that arrives in pieces. An object begins in the first column of a line
+// and may span lines, up to 1 MiB.
 class JsonObjects {
 public:
     void feed(std::string_view bytes);
-    // No more will come: what is still open is no object, but there may be some in it.
+    // The text has ended: an unclosed object does not count, but objects inside it may.
     void finish();
-    // The last one that is JSON; "": none.
+    // The last object that is valid JSON; "": none.
     std::string last() const;
-    // The last few, in order; some may not be JSON.
+    // The last few objects, in order; some may not be valid JSON.
     const std::deque<std::string>& whole() const { return m_whole; }
 
 private:
@@ -31,23 +31,23 @@ private:
     void keep();
     std::string behind_first_line();
 
-    std::deque<std::string> m_whole;  // balanced, not parsed yet; the last few
-    std::string m_open;               // of the object that is not balanced yet
+    std::deque<std::string> m_whole;  // the last few with balanced braces, not parsed yet
+    std::string m_open;               // the unclosed object so far
     std::size_t m_depth = 0;          // 0: none is open
     bool m_line_start = true, m_in_string = false, m_escaped = false;
 };
 
-// What `from` of a target's metric says, applied to a log: "json:/pointer" to a number in the last whole JSON object,
-// or "regex:..." whose first group (or all of it) in the last line that matches is a number.
+// Applies the `from` of a target's metric to a log: "json:/pointer" names a number in the last complete JSON object;
+// the first group of "regex:..." (or the whole match) in the last matching line is a number.
 class MetricReader {
 public:
-    // Error: config (the pointer or the regex is none).
+    // Error: config (invalid pointer or regex).
     static Result<MetricReader> create(const TargetMetric& metric);
 
     void feed(std::string_view bytes);
     void finish();
 
-    // Valid after finish(). A number that is not finite is none.
+    // Valid after finish(). A number that is not finite does not count.
     std::optional<double> value() const { return m_value; }
     // Why there is no value: "the log holds no JSON object".
     const std::string& lack() const { return m_lack; }
@@ -61,7 +61,7 @@ private:
     std::string m_pointer;
     std::optional<LineRegex> m_regex;
     JsonObjects m_objects;
-    std::string m_partial;  // unfinished line; what is beyond 64 KiB of one line is dropped
+    std::string m_partial;  // unfinished line; bytes beyond 64 KiB are dropped
     std::optional<double> m_value;
     std::string m_lack;
 };

@@ -1,12 +1,10 @@
 #include "jobs/submit.h"
 
 #include <algorithm>
-#include <array>
 #include <random>
 #include <set>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "core/log.h"
 #include "core/redact.h"
@@ -17,6 +15,8 @@
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
+#include "platform/host_name.h"
+#include "platform/random_hex.h"
 #include "services/devtpu/road.h"
 
 namespace gdnctl {
@@ -24,11 +24,6 @@ namespace gdnctl {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string host_name() {
-    std::array<char, 256> name{};
-    return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
-}
 
 std::optional<fs::path> working_dir(const SubmitOptions& options, const Context& context) {
     if (!options.working_dir) return project_root(context);
@@ -75,7 +70,7 @@ Status check_workdir(const JobPlan& plan, const WorkingTree& tree) {
 void renew_identity(JobRequest& request, std::string_view kind, const Context& context) {
     std::random_device random;
     request.submission_id = make_submission_id(kind, user_name(context.env), context.clock.wall(), random());
-    request.metadata["nonce"] = fmt::format("{:08x}{:08x}", random(), random());
+    request.metadata["nonce"] = random_hex(16);
 }
 
 std::string_view own_command(std::string_view entrypoint) {
@@ -106,7 +101,7 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
     request.metadata["kind"] = plan.kind;
     request.metadata["target"] = plan.target;
     request.metadata["user"] = user;
-    request.metadata["host"] = host_name();
+    request.metadata["host"] = host_name().value_or("unknown");
     request.entrypoint = plan.guard + plan.command.entrypoint;
     if (on_cluster) {
         request.entrypoint.insert(0, k_clear_group);

@@ -1,7 +1,5 @@
 #include "loop/codex_loop_plan.h"
 
-#include <random>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -18,19 +16,13 @@
 #include "loop/prompt/prompt.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
+#include "platform/random_hex.h"
 
 namespace gdnctl::loop {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string random_hex(std::size_t digits) {
-    std::random_device random;
-    std::string text;
-    while (text.size() < digits) text += fmt::format("{:08x}", random());
-    return text.substr(0, digits);
-}
 
 Result<Document> find_prompt(const LoopOptions& options, const Target& target, const LoopPlan& plan,
                              const Context& context) {

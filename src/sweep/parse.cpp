@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "sweep/journal.h"
 #include "sweep/lines.h"
@@ -183,15 +184,12 @@ private:
 
     void whole_result(Stream& s, std::string_view value) {
         const auto json = parse_python_json(value);
-        const auto word = [&](const char* key) {
-            const auto at = json->find(key);
-            return at != json->end() && at->is_string() ? at->get<std::string>() : std::string();
-        };
         if (!json) {
             open_if_none(s).truncated = true;
             close(s, false);
             return;
         }
+        const auto word = [&](const char* key) { return json::text(*json, key); };
         const std::string label = word("label");
         std::optional<Stream> kept;
         if (s.open && !s.open->label.empty() && !label.empty() && s.open->label != label) kept = s;  // somebody else's

@@ -233,7 +233,7 @@ test_append_refuses_an_unresolved_merge() {
     cp log.records.jsonl merge.records.jsonl
     cp merge.md before
     expect 7 "$GDNCTL" log append --log-file merge.md --title x
-    err_has "line $(wc -l <merge.md) is a mark of an unresolved merge"
+    err_has "line $(wc -l <merge.md) is an unresolved merge conflict marker"
     err_has 'hint: resolve the merge'
     cmp -s before merge.md || fail 'the log changed'
     cmp -s log.records.jsonl merge.records.jsonl || fail 'a record was written'

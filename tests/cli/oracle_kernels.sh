@@ -214,7 +214,7 @@ test_names_of_kernels() {
     err_has 'does not exist'
     expect 2 verify --kernel lib:missing.so
     expect 2 verify --kernel lib:.
-    err_has 'is no file'
+    err_has 'is not a file'
     expect 2 verify --kernel file.c
     err_has 'name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME'
     expect 2 verify --kernel cmd:

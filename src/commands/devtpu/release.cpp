@@ -100,7 +100,7 @@ Status forget_ended(const Options& options, const JobBackend& backend, const std
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Gives a held TPU back: ends what runs on its host, stops the hold, and removes its ssh alias. It works from "
-        "any machine, and releasing what nobody holds is no error.");
+        "any machine, and releasing a TPU that is not held is not an error.");
     args.option(options.tpu_name, {.names = "--tpu-name", .value = "NAME", .help = "release your hold of this name"});
     args.option(options.submission_id,
                 {.names = "--submission-id", .value = "ID", .help = "release the hold with this id, whoever owns it"});

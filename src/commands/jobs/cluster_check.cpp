@@ -199,6 +199,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 namespace gdnctl::commands {
 
 constinit const cli::Command k_cluster_check_row = cli::make<&cluster_check::describe, &cluster_check::run>(
-    "cluster check", "Jobs", "show how a cluster is reached, and whether it answers", Tier::http);
+    "cluster check", "Jobs", "show how gdnctl reaches a cluster, and whether it answers", Tier::http);
 
 }  // namespace gdnctl::commands

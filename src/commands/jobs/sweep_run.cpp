@@ -170,7 +170,7 @@ void describe(cli::Args& args, Options& options) {
     describe_place(args, options.place);
     args.exit_code(0, "every configuration succeeded or failed by itself, and at least one is ok");
     args.exit_code(1, "no configuration is ok, or a module is missing");
-    args.exit_code(4, "some configurations were lost by the infrastructure every time");
+    args.exit_code(4, "the infrastructure lost every run of some configurations");
     args.exit_code(7, "another sweep is writing this journal");
     args.exit_code(124, "the budget is spent; run the command again to continue");
     args.example("gdnctl sweep run ce.toml --cluster local", "on this machine");

@@ -70,7 +70,7 @@ tl::unexpected<Error> usage(std::string message, std::string hint = {}) {
     return fail(ErrorKind::usage, std::move(message), std::move(hint));
 }
 
-// The first option of the climb that evolve refuses; empty: none was given.
+// Rejects options that work only without --mode evolve.
 Status check_climb_options(const Options& options) {
     const loop::LoopOptions& o = options.loop;
     if (options.iterations) return usage("--iterations cannot be used with --mode evolve", "use --max-attempts N");
@@ -85,7 +85,7 @@ Status check_climb_options(const Options& options) {
     }
     if (o.dirty_policy != loop::DirtyPolicy::fail) {
         return usage("--dirty-policy cannot be used with --mode evolve",
-                     "drop it: uncommitted work is no obstacle, your checkout is never touched");
+                     "omit it: uncommitted work is allowed, because the run never touches your checkout");
     }
     return {};
 }

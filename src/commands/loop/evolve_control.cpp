@@ -1,4 +1,4 @@
-// gdnctl evolve pause, stop, fsck, lint and gc: a run's control files, its journal, logs of it, and its refs.
+// gdnctl evolve pause, stop, fsck, lint and gc: a run's control files, journal, logs and refs.
 #include <set>
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ using namespace loop::evolve;
 
 namespace {
 
-// A control file of the run: there, or not there any more.
+// Creates or removes a control file of the run.
 Result<ExitCode> set_control(const RunChoice& choice, std::string_view name, bool there, Context& context) {
     GDNCTL_TRY_ASSIGN(const RunView view, load(choice, context));
     const fs::path file = view.log_dir / name;
@@ -253,7 +253,7 @@ constinit const cli::Command k_evolve_stop_row = cli::make<&evolve_stop::describ
 constinit const cli::Command k_evolve_fsck_row = cli::make<&evolve_fsck::describe, &evolve_fsck::run>(
     "evolve fsck", "Loop", "check a run's journal and candidates", Tier::git);
 constinit const cli::Command k_evolve_lint_row = cli::make<&evolve_lint::describe, &evolve_lint::run>(
-    "evolve lint", "Loop", "check the numbers of a log against a run", Tier::none);
+    "evolve lint", "Loop", "check the numbers in a log against a run", Tier::none);
 constinit const cli::Command k_evolve_gc_row = cli::make<&evolve_gc::describe, &evolve_gc::run>(
     "evolve gc", "Loop", "remove the refs of old candidates", Tier::git);
 

@@ -1,4 +1,4 @@
-// gdnctl evolve noise, replay and promote: measuring outside of a run.
+// gdnctl evolve noise, replay and promote: measurements outside a run.
 #include <cstdint>
 
 #include <fmt/format.h>
@@ -279,7 +279,7 @@ void describe(cli::Args& args, Options& options) {
     args.positional(options.id,
                     {.name = "ID", .help = "number of an attempt, `best`, or the first digits of a commit"});
     evolve::describe_run(args, options.run);
-    args.exit_code(1, "the candidate was not kept, or the final verification fails");
+    args.exit_code(1, "the candidate was not kept, or the final verification failed");
     args.exit_code(static_cast<int>(ExitCode::usage), "the checkout has uncommitted changes, or HEAD was detached");
     args.exit_code(static_cast<int>(ExitCode::infrastructure), "infrastructure failed; the branch did not move");
     args.exit_code(static_cast<int>(ExitCode::conflict),

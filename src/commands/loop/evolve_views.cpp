@@ -37,7 +37,7 @@ void describe_run(cli::Args& args, RunChoice& choice) {
         if (choice.run && choice.log_dir) return fail(ErrorKind::usage, "--run and --log-dir cannot be combined");
         return {};
     });
-    args.exit_code(static_cast<int>(ExitCode::remote_missing), "no such run, or no such attempt");
+    args.exit_code(static_cast<int>(ExitCode::remote_missing), "no such run or attempt");
     args.exit_code(static_cast<int>(ExitCode::conflict), "the journal is damaged");
     args.see_also("docs/evolve.md");
 }

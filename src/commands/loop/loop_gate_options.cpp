@@ -286,8 +286,8 @@ void describe_perf_policy(cli::Args& args, loop::PerfOptions& o) {
     };
     share(o.min_improvement_pct, "--perf-min-improvement-pct", "smallest gain, in percent, that makes a new champion",
           "0.25");
-    share(o.max_regression_pct, "--perf-max-regression-pct", "largest loss, in percent, that is not a regression",
-          "1.0");
+    share(o.max_regression_pct, "--perf-max-regression-pct",
+          "largest loss, in percent, that does not count as a regression", "1.0");
     share(o.override_pct, "--perf-gate-override-pct", "skip the gates for a gain of this many percent", "5.0");
     for (const loop::LimitOption& limit : loop::limit_options()) {
         args.option(o.limits[std::string(limit.limit)], {.names = limit.option,

@@ -1,4 +1,4 @@
-// gdnctl loop-status: how a loop stands, once or as it goes on.
+// gdnctl loop-status: shows the state of a loop, once or continuously.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -43,7 +43,7 @@ std::uint64_t size_of(const fs::path& journal) {
     return problem ? 0 : size;
 }
 
-// Draws the same lines again and again.
+// Redraws the same lines.
 class Screen {
 public:
     explicit Screen(Terminal& terminal) : m_terminal(terminal) {}
@@ -67,7 +67,7 @@ Status print_events(const loop::LoadedRun& run, std::size_t from, Terminal& term
     return terminal.flush();
 }
 
-// How a run stands does not depend on what it measured.
+// The state of a run does not depend on its measurements.
 std::optional<loop::MeasuredRun> measured_by(const loop::LoadedRun& run) {
     auto measured = loop::read_measured(run);
     if (measured) return std::move(*measured);
@@ -98,7 +98,7 @@ Result<ExitCode> watch(loop::LoadedRun run, Context& context) {
             GDNCTL_TRY(screen.draw(status()));
             continue;
         }
-        printed = std::min(printed, run.view.records);  // another run took the directory over
+        printed = std::min(printed, run.view.records);  // another run took over the directory
         GDNCTL_TRY(print_events(run, printed, terminal));
         printed = run.view.records;
     }

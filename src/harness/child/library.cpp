@@ -18,7 +18,7 @@ Result<std::filesystem::path> existing_file(std::string_view name, const Context
     if (std::filesystem::is_regular_file(path, problem)) return path;
     return fail(ErrorKind::usage,
                 fmt::format("the kernel {} {}", path.string(),
-                            std::filesystem::exists(path, problem) ? "is no file" : "does not exist"));
+                            std::filesystem::exists(path, problem) ? "is not a file" : "does not exist"));
 }
 
 Result<std::optional<oracle::KernelFault>> build(const std::filesystem::path& source,

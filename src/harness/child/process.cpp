@@ -1,6 +1,5 @@
 #include "harness/child/process.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/last_lines.h"
 #include "core/text.h"
 #include "gdn/gdn_kernel.h"
 #include "platform/clock.h"
@@ -52,10 +52,7 @@ std::string no_result_after(const Limits& limits) {
 
 std::string last_lines(const std::string& text) {
     constexpr std::size_t k_kept = 2000;
-    const std::string_view all = text::trim(text);
-    if (all.size() <= k_kept) return std::string(all);
-    const std::string_view end = all.substr(all.size() - k_kept);
-    return std::string(end.substr(std::min(end.find('\n') + 1, end.size())));
+    return std::string(text::end_within(text::trim(text), k_kept));
 }
 
 std::map<std::string, std::optional<std::string>> kernel_environment(const Context& context) {

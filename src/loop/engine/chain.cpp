@@ -151,7 +151,10 @@ Status ChainJournal::write_again(std::string_view text) {
 
 Status ChainJournal::append(std::string_view type, const Json& facts, std::string_view time) {
     GDNCTL_TRY_ASSIGN(std::string line, chain_line(m_records + 1, time, type, facts, m_last));
-    if (!m_journal) return fail(ErrorKind::local_io, fmt::format("{} could not be rewritten", m_path.string()));
+    if (!m_journal) {
+        return fail(ErrorKind::local_io,
+                    fmt::format("cannot append to {}: it could not be rewritten", m_path.string()));
+    }
     GDNCTL_TRY(m_journal->append(line));
     m_last = std::move(line);
     ++m_records;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "platform/fs.h"
 
@@ -72,14 +73,10 @@ Result<ContestMetrics> parse_contest_metrics(std::string_view json) {
     GDNCTL_TRY_ASSIGN(const Json parsed, parse_json(json, "metrics"));
     if (!parsed.is_object()) return fail(ErrorKind::bad_input, "metrics: not an object");
     ContestMetrics out;
-    const auto truth = [&](const char* key) {
-        const auto at = parsed.find(key);
-        return at != parsed.end() && at->is_boolean() && at->get<bool>();
-    };
-    out.compiled = truth("compiled");
-    out.correct = truth("correct");
-    if (const auto at = parsed.find("speedup"); at != parsed.end() && at->is_number()) out.speedup = at->get<double>();
-    if (const auto at = parsed.find("error"); at != parsed.end() && at->is_string()) out.error = at->get<std::string>();
+    out.compiled = json::boolean(parsed, "compiled").value_or(false);
+    out.correct = json::boolean(parsed, "correct").value_or(false);
+    out.speedup = json::number(parsed, "speedup").value_or(0);
+    out.error = json::text(parsed, "error");
     return out;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/last_lines.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "loop/evolve/driver.h"
@@ -51,12 +52,7 @@ std::string_view class_of(AgentClass kind) {
 std::string tail_of(const fs::path& file, std::size_t bytes) {
     const auto text = read_file_if_exists(file, std::size_t{64} << 20);
     if (!text || !*text) return {};
-    std::string_view all = **text;
-    if (all.size() > bytes) {
-        all.remove_prefix(all.size() - bytes);
-        all.remove_prefix(std::min(all.find('\n') + 1, all.size()));
-    }
-    return text::repair_utf8(all);
+    return text::repair_utf8(text::end_within(**text, bytes));
 }
 
 Json tokens_of(const std::optional<AgentTokens>& tokens) {

@@ -15,6 +15,7 @@
 #include "platform/clock.h"
 #include "platform/fs.h"
 #include "platform/process.h"
+#include "platform/random_hex.h"
 #include "platform/signals.h"
 #include "services/job/job.h"
 
@@ -172,7 +173,7 @@ Result<Launch> JobEvaluator::launch(LaunchKind kind, const std::string& commit, 
     const std::uint64_t seed = m_conditions.seed.value_or((std::uint64_t{random()} << 21U) ^ random());
     const EnvList env = {{"GDNCTL_EVAL_SEED", std::to_string(seed)},
                          {"GDNCTL_EVAL_SHAPES", m_conditions.unseen ? "unseen" : "seen"},
-                         {"GDNCTL_EVAL_NONCE", fmt::format("{:08x}{:08x}{:08x}", random(), random(), random())}};
+                         {"GDNCTL_EVAL_NONCE", random_hex(24)}};
     GDNCTL_TRY(m_store.with_fresh_checkout(commit, [&](const fs::path& tree) -> Status {
         GDNCTL_TRY_ASSIGN(out, kind == LaunchKind::build ? build(tree, log, env) : job(kind, tree, log, env));
         return {};

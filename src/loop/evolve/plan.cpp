@@ -11,19 +11,13 @@
 #include "platform/clock.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
+#include "platform/random_hex.h"
 
 namespace gdnctl::loop::evolve {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string random_hex(std::size_t digits) {
-    std::random_device random;
-    std::string text;
-    while (text.size() < digits) text += fmt::format("{:08x}", random());
-    return text.substr(0, digits);
-}
 
 tl::unexpected<Error> wrong(std::string message, std::string hint = {}) {
     return fail(ErrorKind::usage, std::move(message), std::move(hint));

@@ -88,7 +88,7 @@ ProfileResult read_profile(std::string_view text, const Target& target, std::str
     } else if (there->is_structured()) {
         read_shapes(*there, out);
     }
-    if (there != nullptr && !out.value) out.lack = from.substr(k_json.size()) + " of the result is no number";
+    if (there != nullptr && !out.value) out.lack = from.substr(k_json.size()) + " of the result is not a number";
     return out;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/time.h"
 #include "loop/engine/chain.h"
 
@@ -14,25 +15,14 @@ namespace gdnctl::loop::evolve {
 
 namespace {
 
-std::string word(const Json& json, const char* key) {
-    const auto at = json.find(key);
-    return at != json.end() && at->is_string() ? at->get<std::string>() : std::string();
-}
+double number(const Json& record, const char* key) { return json::number(record, key).value_or(0); }
 
-double number(const Json& json, const char* key) {
-    const auto at = json.find(key);
-    return at != json.end() && at->is_number() ? at->get<double>() : 0.0;
-}
-
-int whole(const Json& json, const char* key) {
-    const double value = number(json, key);
+int whole(const Json& record, const char* key) {
+    const double value = number(record, key);
     return std::abs(value) < 1e9 ? static_cast<int>(value) : 0;
 }
 
-bool truth(const Json& json, const char* key) {
-    const auto at = json.find(key);
-    return at != json.end() && at->is_boolean() && at->get<bool>();
-}
+bool truth(const Json& record, const char* key) { return json::boolean(record, key).value_or(false); }
 
 Json part(const Json& json, const char* key) {
     const auto at = json.find(key);
@@ -52,11 +42,11 @@ Gain read_gain(const Json& json) {
 }
 
 void apply_run_start(State& state, const Json& record) {
-    state.run = word(record, "run");
-    state.base = word(record, "base");
-    state.loop_id = word(record, "loop_id");
-    state.branch = word(record, "branch");
-    state.evaluator = word(record, "evaluator");
+    state.run = json::text(record, "run");
+    state.base = json::text(record, "base");
+    state.loop_id = json::text(record, "loop_id");
+    state.branch = json::text(record, "branch");
+    state.evaluator = json::text(record, "evaluator");
     const Json seed = part(record, "seed");
     state.seed = seed.is_number_unsigned() ? seed.get<std::uint64_t>() : 0;
     const Json guards = part(record, "protected");
@@ -66,7 +56,7 @@ void apply_run_start(State& state, const Json& record) {
     Attempt base;
     base.verdict = Verdict::kept;
     base.commit = state.base;
-    base.mutable_key = word(record, "mutable_key");
+    base.mutable_key = json::text(record, "mutable_key");
     base.measured = Gain{};
     state.attempts = {base};
 }
@@ -77,16 +67,16 @@ void apply_config(State& state, const Json& config) {
     state.rules.seed = state.seed;
     state.rules.lineages = std::max(whole(config, "lineages"), 1);
     state.rules.stagnation = std::max(whole(config, "stagnation"), 1);
-    if (auto mix = parse_mix(word(config, "operator_mix"))) state.rules.mix = *mix;
+    if (auto mix = parse_mix(json::text(config, "operator_mix"))) state.rules.mix = *mix;
 }
 
 void apply_attempt_start(State& state, const Json& record) {
     Attempt one;
     one.number = whole(record, "attempt");
-    one.op = parse_operator(word(record, "operator")).value_or(Operator::explore);
+    one.op = parse_operator(json::text(record, "operator")).value_or(Operator::explore);
     one.lineage = whole(record, "lineage");
     one.restart = truth(record, "restart");
-    one.started = word(record, "ts");
+    one.started = json::text(record, "ts");
     for (const auto& parent : part(record, "parents")) {
         const int parent_number = whole(parent, "attempt");
         if (parent_number >= 0 && parent_number < one.number) one.parents.push_back(parent_number);
@@ -101,9 +91,9 @@ void apply_proposal(State& state, Attempt& one, const Json& record) {
     state.open.proposed = true;
     state.open.forbidden = words(record, "forbidden_paths");
     state.open.tampered = truth(record, "tampered");
-    one.kind = word(record, "class");
+    one.kind = json::text(record, "class");
     if (one.kind != "infra") state.infra_in_a_row = 0;
-    one.technique = word(record, "technique");
+    one.technique = json::text(record, "technique");
     one.wall_s = number(record, "wall_s");
     one.usd = number(record, "cost");
     state.spent.usd += one.usd;
@@ -133,16 +123,16 @@ void remember(State& state, const Attempt& one) {
 void apply_snapshot(State& state, Attempt& one, const Json& record) {
     state.open.has_snapshot = true;
     state.open.refused = words(record, "refused");
-    one.commit = word(record, "commit");
-    one.mutable_key = word(record, "mutable_key");
-    one.patch_id = word(record, "patch_id");
+    one.commit = json::text(record, "commit");
+    one.mutable_key = json::text(record, "mutable_key");
+    one.patch_id = json::text(record, "patch_id");
     remember(state, one);
     one.lines = whole(record, "added") + whole(record, "removed");
     for (const auto& file : words(record, "files")) one.place += (one.place.empty() ? "" : ",") + file;
 }
 
 void apply_stage(State& state, const Json& record) {
-    const std::string verdict = word(record, "verdict"), stage = word(record, "stage");
+    const std::string verdict = json::text(record, "verdict"), stage = json::text(record, "stage");
     const double device_s = number(record, "device_s");
     state.spent.device_s += device_s;
     const int about = whole(record, "attempt");
@@ -152,7 +142,7 @@ void apply_stage(State& state, const Json& record) {
     if (stage == "noise") {
         if (verdict == "infra") return;
         state.noise_measured = true;
-        state.device = word(record, "device");
+        state.device = json::text(record, "device");
         if (state.device == "local") state.device.clear();  // of before machines had names
         state.noise_sd = number(metrics, "sd");
         state.noise_pairs = whole(metrics, "pairs");
@@ -163,25 +153,25 @@ void apply_stage(State& state, const Json& record) {
     if (verdict == "infra" || about == 0) return;  // it is taken again
     if (stage == "target") state.attempts[static_cast<std::size_t>(about)].eval = whole(record, "eval_id");
     if (truth(record, "rerun")) {
-        state.open.rerun_verdict = verdict == "pass" ? word(metrics, "verdict") : "fail";
+        state.open.rerun_verdict = verdict == "pass" ? json::text(metrics, "verdict") : "fail";
         if (verdict == "pass") state.open.fresh = read_gain(part(metrics, "fresh"));
         return;
     }
     state.open.impossible = truth(record, "impossible");
-    state.open.stages.push_back({stage, verdict, word(record, "reason")});
+    state.open.stages.push_back({stage, verdict, json::text(record, "reason")});
     if (stage != "target" || !metrics.is_object()) return;
-    state.open.pair_verdict = word(metrics, "verdict");
+    state.open.pair_verdict = json::text(metrics, "verdict");
     state.open.champion = whole(metrics, "champion");
-    state.open.slower_shape = word(metrics, "slower_shape");
+    state.open.slower_shape = json::text(metrics, "slower_shape");
     state.open.gate = read_gain(part(metrics, "gate"));
     state.open.fresh = metrics.contains("fresh") ? read_gain(part(metrics, "fresh")) : state.open.gate;
 }
 
 void apply_verdict(State& state, Attempt& one, const Json& record) {
-    const auto verdict = parse_verdict(word(record, "verdict"));
+    const auto verdict = parse_verdict(json::text(record, "verdict"));
     const bool second = one.verdict == Verdict::quarantined;
     one.verdict = verdict.value_or(Verdict::invalid);
-    one.reason = word(record, "reason");
+    one.reason = json::text(record, "reason");
     one.like = whole(record, "like");
     one.broken = one.verdict == Verdict::invalid && state.open.has_snapshot && state.open.refused.empty();
     if (record.contains("gain")) {
@@ -210,13 +200,13 @@ void apply_import(State& state, const Json& record) {
     Attempt one;
     one.number = whole(record, "attempt");
     one.lineage = one.number % state.rules.lineages;
-    one.started = word(record, "ts");
-    one.origin = word(record, "origin");
-    one.imported = word(record, "status");
+    one.started = json::text(record, "ts");
+    one.origin = json::text(record, "origin");
+    one.imported = json::text(record, "status");
     one.imported_speedup = number(record, "speedup");
-    one.commit = word(record, "commit");
-    one.mutable_key = word(record, "mutable_key");
-    one.patch_id = word(record, "patch_id");
+    one.commit = json::text(record, "commit");
+    one.mutable_key = json::text(record, "mutable_key");
+    one.patch_id = json::text(record, "patch_id");
     one.kind = "ok";
     for (const auto& parent : part(record, "parents")) {
         const int parent_number = whole(parent, "attempt");
@@ -283,7 +273,7 @@ int State::find_same_patch(std::string_view patch_id, int parent, int before) co
 }
 
 Status State::apply(const Json& record, std::string_view journal, std::size_t line) {
-    const std::string type = word(record, "type");
+    const std::string type = json::text(record, "type");
     const int about = whole(record, "attempt");
     const auto misplaced = [&] { return damaged_journal(journal, line, fmt::format("{} is out of place", type)); };
     if (type == "run_start") {
@@ -294,7 +284,7 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
         return misplaced();
     } else if (type == "config_change") {
         apply_config(*this, part(record, "config"));
-        if (record.contains("evaluator")) evaluator = word(record, "evaluator");
+        if (record.contains("evaluator")) evaluator = json::text(record, "evaluator");
         // Nothing is compared across devices: the noise is measured anew before anything else.
         if (record.contains("device")) noise_measured = false;
     } else if (type == "attempt_start") {
@@ -314,7 +304,7 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
         if (open.number != 0 || about != static_cast<int>(attempts.size())) return misplaced();
         apply_import(*this, record);
     } else if (type == "stop") {
-        stopped = word(record, "reason");
+        stopped = json::text(record, "reason");
     } else if (type == "resume") {
         stopped.clear();
         infra_in_a_row = 0;
@@ -325,7 +315,7 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
             return unknown_record(journal, line, "a record of this type");
         }
     }
-    const std::string now = word(record, "ts");
+    const std::string now = json::text(record, "ts");
     // The time between two sessions is nobody's.
     if (const auto before = parse_iso8601(last_time), after = parse_iso8601(now);
         before && after && type != "resume" && *after > *before) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
 
 #include <fmt/format.h>
 
@@ -12,6 +11,7 @@
 #include "loop/measure/trees.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
+#include "platform/random_hex.h"
 
 namespace gdnctl::loop::evolve {
 
@@ -181,9 +181,7 @@ Status Store::tidy() const {
 }
 
 Status Store::with_fresh_checkout(const std::string& commit, const UseTree& use) const {
-    std::random_device random;
-    const fs::path folder =
-        m_worktrees / fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+    const fs::path folder = m_worktrees / random_hex(32);
     Status used;
     {
         CommitTrees trees(m_repository, {folder, {}, {}}, m_process, m_clock);

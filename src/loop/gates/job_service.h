@@ -1,5 +1,5 @@
-// What gates ask of jobs, wherever they run: to run one of a tree to its end, to stop one, and whether a cluster
-// answers. Real: own_jobs.h; tests have a script.
+// The interface through which gates use jobs, wherever they run: run a job of a tree to its end, stop one, and check
+// that a cluster answers. own_jobs.h implements it; tests use a scripted stand-in.
 #pragma once
 
 #include <chrono>
@@ -20,11 +20,11 @@ namespace gdnctl::loop {
 enum class JobKind { tests, profile };
 std::string_view to_text(JobKind kind);  // "validation tests", "validation profile"
 
-// Where a job runs: a Ray cluster (or `local`; empty: wherever such a command goes by itself), or the held TPU.
+// Where a job runs: a Ray cluster (or `local`; empty: the default of the command), or the held TPU.
 struct JobSite {
     std::string cluster;
     std::string dev_tpu;  // its name; empty: a cluster
-    std::string tpu;      // "auto", "v5p-8"; empty: not said
+    std::string tpu;      // "auto", "v5p-8"; empty: not given
     bool held() const { return !dev_tpu.empty(); }
 };
 std::string to_text(const JobSite& site);
@@ -32,24 +32,24 @@ std::string to_text(const JobSite& site);
 struct JobSpec {
     JobKind kind = JobKind::tests;
     JobSite site;
-    std::filesystem::path tree;  // whose configuration names the target, and whose files travel with the job
-    std::filesystem::path log;   // what is said of the job, and the job's own log, are appended
-    std::string id;              // empty: it gets one; not of a held TPU
-    bool has_settings = false;   // style `levanter`: the next two are more than their defaults
+    std::filesystem::path tree;  // its configuration defines the target; its files are uploaded with the job
+    std::filesystem::path log;   // messages about the job and its own log are appended
+    std::string id;              // empty: generated; unused on a held TPU
+    bool has_settings = false;   // style `levanter`: the next two apply
     TestSelection selection;
     ProfileSettings profile;
     std::vector<std::string> profile_env;  // KEY=VALUE
-    std::string marin_prefix;              // of a profile on the held TPU
-    bool no_sync = false;                  // leave the files there as they are
-    std::int64_t limit_s = 0;              // then it is stopped
+    std::string marin_prefix;              // for a profile on the held TPU
+    bool no_sync = false;                  // do not sync the files on the host
+    std::int64_t limit_s = 0;              // the job is stopped after it
     std::stop_token stop{};
-    EnvList env{};                    // besides the target's
+    EnvList env{};                    // in addition to the target's
     std::vector<std::string> argv{};  // instead of the target's command
 };
-// How a person would ask for the same job: the words behind "gdnctl".
+// The command line that runs the same job, without "gdnctl".
 std::vector<std::string> command_words(const JobSpec& spec);
 
-// `exit` is what the command of the same name would exit with; empty fields of the report where none is known.
+// `exit` is the exit code of the command of the same name. Fields of the report that are unknown are empty.
 struct JobAnswer {
     ExitCode exit = ExitCode::ok;
     JobReport report;
@@ -58,13 +58,14 @@ struct JobAnswer {
 class JobService {
 public:
     virtual ~JobService() = default;
-    // Submits, and follows to the end; a job that runs out of time, or is cut short by the stop request, is stopped.
-    // What goes wrong with it is in the answer. Errors: local_io (its log cannot be written); interrupted, terminated.
+    // Submits a job and follows it to its end. Stops it when its time runs out or on a stop request.
+    // The answer says what went wrong with the job. Errors: local_io (its log cannot be written); interrupted,
+    // terminated.
     virtual Result<JobAnswer> run(const JobSpec& spec) = 0;
     // Stops a job and, with `wait`, waits for its end, two minutes at most. `tree`: see JobSpec. Errors: remote_missing
-    // (no such job), interrupted, terminated, others as they come.
+    // (no such job), interrupted, terminated, and those of the backend.
     virtual Status stop(const std::string& id, const JobSite& site, const std::filesystem::path& tree, bool wait) = 0;
-    // Whether the cluster answers, and takes our token. Error: why not; timeout after `patience`.
+    // Checks that the cluster answers and accepts our token. Error: why not; timeout after `patience`.
     virtual Status check(const std::string& cluster, std::chrono::milliseconds patience) = 0;
 };
 

@@ -26,7 +26,7 @@ namespace gdnctl::loop {
 
 namespace {
 
-// All that a job has to say, appended to a file. What cannot be written is known afterwards.
+// Appends all output about a job to a file. Write errors are reported at the end.
 class JobLogFile final : public Terminal {
 public:
     static Result<std::unique_ptr<JobLogFile>> open(const std::filesystem::path& path) {
@@ -69,7 +69,7 @@ private:
     int m_problem = 0;
 };
 
-// The surroundings of a command that starts in `folder`.
+// The context of a command that starts in `folder`.
 Context context_at(const Context& c, const std::filesystem::path& folder, const Config& config, Terminal& terminal,
                    std::stop_token stop) {
     GlobalOptions global;
@@ -78,7 +78,7 @@ Context context_at(const Context& c, const std::filesystem::path& folder, const 
             std::move(stop), folder,  c.state_dir, c.program, global};
 }
 
-// A stop request of its own: that of `outer`, or the end of some patience.
+// A stop source that fires when `outer` does, or after a time limit.
 class Patience {
 public:
     Patience(std::stop_token outer, std::chrono::milliseconds limit, Clock& clock)
@@ -131,7 +131,7 @@ ExitCode conclude(const JobSpec& spec, const PlannedJob& job, JobRun& run) {
     return run.cut_short ? exit_code_of(run.cut_short->kind) : exit;
 }
 
-// The words by which commands end where something went wrong.
+// The message with which commands end after an error.
 void say(const Error& error) {
     log::error("error: {}", text::visible(error.text()));
     if (!error.hint.empty()) log::warning("hint: {}", text::visible(error.hint));
@@ -163,7 +163,7 @@ Result<JobAnswer> run_on_cluster(const JobSpec& spec, Context& context) {
     return answer;
 }
 
-// What a held TPU costs is counted by its hold: the report stays empty.
+// The hold counts the cost of a held TPU, so the report stays empty.
 Result<JobAnswer> run_on_held(const JobSpec& spec, Context& context) {
     HeldRunOptions options;
     options.sync.no_sync = spec.no_sync;
@@ -244,7 +244,7 @@ Status OwnJobs::stop(const std::string& id, const JobSite& site, const std::file
     constexpr std::chrono::minutes k_patience{2};
     const log::Diverted diverted([](std::string_view) {});
     GDNCTL_TRY_ASSIGN(const Config config, m_config(tree));
-    // Whoever does not wait cleans up after a stop request, which cuts nothing short then.
+    // Without `wait`, this is cleanup after a stop request, so the request must not interrupt it.
     const Patience patience(wait ? m_context.stop : std::stop_token(), k_patience, m_context.clock);
     Context context = context_at(m_context, tree, config, m_context.terminal, patience.token());
     context.global.quiet = true;

@@ -36,7 +36,7 @@ bool tests_are_red(const JobReport& report, const Evidence& evidence) {
     return report.failure_class == "user";
 }
 
-// Why green tests are no evidence; empty: they are.
+// Why passing tests do not count as evidence; empty: they count.
 std::string evidence_lack(const Evidence& evidence, const TargetEvidence& expected) {
     if (expected.empty()) return {};
     const auto& counts = evidence.output.pytest();
@@ -67,8 +67,8 @@ void judge_success(JobEnd& end, JobKind kind, const TargetEvidence& expected, bo
     }
 }
 
-// Whoever submits the job could not write: nobody's work has failed. What a job itself prints has no error of ours
-// beside it.
+// The submitter could not write locally, so no candidate has failed. Output of the job itself comes without one of our
+// errors.
 bool lacks_room(ExitCode exit, const JobSite& site, const Evidence& evidence) {
     const std::string& tail = evidence.output.tail();
     const auto says = [&](std::string_view words) { return tail.find(words) != std::string::npos; };
@@ -137,7 +137,7 @@ JobSpec TargetJobs::spec(const JobOrder& order) const {
     if (!tests && order.site.held()) {
         spec.marin_prefix = m_options.marin_prefix.empty() ? bucket_of(order.site.cluster) : m_options.marin_prefix;
     }
-    // A run that is run as it is written takes no settings.
+    // A command that is run as written takes no settings.
     if (!spec.has_settings) return spec;
     spec.selection.suite = m_options.suite;
     spec.selection.pytest_args = order.pytest_args.empty() ? m_options.pytest_args : order.pytest_args;
@@ -154,7 +154,7 @@ JobSpec TargetJobs::spec(const JobOrder& order) const {
 
 void TargetJobs::show_failure(const JobEnd& end) const {
     if (!end.failure || m_options.log_tail <= 0) return;
-    // An item of the oracle may stand before what is kept of the log's end.
+    // The oracle's failing case may come before the part of the log that is kept.
     const auto& item = end.evidence.oracle.lines;
     const auto lines = static_cast<std::size_t>(std::max<std::int64_t>(m_options.log_tail, 0));
     const FailingCase shown = item.empty() ? first_failing_case(text::last_lines(end.evidence.output.tail(), lines))

@@ -1,4 +1,4 @@
-// Tests and profiles of a tree as jobs, and what their ends mean.
+// Runs tests and profiles of a tree as jobs, and interprets their results.
 #pragma once
 
 #include <cstdint>
@@ -21,45 +21,45 @@ namespace gdnctl::loop {
 struct JobOrder {
     JobKind kind = JobKind::tests;
     JobSite site;
-    std::filesystem::path tree;  // of the candidate
+    std::filesystem::path tree;  // the candidate's
     std::filesystem::path log;   // appended to
-    std::string profile_prefix;  // of a profile's name
+    std::string profile_prefix;  // for the profile's name
     std::string pytest_args;     // instead of the options'
     std::stop_token stop{};
     std::optional<CeChoice> ce{};     // instead of the options'
-    EnvList env{};                    // besides the target's
+    EnvList env{};                    // in addition to the target's
     std::vector<std::string> argv{};  // instead of the target's command
 };
 
-// How it ended. rc is what the command that runs such a job would exit with.
+// The result of a job. `rc` is the exit code of the command that runs such a job.
 struct JobEnd {
     int rc = 0;
-    JobReport report;  // empty fields where there was no report
+    JobReport report;  // fields are empty without a report
     Evidence evidence;
-    std::optional<Failure> failure;  // nullopt: it succeeded, and is evidence
-    bool retryable = false;          // elsewhere, or later
-    bool site_is_unknown = false;    // no such cluster: not to be asked again
+    std::optional<Failure> failure;  // nullopt: it succeeded and counts as evidence
+    bool retryable = false;          // on another cluster, or later
+    bool site_is_unknown = false;    // no such cluster: do not try it again
     std::string summary;             // "87 passed, 2 skipped on us-central1 (job raysubmit_x)"
     std::filesystem::path log;
-    std::string command;  // that ran there; that of the job's submission where it is not known
-    std::string busy;     // what disturbed a profile that ran on this machine; empty: nothing that is known of
+    std::string command;  // the command that ran there; if unknown, the one that submitted the job
+    std::string busy;     // what disturbed a profile on this machine; empty: nothing known
 };
 
 class TargetJobs {
 public:
-    // All must outlive it.
+    // All arguments must outlive this object.
     TargetJobs(const Target& target, const ValidationOptions& options, JobService& service)
         : m_target(target), m_options(options), m_service(service) {}
 
-    // Puts the id of a job that is about to be submitted on record, so that one that outlives us can be stopped, and
-    // gives it. Without this jobs get their names from whoever submits them.
+    // Returns the id of a job that is about to be submitted, after recording it, so that a job that outlives this
+    // process can be stopped. Without this the submitter names the jobs.
     using Name = std::function<Result<std::string>(const JobOrder&)>;
     void name_jobs_by(Name name) { m_name = std::move(name); }
 
     // Asks, before a profile that may run on this machine, what would disturb it; empty: nothing.
     void watch_machine_by(std::function<std::string()> busy) { m_busy = std::move(busy); }
 
-    // Submits and follows to the end; what is still running then is stopped, once. Errors: local_io, interrupted,
+    // Submits a job and follows it to its end; stops it once if it still runs then. Errors: local_io, interrupted,
     // terminated.
     Result<JobEnd> run(const JobOrder& order);
 
@@ -77,11 +77,11 @@ private:
     std::function<std::string()> m_busy;
 };
 
-// What an ended job means. Pure.
+// Interprets an ended job. Pure.
 JobEnd judge_job(JobKind kind, JobAnswer answer, Evidence evidence, std::string_view site,
                  const TargetEvidence& expected, bool wants_tpu);
 
-// Names of clusters in infra/marin-*.yaml of the repository that offer this type, without those that contain one of the
+// The clusters in the repository's infra/marin-*.yaml that offer this type, except those whose name contains one of the
 // words.
 std::vector<std::string> discover_clusters(const std::filesystem::path& root, std::string_view tpu,
                                            const std::vector<std::string>& exclude);

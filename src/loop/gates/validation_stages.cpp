@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "core/for_people.h"
 #include "core/log.h"
@@ -15,6 +14,7 @@
 #include "loop/gates/flakes.h"
 #include "loop/perf/record.h"
 #include "platform/fs.h"
+#include "platform/host_name.h"
 #include "services/cluster/cluster.h"
 
 namespace gdnctl::loop {
@@ -235,8 +235,7 @@ Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJo
         question.asked["settings"] = text::shell_join(command_words(jobs.spec(plain)));
     }
     if (end.report.backend == "local") {
-        std::string host(256, '\0');
-        if (gethostname(host.data(), host.size() - 1) == 0) question.asked["machine"] = host.substr(0, host.find('\0'));
+        if (const auto host = host_name()) question.asked["machine"] = *host;
     }
     // It determines what is installed on the device.
     if (const auto lock = read_file_if_exists(order.tree / "uv.lock"); lock && *lock) {
@@ -268,7 +267,7 @@ Result<StoredMeasurement> load_measurement(const std::filesystem::path& path) {
     GDNCTL_TRY_ASSIGN(const std::string text, read_file(path, options));
     GDNCTL_TRY_ASSIGN(const Json value, parse_json(text, path.string()));
     if (!value.is_object() || value.value("schema", Json()) != Json("gdnctl.measurement/1")) {
-        return fail(ErrorKind::bad_input, path.string() + " is no measurement");
+        return fail(ErrorKind::bad_input, path.string() + " is not a measurement");
     }
     StoredMeasurement stored{parse_measurement(value), {}};
     const auto word = [&value](const char* pointer) {

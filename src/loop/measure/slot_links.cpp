@@ -30,7 +30,7 @@ Result<std::string> slot_link(std::string_view given) {
         return fail(ErrorKind::usage, fmt::format("--worktree-link {}: {}", given, why),
                     "name an ignored path relative to the root of the repository, such as .venv");
     };
-    if (given.empty() || given.find('\0') != std::string_view::npos) return refused("is no path");
+    if (given.empty() || given.find('\0') != std::string_view::npos) return refused("is not a path");
     if (given.front() == '/') return refused("is absolute");
     fs::path path = fs::path(given).lexically_normal();
     if (!path.has_filename()) path = path.parent_path();

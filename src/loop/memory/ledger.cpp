@@ -39,11 +39,7 @@ std::string without_blanks(std::string_view line) {
 Result<AgentReport> parse_agent_report(std::string_view text, std::string_view name) {
     GDNCTL_TRY_ASSIGN(const Json json, parse_json(text, name));
     if (!json.is_object()) return fail(ErrorKind::bad_input, fmt::format("{}: not a JSON object", name));
-    const auto word = [&](const char* key) {
-        const auto at = json.find(key);
-        return at != json.end() && at->is_string() ? std::string(text::trim(at->get_ref<const std::string&>()))
-                                                   : std::string();
-    };
+    const auto word = [&](const char* key) { return std::string(text::trim(json::text(json, key))); };
     AgentReport report;
     report.title = word("title");
     report.slot = word("slot");

@@ -55,7 +55,7 @@ Result<PerfState> PerfState::parse(std::string_view text, std::string_view name)
     auto document = std::make_unique<Document>();
     Sorted& root = document->root;
     root = Sorted::parse(text, nullptr, false);
-    if (root.is_discarded() || !root.is_object()) return damaged(name, "the performance state is no JSON object");
+    if (root.is_discarded() || !root.is_object()) return damaged(name, "the performance state is not a JSON object");
     const auto version = root.find("version");
     if (version == root.end() || !version->is_number_integer() || *version < 1 || *version > k_perf_state_version) {
         return damaged(name, "the performance state has a version that this gdnctl does not know");
@@ -66,11 +66,11 @@ Result<PerfState> PerfState::parse(std::string_view text, std::string_view name)
         return damaged(name, "the champion is neither a record nor null");
     }
     if (root.contains("champions") && !root["champions"].is_object()) {
-        return damaged(name, "`champions` is no object");
+        return damaged(name, "`champions` is not an object");
     }
-    if (!root["history"].is_array()) return damaged(name, "`history` is no list");
+    if (!root["history"].is_array()) return damaged(name, "`history` is not a list");
     for (const Sorted& record : root["history"]) {
-        if (!record.is_object()) return damaged(name, "a line of `history` is no record");
+        if (!record.is_object()) return damaged(name, "a line of `history` is not a record");
     }
     root["version"] = k_perf_state_version;
     return PerfState(std::move(document));

@@ -40,14 +40,14 @@ public:
             m_last = line.number;
             if (mark == '>') close();
         } else if (mark != '=' || is_text) {
-            m_reporter.add({line}, "a mark of an unresolved merge conflict");
+            m_reporter.add({line}, "an unresolved merge conflict marker");
         }
     }
 
     void close() {
         if (!m_open) return;
         const std::string rest =
-            m_last == m_open->number ? std::string() : fmt::format(", its marks end in line {}", m_last);
+            m_last == m_open->number ? std::string() : fmt::format(", its markers end in line {}", m_last);
         m_reporter.add({*m_open}, "an unresolved merge conflict begins here" + rest);
         m_open.reset();
     }

@@ -151,7 +151,7 @@ void malformed_reference(const EntryFacts& facts, Reporter& reporter) {
         const bool job = is("job id") || is("ray job") || (is("job/run") && word.starts_with("ray"));
         if (job && names_job(field, word) && !is_ray_run(word) && !is_raysubmit(word) && !is_own_job(word)) {
             reporter.add(value_of(field),
-                         fmt::format("`{}` is no job id (ray-run-<user>-<entry>-YYYYMMDD-HHMMSS, raysubmit_<id> or "
+                         fmt::format("`{}` is not a job id (ray-run-<user>-<entry>-YYYYMMDD-HHMMSS, raysubmit_<id> or "
                                      "gdnctl-<kind>-<user>-<time>-<hex>)",
                                      word));
         } else if ((is("w&b run") || is("run") || is("run url")) && word.find("wandb.ai") != std::string_view::npos &&

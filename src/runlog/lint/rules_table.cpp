@@ -56,7 +56,7 @@ constexpr std::array k_rules = {
         {"L107", "unclosed-fence", warning, "a code fence or an HTML comment is not closed and hides later entries",
          "Close a fence with as many marks as it was opened with, a comment with `-->`."},
         &rule::unclosed_block),
-    on_document({"L108", "conflict-marks", warning, "the marks of an unresolved merge conflict",
+    on_document({"L108", "conflict-marks", warning, "markers of an unresolved merge conflict",
                  "Keep the entries of both sides, renumber them and delete the markers."},
                 &rule::conflict_marks),
     on_entry({"L201", "unknown-sha", warning, "a sha is not in the repository", "Check the sha, or fetch."},

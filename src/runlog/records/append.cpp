@@ -148,8 +148,9 @@ Status give_identity(Json& record, const LogWriter& writer, const Document& docu
 Status check_appendable(const Document& document, const std::string& name) {
     const std::string place = name.empty() ? "" : name + ": ";
     if (const auto mark = detail::first_conflict(document.text)) {
-        return fail(ErrorKind::conflict, fmt::format("{}line {} is a mark of an unresolved merge", place, mark->number),
-                    "resolve the merge: keep the entries of both sides, and delete the marks");
+        return fail(ErrorKind::conflict,
+                    fmt::format("{}line {} is an unresolved merge conflict marker", place, mark->number),
+                    "resolve the merge: keep the entries of both sides, and delete the conflict markers");
     }
     if (!document.unclosed) return {};
     return fail(ErrorKind::bad_input,

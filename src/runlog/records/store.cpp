@@ -81,7 +81,7 @@ Result<LogWriter> LogWriter::open(const fs::path& log, const LockWait& wait) {
     std::error_code ec;
     if (!fs::exists(log, ec)) return tl::unexpected(missing_log(log));
     if (!fs::is_regular_file(log, ec)) {
-        return fail(ErrorKind::usage, log.string() + " is no regular file, and no log can be kept in it");
+        return fail(ErrorKind::usage, log.string() + " is not a regular file, and no log can be kept in it");
     }
     fs::path folder = log.parent_path();
     if (folder.empty()) folder = ".";

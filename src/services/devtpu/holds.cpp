@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "platform/fs.h"
 #include "platform/lock.h"
 
@@ -14,20 +15,9 @@ namespace {
 constexpr std::chrono::seconds k_lock_wait{20};
 constexpr std::size_t k_limit = std::size_t{8} << 20;
 
-std::string word(const Json& object, const char* key) {
-    const auto it = object.find(key);
-    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
-
-std::optional<bool> truth(const Json& object, const char* key) {
-    const auto it = object.find(key);
-    return it != object.end() && it->is_boolean() ? std::optional(it->get<bool>()) : std::nullopt;
-}
-
 std::optional<WallTime> time_at(const Json& object, const char* key) {
-    const auto it = object.find(key);
-    if (it == object.end() || !it->is_number_integer()) return std::nullopt;
-    return WallTime(std::chrono::milliseconds(it->get<std::int64_t>()));
+    const auto value = json::integer(object, key);
+    return value ? std::optional(WallTime(std::chrono::milliseconds(*value))) : std::nullopt;
 }
 
 Json maybe(const std::optional<bool>& value) { return value ? Json(*value) : Json(nullptr); }
@@ -71,29 +61,29 @@ std::vector<HoldRecord> parse_holds(std::string_view text) {
     const auto list = json->find("holds");
     if (list == json->end() || !list->is_array()) return holds;
     for (const Json& item : *list) {
-        if (!item.is_object() || word(item, "tpu_name").empty() || word(item, "submission_id").empty()) continue;
+        if (!item.is_object() || json::text(item, "tpu_name").empty() || json::text(item, "submission_id").empty())
+            continue;
         HoldRecord hold;
-        hold.tpu_name = word(item, "tpu_name");
-        hold.cluster = word(item, "cluster");
-        hold.address = word(item, "address");
-        hold.ray_address = word(item, "ray_address");
-        hold.submission_id = word(item, "submission_id");
-        hold.nonce = word(item, "nonce");
-        hold.user = word(item, "user");
-        hold.tpu_type = word(item, "tpu_type");
-        hold.alias = word(item, "alias");
-        hold.state = word(item, "state");
+        hold.tpu_name = json::text(item, "tpu_name");
+        hold.cluster = json::text(item, "cluster");
+        hold.address = json::text(item, "address");
+        hold.ray_address = json::text(item, "ray_address");
+        hold.submission_id = json::text(item, "submission_id");
+        hold.nonce = json::text(item, "nonce");
+        hold.user = json::text(item, "user");
+        hold.tpu_type = json::text(item, "tpu_type");
+        hold.alias = json::text(item, "alias");
+        hold.state = json::text(item, "state");
         if (const auto host = item.find("host_info"); host != item.end()) hold.host = host_info_of(*host);
         std::map<std::string, std::string> terms;
         for (const char* key : {"lease_s", "grace_s", "max_hold_s"}) {
-            const auto it = item.find(key);
-            if (it != item.end() && it->is_number_integer()) terms[key] = std::to_string(it->get<std::int64_t>());
+            if (const auto value = json::integer(item, key)) terms[key] = std::to_string(*value);
         }
         hold.terms = terms_of(terms);
         hold.created = time_at(item, "created").value_or(WallTime{});
         hold.renewed = time_at(item, "renewed");
-        hold.ssh_ok = truth(item, "ssh_ok");
-        hold.setup_ok = truth(item, "setup_ok");
+        hold.ssh_ok = json::boolean(item, "ssh_ok");
+        hold.setup_ok = json::boolean(item, "setup_ok");
         holds.push_back(std::move(hold));
     }
     return holds;

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 
 namespace gdnctl::devtpu {
@@ -24,11 +25,6 @@ constexpr std::array<Field, 10> k_fields = {{{"hostname", &HostInfo::hostname},
                                              {"tpu_type", &HostInfo::tpu_type},
                                              {"error", &HostInfo::error},
                                              {"node_ip", &HostInfo::node_ip}}};
-
-std::int64_t integer_at(const Json& object, const char* key) {
-    const auto it = object.find(key);
-    return it != object.end() && it->is_number_integer() ? it->get<std::int64_t>() : 0;
-}
 
 std::optional<Json> object_after(std::string_view line, std::string_view marker) {
     if (!line.starts_with(marker)) return std::nullopt;
@@ -51,11 +47,10 @@ HostInfo host_info_of(const Json& object) {
     HostInfo host;
     if (!object.is_object()) return host;
     for (const auto& [key, member] : k_fields) {
-        const auto it = object.find(key);
-        if (it != object.end() && it->is_string()) host.*member = it->get<std::string>();
+        if (auto word = json::maybe_text(object, key)) host.*member = std::move(*word);
     }
-    host.pid = integer_at(object, "pid");
-    host.accel_count = integer_at(object, "accel_count");
+    host.pid = json::integer(object, "pid").value_or(0);
+    host.accel_count = json::integer(object, "accel_count").value_or(0);
     return host;
 }
 
@@ -67,8 +62,8 @@ std::optional<HostInfo> parse_host_line(std::string_view line) {
 std::optional<HoldEnd> parse_released_line(std::string_view line) {
     const auto object = object_after(line, k_released_marker);
     if (!object) return std::nullopt;
-    const auto it = object->find("reason");
-    return it != object->end() && it->is_string() ? parse_hold_end(it->get<std::string>()) : std::nullopt;
+    const auto reason = json::maybe_text(*object, "reason");
+    return reason ? parse_hold_end(*reason) : std::nullopt;
 }
 
 void HolderLog::feed(std::string_view bytes) {

@@ -1,4 +1,3 @@
-#include <array>
 #include <cerrno>
 #include <csignal>
 
@@ -10,6 +9,7 @@
 #include "core/text.h"
 #include "platform/fd.h"
 #include "platform/fs.h"
+#include "platform/host_name.h"
 #include "services/devtpu/holder.h"
 #include "services/devtpu/host_info.h"
 
@@ -91,8 +91,7 @@ private:
 
 HostInfo host_of(const Env& env, Metadata& metadata) {
     HostInfo host;
-    std::array<char, 256> name{};
-    if (gethostname(name.data(), name.size() - 1) == 0) host.hostname = name.data();
+    host.hostname = host_name().value_or("");
     host.username = env.get("GDNCTL_HOLD_USER").value_or("");
     host.tpu_name = env.get("GDNCTL_HOLD_NAME").value_or("");
     host.tpu_type = env.get("GDNCTL_HOLD_TYPE").value_or("");

@@ -21,7 +21,7 @@ constexpr int k_no_tree_code = 97;
 constexpr std::string_view k_no_tree = "gdnctl-host: no-tree";
 constexpr std::string_view k_last_line = "#whole";  // of a script: without it a connection was cut while it came
 
-// Processes of a run are known by their environment, wherever they have gone, and by the process group that it began.
+// A run's processes are recognised by their environment, wherever they are, and by the process group of the run.
 constexpr std::string_view k_strays = R"sh(strays() {
   for e in $(grep -laz -e "^GDNCTL_RUN=$1" /proc/[0-9]*/environ 2>/dev/null); do
     e=${e#/proc/}
@@ -89,7 +89,7 @@ forget
 exit "$rc"
 )sh";
 
-// What a shell leaves in the background may go on for as long as the hold does.
+// Background processes of a shell may run until the hold ends.
 constexpr std::string_view k_run_in_terminal = R"sh(watch() {
   trap '' HUP INT QUIT TSTP
   over=0
@@ -106,7 +106,7 @@ rc=$?
 exit "$rc"
 )sh";
 
-// $1: the job's shell. What is ended is known by the environment that the whole job has, and this shell has not.
+// $1: the job's shell. It ends processes with the environment of the job, which this shell does not have.
 constexpr std::string_view k_guard = R"sh(trap 'end_strays "$run" 20; forget; exit' TERM
 while kill -0 "$1"; do sleep 1; lasts "$beat" || break; done
 end_strays "$run" 50
@@ -119,7 +119,7 @@ std::string script_words(std::string_view run_id, std::string_view lease, std::s
                        text::shell_quote(record), lease_s);
 }
 
-// Goes to the tree, sets the environment, and names what the rest of the script works on.
+// Changes to the tree, sets the environment, and defines the names that the rest of the script uses.
 std::string script_head(const Road& road, const HostCommand& command, std::string_view without_tree) {
     std::string script = fmt::format("cd {} 2>/dev/null || {}\n", road.tree, without_tree);
     script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\n";
@@ -159,7 +159,7 @@ Road local_road(const std::filesystem::path& hold_folder, std::string_view submi
 std::vector<std::string> road_argv(const Road& road, std::string_view line) {
     if (road.is_local()) return {"sh", "-c", std::string(line)};
     std::vector<std::string> argv = road.ssh;
-    // exec: the line's parent is the ssh session then, whose end it can see.
+    // exec makes the ssh session the parent of the line, which can then see the session end.
     argv.push_back("exec sh -c " + text::shell_quote(line));
     return argv;
 }

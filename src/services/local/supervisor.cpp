@@ -14,6 +14,7 @@
 
 #include "core/text.h"
 #include "platform/fs.h"
+#include "platform/host_name.h"
 #include "services/local/entrypoint.h"
 #include "services/local/launch.h"
 #include "services/local/local_jobs.h"
@@ -190,11 +191,9 @@ Status Supervisor::start_entrypoint() {
     m_entrypoint = std::move(*entrypoint);
     Status recorded = m_store.write_supervisor(m_id, {identity_of(getpid()), identity_of(m_entrypoint.pid)});
     if (recorded) {
-        std::string host(256, '\0');
-        gethostname(host.data(), host.size() - 1);
         m_details.state = JobState::running;
         m_details.message = job_message::k_running;
-        m_details.driver_node_id = "local-" + host.substr(0, host.find(char{}));
+        m_details.driver_node_id = "local-" + host_name().value_or("");
         m_details.driver_pid = m_entrypoint.pid;
         recorded = m_store.write(m_details);
     }

@@ -101,7 +101,7 @@ Error refusal(std::string_view what, const HttpResponse& answer, const std::stri
     switch (answer.status) {
         case 400:
         case 413: return error(ErrorKind::usage, "the server does not accept this request: check the options");
-        case 405: return error(ErrorKind::usage, "check the address: what is in between may add browser headers");
+        case 405: return error(ErrorKind::usage, "check the address: a proxy on the way may add browser headers");
         case 401:
         case 403: return error(ErrorKind::authentication, token_hint);
         case 404:

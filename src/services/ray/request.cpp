@@ -107,13 +107,13 @@ Result<std::string> submission_body(const JobRequest& request, const std::string
                                     const ServerVersion& server) {
     if (request.entrypoint.size() > k_entrypoint_limit) {
         return fail(ErrorKind::usage,
-                    fmt::format("the job's command has {} bytes: a node's shell takes {}", request.entrypoint.size(),
-                                k_entrypoint_limit),
-                    "put it into a script of the working directory");
+                    fmt::format("the job's command has {} bytes; a node's shell accepts at most {}",
+                                request.entrypoint.size(), k_entrypoint_limit),
+                    "put it into a script in the working directory");
     }
     if (!text::is_valid_utf8(request.entrypoint)) {
         return fail(ErrorKind::usage, "the job's command is not UTF-8 text",
-                    "put it into a script of the working directory");
+                    "put it into a script in the working directory");
     }
     GDNCTL_TRY_ASSIGN(const auto env, escape_environment(request.env));
     Json body;
@@ -125,8 +125,8 @@ Result<std::string> submission_body(const JobRequest& request, const std::string
     put_resources(body, request.resources);
     if (!request.node_labels.empty()) {
         if (!server.at_least(2, 54)) {
-            return fail(ErrorKind::usage, fmt::format("Ray {} cannot choose a node by its labels", server.ray_version),
-                        "that takes 2.54 or newer");
+            return fail(ErrorKind::usage, fmt::format("Ray {} cannot select nodes by label", server.ray_version),
+                        "node labels need Ray 2.54 or newer");
         }
         body["entrypoint_label_selector"] = request.node_labels;
     }

@@ -32,6 +32,8 @@ TEST_CASE("json fields: what is missing, null or of another type is nothing") {
         CHECK(json::find(value, {name, "x"}) == nullptr);
     }
     CHECK(!json::integer(value, "number"));
+    CHECK(json::boolean(Json{{"yes", true}}, "yes") == true);
+    CHECK(!json::boolean(Json{{"yes", 1}}, "yes"));
     CHECK(json::find(value, "null") == nullptr);
     for (const Json& other : {Json(), Json(1), Json("text"), Json::array({value})}) {
         CHECK(json::find(other, "text") == nullptr);
@@ -57,6 +59,14 @@ TEST_CASE("the last lines of a text") {
     CHECK(last_lines("\n", 1) == "\n");
     CHECK(last_lines("a\n", 0).empty());
     CHECK(last_lines("", 3).empty());
+}
+
+TEST_CASE("the end of a text within a number of bytes") {
+    using text::end_within;
+    CHECK(end_within("a\nbc\n", 5) == "a\nbc\n");
+    CHECK(end_within("a\nbc\n", 4) == "bc\n");
+    CHECK(end_within("abcdef", 3) == "def");
+    CHECK(end_within("abc\n", 1).empty());
 }
 
 }  // namespace gdnctl

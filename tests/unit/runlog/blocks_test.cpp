@@ -141,7 +141,7 @@ TEST_CASE("blocks: a commit line in a comment is neither stamped nor found outsi
     CHECK(Linted(text, all_entries()).count("L001") == 0);
 }
 
-TEST_CASE("L108: marks of an unresolved merge conflict") {
+TEST_CASE("L108: markers of an unresolved merge conflict") {
     const auto marks = [](const std::string& middle, const LintOptions& options = {}) {
         return Linted(entry("abcdef1") + middle + entry("abcdef2", "", "2"), options);
     };
@@ -149,7 +149,7 @@ TEST_CASE("L108: marks of an unresolved merge conflict") {
     const Linted whole = marks("<<<<<<< HEAD\na\n||||||| parent of 1234567 (x)\n=======\nb\n>>>>>>> topic\n");
     REQUIRE(whole.count("L108") == 1);  // one conflict, found in an entry that is out of scope
     CHECK(whole.find("L108").line == 15);
-    CHECK(whole.find("L108").message == "an unresolved merge conflict begins here, its marks end in line 20");
+    CHECK(whole.find("L108").message == "an unresolved merge conflict begins here, its markers end in line 20");
     CHECK(marks("<<<<<<< HEAD\n=======\n>>>>>>> a\n<<<<<<< HEAD\n=======\n>>>>>>> a\n").count("L108") == 2);
     for (const char* alone :
          {"<<<<<<< HEAD\n", ">>>>>>> main\n", "||||||| parent of 1 (x)\n", "|||||||\n", "<<<<<<<\n", "=======\n",

@@ -106,7 +106,8 @@ Result<HfPlaces> find_hf_places(const Env& env, const std::optional<std::string>
     while (places.endpoint.ends_with('/')) places.endpoint.pop_back();
     const auto url = parse_url(places.endpoint);
     if (!url || !url->query.empty()) {
-        return fail(ErrorKind::usage, fmt::format("the endpoint '{}' is no address of a Hub", shown(places.endpoint)),
+        return fail(ErrorKind::usage,
+                    fmt::format("the endpoint '{}' is not the address of a Hub", shown(places.endpoint)),
                     "give it as https://HOST[/PREFIX], in --endpoint or HF_ENDPOINT");
     }
     places.home = home_of(env);

@@ -33,7 +33,7 @@ tl::unexpected<Error> malformed(std::string why) {
 }
 
 Result<std::optional<TreeFile>> entry_of(const Json& entry) {
-    if (!entry.is_object()) return malformed("an entry is no object");
+    if (!entry.is_object()) return malformed("an entry is not an object");
     if (string_at(entry, "type") != "file") return std::optional<TreeFile>();
     TreeFile file;
     const auto path = string_at(entry, "path");
@@ -77,7 +77,7 @@ Result<Revision> parse_revision(std::string_view json) {
         return depth <= 1 || event == Json::parse_event_t::key;
     };
     const Json value = Json::parse(json, shallow, false);
-    if (!value.is_object()) return fail(ErrorKind::bad_input, "the answer is no JSON object");
+    if (!value.is_object()) return fail(ErrorKind::bad_input, "the answer is not a JSON object");
     const auto commit = string_at(value, "sha");
     if (!commit || !is_hex(*commit, k_sha1_digits)) return fail(ErrorKind::bad_input, "the answer names no commit");
     return Revision{*commit, string_at(value, "id").value_or("")};
@@ -85,7 +85,7 @@ Result<Revision> parse_revision(std::string_view json) {
 
 Result<std::vector<TreeFile>> parse_tree_page(std::string_view json) {
     GDNCTL_TRY_ASSIGN(const Json page, parse_json(json, "the listing"));
-    if (!page.is_array()) return malformed("it is no list");
+    if (!page.is_array()) return malformed("it is not a list");
     std::vector<TreeFile> files;
     for (const Json& entry : page) {
         GDNCTL_TRY_ASSIGN(auto file, entry_of(entry));

@@ -59,7 +59,7 @@ Outcome<Hop> next_hop(const Realm& realm, const Hop& from, const std::string& lo
         return tl::unexpected(std::move(failure));
     };
     auto url = parse_url(location);
-    if (!url) return refuse("it is no http or https address");
+    if (!url) return refuse("it is not an http or https address");
     const bool named_by_alias = std::find(realm.aliases.begin(), realm.aliases.end(), url->host) != realm.aliases.end();
     if (named_by_alias && url->host != realm.endpoint.host) {
         std::string below = realm.endpoint.path;

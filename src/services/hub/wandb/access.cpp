@@ -38,7 +38,7 @@ Result<Place> server_of(const Env& env) {
         return fail(ErrorKind::config, fmt::format("WANDB_BASE_URL {}: {}", why, redact(url)),
                     "unset it, or give it the address of the server's API, such as https://api.wandb.ai");
     };
-    if (!plain && !url.starts_with("https://")) return bad("is no http or https address");
+    if (!plain && !url.starts_with("https://")) return bad("is not an http or https address");
     std::string_view host = std::string_view(url).substr(url.find("://") + 3);
     host = host.substr(0, host.find_first_of("/?#"));
     if (host.find('@') != std::string_view::npos) return bad("holds a user name: the key has a variable of its own");

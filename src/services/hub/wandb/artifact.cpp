@@ -258,7 +258,7 @@ Result<Manifest> parse_manifest(std::string_view json) {
     const auto bad = [](std::string_view why) {
         return fail(ErrorKind::infrastructure, fmt::format("the artifact's manifest cannot be read: {}", why));
     };
-    if (!document.is_object()) return bad("it is no JSON object");
+    if (!document.is_object()) return bad("it is not a JSON object");
     const Json* contents = object_at(document, {"contents"});
     if (contents == nullptr) return bad("it has no contents");
     if (json::integer(document, "version").value_or(0) != 1) return bad("its version is not 1");
@@ -319,7 +319,8 @@ Result<WandbPath> parse_run_target(std::string_view text, const std::optional<st
     }
     if (path.entity.empty() || path.project.empty() || path.run.empty()) return bad("a name is empty");
     // It becomes the name of a folder.
-    if (path.run.find_first_of("/\\") != std::string::npos || hub::why_unsafe(path.run)) return bad("its id is no id");
+    if (path.run.find_first_of("/\\") != std::string::npos || hub::why_unsafe(path.run))
+        return bad("its id is not valid");
     if ((entity && *entity != path.entity) || (project && *project != path.project)) {
         return bad("--entity or --project says otherwise");
     }
