@@ -229,8 +229,10 @@ def supervisor_killed(t):
     id = t.submit("sup", f"echo up; sleep {mark}")
     t.until(lambda: b"up\n" in t.run(0, "ray-logs", id).out, "the job is up")
     if t.place.ray:
-        child = next(pid for pid in t.left(f"sleep {mark}") if "sh -c" not in line_of(pid))
-        pid = child
+        def sleeper():
+            return next((pid for pid in t.left(f"sleep {mark}") if "sh -c" not in line_of(pid)), None)
+        t.until(sleeper, "the job sleeps")
+        pid = sleeper()
         while "JobSupervisor" not in line_of(pid):
             pid = parent_of(pid)
     else:
