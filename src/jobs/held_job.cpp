@@ -195,7 +195,6 @@ Result<JobRun> run_beside(const FoundHold& hold, const JobPlan& plan, const Held
     JobPlan beside = plan;
     beside.beside = id;
     beside.guard = devtpu::beside_guard(id, run_id, hold.record.terms.lease_s);
-    beside.command.env.emplace_back(devtpu::k_run_variable, run_id);
     beside.command.resources.clear();
     return run_job(beside, submit, *backend, context);
 }

@@ -106,9 +106,9 @@ rc=$?
 exit "$rc"
 )sh";
 
-// $1: the job's shell. It ends processes with the environment of the job, which this shell does not have.
+// $1: the job's shell, which alone of the job's processes does not have the run in its environment.
 constexpr std::string_view k_guard = R"sh(trap 'end_strays "$run" 20; forget; exit' TERM
-while kill -0 "$1"; do sleep 1; lasts "$beat" || break; done
+while kill -0 "$1"; do sleep 1; lasts "$beat" || { kill -TERM "$1"; break; }; done
 end_strays "$run" 50
 forget
 )sh";
@@ -248,8 +248,9 @@ std::string beside_guard(std::string_view submission_id, std::string_view run_id
     const std::string lease = lease_path(submission_id);
     std::string script = script_words(run_id, lease, run_record(lease, run_id), lease_s);
     script.append(k_strays).append(k_lasts).append(k_guard);
-    return fmt::format("env -u {} setsid sh -c {} sh $$ >/dev/null 2>&1 </dev/null & {}", k_run_variable,
-                       text::shell_quote(script), k_guard_end);
+    // The run is not in the environment that the scheduler sets, because its own processes have that as well.
+    return fmt::format("env -u {0} setsid sh -c {1} sh $$ >/dev/null 2>&1 </dev/null & export {0}={2}; {3}",
+                       k_run_variable, text::shell_quote(script), text::shell_quote(run_id), k_guard_end);
 }
 
 std::string end_line(std::string_view prefix) {

@@ -71,8 +71,9 @@ std::string command_script(const Road& road, const HostCommand& command);
 // The same for a command with a terminal. The script is a file, which gets its own path as its first word and removes
 // itself. Without a tree the command runs in the home. What it leaves behind goes on until the hold is over.
 std::string terminal_script(const Road& road, const HostCommand& command);
-// Comes before the command of a job beside the holder, whose environment has k_run_variable = `run_id`: ends what the
-// job started as command_script() does, when the hold is over or the run's record is not renewed. k_guard_end ends it.
+// Comes before the command of a job beside the holder: sets k_run_variable to `run_id` for it, and ends the job and
+// what it started as command_script() does, when the hold is over or the run's record is not renewed. k_guard_end ends
+// it.
 std::string beside_guard(std::string_view submission_id, std::string_view run_id, std::int64_t lease_s);
 inline constexpr std::string_view k_run_variable = "GDNCTL_RUN";
 inline constexpr std::string_view k_guard_end = ": gdnctl-guard; ";
