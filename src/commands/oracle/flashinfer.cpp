@@ -167,7 +167,7 @@ void describe(cli::Args& args, Options& o) {
 }
 
 Result<ExitCode> run(const Options& o, int threads, bool allow_suspect, Context& context) {
-    DatasetRequest request = o;
+    DatasetRequest request = static_cast<const DatasetRequest&>(o);
     request.evaluate.limits = limits_of(o.limits);
     request.evaluate.threads = threads;
     const bool lines = !context.global.json;
