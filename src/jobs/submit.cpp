@@ -76,8 +76,8 @@ void renew_identity(JobRequest& request, std::string_view kind, const Context& c
 std::string_view own_command(std::string_view entrypoint) {
     if (entrypoint.starts_with(k_clear_group)) entrypoint.remove_prefix(k_clear_group.size());
     const std::size_t guard =
-        entrypoint.starts_with("env -u ") ? entrypoint.find(devtpu::k_guard_end) : entrypoint.npos;
-    if (guard != entrypoint.npos) entrypoint.remove_prefix(guard + devtpu::k_guard_end.size());
+        entrypoint.starts_with("env -u ") ? entrypoint.find(devtpu::k_guard_end) : std::string_view::npos;
+    if (guard != std::string_view::npos) entrypoint.remove_prefix(guard + devtpu::k_guard_end.size());
     return entrypoint;
 }
 
