@@ -351,7 +351,7 @@ test_append_wants_a_regular_file() {
   mkfifo pipe
   for place in /dev/null pipe; do
     expect 2 "$GDNCTL" log append --log-file "$place" --title x
-    err_has 'no regular file'
+    err_has 'not a regular file'
     [ ! -e "$place.records.jsonl" ] && [ ! -e "${place%.*}.records.jsonl" ] || fail "records beside $place"
   done
 }
