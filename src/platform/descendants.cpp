@@ -6,6 +6,7 @@
 #include <charconv>
 #include <csignal>
 #include <set>
+#include <thread>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -103,8 +104,39 @@ std::vector<ProcessId> members_of_session(pid_t session, const std::vector<Proce
     return found;
 }
 
+namespace {
+
+// Whether an empty environment may only mean that the process is inside exec. From proc(5): field 9 of stat has the
+// kernel's flags, 50 and 51 are where the environment starts and ends.
+bool may_be_in_exec(pid_t pid) {
+    constexpr unsigned long k_kernel_thread = 0x200000;  // PF_KTHREAD
+    const std::string stat = read_proc_file(fmt::format("/proc/{}/stat", pid));
+    const auto info = parse_process_stat(stat);
+    if (!info || info->dead()) return false;
+    const auto fields = text::split(std::string_view(stat).substr(stat.rfind(')')), ' ');  // field n is at n - 2
+    unsigned long flags = 0, start = 0, end = 0;
+    if (fields.size() < 50 || !parse_number(fields[7], flags) || !parse_number(fields[48], start)) return false;
+    const bool truly_empty = parse_number(fields[49], end) && start != 0 && start == end;
+    return (flags & k_kernel_thread) == 0 && !truly_empty;
+}
+
+// The environment of a process; empty if we may not read it. While it is inside exec, the system shows an empty one:
+// whoever looks for a mark would miss it just then.
+std::string environment_of(pid_t pid) {
+    const std::string path = fmt::format("/proc/{}/environ", pid);
+    std::string environment = read_proc_file(path);
+    for (int tries = 0; environment.empty() && tries < 100; ++tries) {
+        if (!UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC)).valid() || !may_be_in_exec(pid)) break;
+        std::this_thread::sleep_for(std::chrono::microseconds(500));
+        environment = read_proc_file(path);
+    }
+    return environment;
+}
+
+}  // namespace
+
 std::string process_mark(pid_t pid) {
-    const std::string environment = read_proc_file(fmt::format("/proc/{}/environ", pid));
+    const std::string environment = environment_of(pid);
     const std::string wanted = fmt::format("{}=", k_process_mark);
     for (const auto entry : text::split(environment, '\0')) {
         if (entry.starts_with(wanted)) return std::string(entry.substr(wanted.size()));
@@ -127,7 +159,7 @@ std::vector<ProcessId> processes_with_entry(std::string_view entry, const std::v
     std::vector<ProcessId> found;
     for (const auto& process : processes) {
         if (process.dead()) continue;
-        const std::string environment = read_proc_file(fmt::format("/proc/{}/environ", process.id.pid));
+        const std::string environment = environment_of(process.id.pid);
         const auto entries = text::split(environment, '\0');
         if (std::find(entries.begin(), entries.end(), entry) != entries.end()) found.push_back(process.id);
     }

@@ -38,13 +38,15 @@ void narrow(const float* from, Bf16* to) {
     }
 }
 
+// _mm512_cvtepu16_epi32 would do, but the header of g++ 12 makes a warning of it.
+__m512i widened(__m256bh halves) { return _mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)halves); }
+
 void pair(const float* first, const float* second, float* to) {
     for (std::size_t v = 0; v < k_vectors; ++v) {
-        const __m256bh low = _mm512_cvtneps_pbh(_mm512_loadu_ps(first + v * k_lanes));
-        __m512i both = _mm512_cvtepu16_epi32((__m256i)low);
+        __m512i both = widened(_mm512_cvtneps_pbh(_mm512_loadu_ps(first + v * k_lanes)));
         if (second != nullptr) {
-            const __m256bh high = _mm512_cvtneps_pbh(_mm512_loadu_ps(second + v * k_lanes));
-            both = _mm512_or_si512(both, _mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)high), 16));
+            const __m512i high = widened(_mm512_cvtneps_pbh(_mm512_loadu_ps(second + v * k_lanes)));
+            both = _mm512_or_si512(both, _mm512_slli_epi32(high, 16));
         }
         _mm512_storeu_si512(to + v * k_lanes, both);
     }
