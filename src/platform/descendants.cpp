@@ -1,7 +1,6 @@
 #include "platform/descendants.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -26,11 +25,14 @@ std::string read_proc_file(const std::string& path) {
     const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     std::string content;
     if (!fd.valid()) return content;
-    std::array<char, 4096> piece{};
-    for (ssize_t n = 0; (n = read(fd.get(), piece.data(), piece.size())) > 0;) {
-        content.append(piece.data(), static_cast<std::size_t>(n));
+    // One read is of one moment, several may be of a process before and after its exec.
+    constexpr std::size_t k_piece = 65536;
+    for (std::size_t size = 0;;) {
+        content.resize(size + k_piece);
+        const ssize_t n = read(fd.get(), content.data() + size, k_piece);
+        size += n > 0 ? static_cast<std::size_t>(n) : 0;
+        if (n <= 0) return content.substr(0, size);
     }
-    return content;
 }
 
 template <class Number>
@@ -106,27 +108,32 @@ std::vector<ProcessId> members_of_session(pid_t session, const std::vector<Proce
 
 namespace {
 
-// Whether an empty environment may only mean that the process is inside exec. From proc(5): field 9 of stat has the
-// kernel's flags, 50 and 51 are where the environment starts and ends.
-bool may_be_in_exec(pid_t pid) {
+// Why a process shows an empty environment, by proc(5): field 9 of stat has the kernel's flags, 50 and 51 are where the
+// environment starts and ends.
+enum class NoEnvironment { has_none, seems_to_have_none, in_exec };
+NoEnvironment why_empty(pid_t pid) {
     constexpr unsigned long k_kernel_thread = 0x200000;  // PF_KTHREAD
     const std::string stat = read_proc_file(fmt::format("/proc/{}/stat", pid));
     const auto info = parse_process_stat(stat);
-    if (!info || info->dead()) return false;
+    if (!info || info->dead()) return NoEnvironment::has_none;
     const auto fields = text::split(std::string_view(stat).substr(stat.rfind(')')), ' ');  // field n is at n - 2
     unsigned long flags = 0, start = 0, end = 0;
-    if (fields.size() < 50 || !parse_number(fields[7], flags) || !parse_number(fields[48], start)) return false;
-    const bool truly_empty = parse_number(fields[49], end) && start != 0 && start == end;
-    return (flags & k_kernel_thread) == 0 && !truly_empty;
+    if (fields.size() < 50 || !parse_number(fields[7], flags) || !parse_number(fields[48], start) ||
+        !parse_number(fields[49], end) || (flags & k_kernel_thread) != 0) {
+        return NoEnvironment::has_none;
+    }
+    return start != 0 && start == end ? NoEnvironment::seems_to_have_none : NoEnvironment::in_exec;
 }
 
-// The environment of a process; empty if we may not read it. While it is inside exec, the system shows an empty one:
-// whoever looks for a mark would miss it just then.
+// The environment of a process; empty if we may not read it. Inside exec it is empty for a moment, in which whoever
+// looks for a mark would miss it.
 std::string environment_of(pid_t pid) {
     const std::string path = fmt::format("/proc/{}/environ", pid);
     std::string environment = read_proc_file(path);
     for (int tries = 0; environment.empty() && tries < 100; ++tries) {
-        if (!UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC)).valid() || !may_be_in_exec(pid)) break;
+        if (!UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC)).valid()) break;
+        const NoEnvironment why = why_empty(pid);
+        if (why == NoEnvironment::has_none || (why == NoEnvironment::seems_to_have_none && tries >= 5)) break;
         std::this_thread::sleep_for(std::chrono::microseconds(500));
         environment = read_proc_file(path);
     }
