@@ -108,10 +108,17 @@ Result<AgentOutcome> ScriptedAgent::run(const AgentRequest& request) {
     return out;
 }
 
-Result<Launch> SyntheticScorer::launch(LaunchKind kind, const std::string& commit, const fs::path& log) {
+Result<std::int64_t> SyntheticScorer::speed(const std::string& commit) {
+    constexpr std::size_t k_most = 64;
+    if (const auto known = m_speeds.find(commit); known != m_speeds.end()) return known->second;
     const std::vector<std::string> names = {commit + ":kernel.c"};
     GDNCTL_TRY_ASSIGN(const auto text, m_repository.objects(names));
-    const std::int64_t speed = speed_of(text.front().value_or(""));
+    if (m_speeds.size() >= k_most) m_speeds.clear();
+    return m_speeds[commit] = speed_of(text.front().value_or(""));
+}
+
+Result<Launch> SyntheticScorer::launch(LaunchKind kind, const std::string& commit, const fs::path& log) {
+    GDNCTL_TRY_ASSIGN(const std::int64_t speed, this->speed(commit));
     Launch out;
     out.device = "synthetic";
     out.ok = speed > 0;
