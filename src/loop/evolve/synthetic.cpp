@@ -1,5 +1,6 @@
 #include "loop/evolve/synthetic.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -86,7 +87,8 @@ Result<AgentOutcome> ScriptedAgent::run(const AgentRequest& request) {
     GDNCTL_TRY_ASSIGN(const std::string now, read_file(kernel));
     const auto speed = static_cast<double>(std::max<std::int64_t>(speed_of(now), 1));
     const auto set = [&](double factor) {
-        const auto to = static_cast<std::int64_t>(speed * factor);
+        constexpr double k_most = 1e15;  // of thousands of gains
+        const auto to = static_cast<std::int64_t>(std::min(speed * factor, k_most));
         return atomic_replace(kernel, kernel_of(to, fmt::format("attempt {}", attempt)));
     };
     if (what < .10) {
