@@ -54,6 +54,7 @@ memory "lint-log, 700 KB" "$gdnctl" lint-log --log-file 700k.md
 memory "lint-log, 64 MB" "$gdnctl" lint-log --log-file 64m.md
 python3 ../../tests/bench/first_request.py "$gdnctl" 40
 python3 ../../tests/bench/loop_iteration.py "$gdnctl"
+python3 ../../tests/bench/evolve.py "$gdnctl"
 python3 ../../tests/bench/downloads.py "$gdnctl"
 python3 ../../tests/bench/devtpu.py "$gdnctl"
 cd ../..  # a benchmark packs the tree itself
