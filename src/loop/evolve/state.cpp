@@ -326,9 +326,10 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
     }
     const std::string now = json::text(record, "ts");
     // The time between two sessions is nobody's.
-    if (const auto before = parse_iso8601(last_time), after = parse_iso8601(now);
-        before && after && type != "resume" && *after > *before) {
-        spent.wall_s += std::chrono::duration<double>(*after - *before).count();
+    if (now != last_time && type != "resume") {
+        const auto before = parse_iso8601(last_time), after = parse_iso8601(now);
+        if (before && after && *after > *before)
+            spent.wall_s += std::chrono::duration<double>(*after - *before).count();
     }
     last_time = now;
     open_import(*this);
