@@ -63,8 +63,13 @@ Status check_compare(const oracle_compare::Options& o) {
 Result<std::unique_ptr<harness::Reading>> read(const Operator& /*op*/, const oracle::TensorFile& inputs,
                                                const ReadOptions& options) {
     const CompareOptions& ce = options.ce;
+    const oracle::Tensor* x = inputs.find("x");
+    const oracle::Tensor* w = inputs.find("w");
+    if (x != nullptr && w != nullptr && x->shape.size() == 2 && x->shape[1] > 0) {  // before they are copied
+        const auto hidden = static_cast<std::size_t>(x->shape[1]);
+        GDNCTL_TRY(hce::check_memory(x->count() / hidden, hidden, w->count() / hidden, ce.level == lce::Level::exact));
+    }
     GDNCTL_TRY_ASSIGN(lce::Problem problem, hce::read_problem(inputs, ce.contract));
-    GDNCTL_TRY(hce::check_memory(problem.batch, problem.hidden, problem.vocab, ce.level == lce::Level::exact));
     lce::CompareOptions how;
     how.level = ce.level;
     how.rows = static_cast<std::size_t>(ce.rows);
