@@ -139,7 +139,7 @@ test_a_second_loop_is_refused_and_a_damaged_line_named() {
   mkdir -p prompts && echo go >prompts/mine.md
   expect 7 "$GDNCTL" codex-loop --agent command --agent-command true --iterations 1 --allow-dirty
   expect 0 "$GDNCTL" loop-status --log-dir "$WORK/log" --json
-  jq -e '.state == "running" and .running.attempt == 1' "$WORK/out" >/dev/null || fail 'another status'
+  jq -e '.state == "running" and .running.attempt == 1 and .budget_left == {"attempts": 1} and .eta_s == null' "$WORK/out" >/dev/null || fail 'another status'
   kill -9 "$first"
   wait "$first" 2>/dev/null
   agent 'exit 0'

@@ -1,6 +1,7 @@
 # shellcheck disable=SC2154
 # Cheats that are known from published benchmarks, each planted and refused. Kernels in C are judged as a run judges them:
-# by `gdnctl oracle` with what GDNCTL_EVAL_* says; the others are attempts of one run.
+# by `gdnctl oracle` with what GDNCTL_EVAL_* says, and programs in Python too; the others are attempts of one run. The numbers are
+# those of the table in docs/evolve.md.
 EXAMPLE=$REPO/examples/cpu-gdn/kernel.c
 
 # The example with statements before its work, or at its end, and others before the function.
@@ -62,6 +63,54 @@ test_lowered_precision_skipped_shapes_and_constants_of_a_seed() {
   [ -n "$first" ] || fail 'no first value'
   at_end "if (fabs(((const float *)c->v.data)[0] - (${first#first=})) > 1e-6) ((float *)c->out.data)[0] += 1;"
   seed=6 expect 1 verify
+}
+
+# What KernelBench and robust-kbench tell of Python, as programs: a clock that is patched, a result line that is forged (5, 13), work that
+# is put off until the timer has stopped (4), the input handed back, an output that no input changes (2, 10), and bits cut off (8).
+test_programs_in_python() {
+  cat >kernel.py <<'PY'
+import json, os, shutil, struct, subprocess, sys, time
+cheat, kept, inputs, outputs = sys.argv[1:5]
+
+def compute(to):
+    subprocess.run([os.environ["PROGRAM"], "oracle", "run", "gdn", "--inputs", inputs, "--method", "chunk", "--out", to], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+def tensors(path):
+    data = bytearray(open(path, "rb").read())
+    size = 8 + struct.unpack("<Q", data[:8])[0]
+    return data, size, json.loads(data[8:size])
+
+if cheat == "patched":
+    time.time = time.perf_counter = time.monotonic = lambda: 0.0
+    compute(outputs)
+    time.sleep(0.05)
+    print(json.dumps({"schema": "gdnctl.oracle-bench/1", "nonce": "n0nce", "forward": {"median_ms": 0.001, "verified": True}}))
+elif cheat == "later":
+    compute(outputs + ".late")
+    subprocess.Popen(["sh", "-c", f"sleep 0.1; mv '{outputs}.late' '{outputs}'"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+elif cheat == "same":
+    if not os.path.exists(kept):
+        compute(kept)
+    shutil.copy(kept, outputs)
+else:
+    compute(outputs)
+    data, size, names = tensors(outputs)
+    first, last = (size + at for at in names["out"]["data_offsets"])
+    if cheat == "input":
+        given, start, there = tensors(inputs)
+        begin = start + there["v"]["data_offsets"][0]
+        data[first:last] = given[begin:begin + last - first]
+    if cheat == "cut":
+        for at in range(first, last, 4):
+            data[at:at + 2] = b"\0\0"
+    open(outputs, "wb").write(data)
+PY
+  python() { hidden env PROGRAM="$GDNCTL" "$GDNCTL" oracle "$2" gdn --kernel "cmd:python3 kernel.py $1 '$WORK/kept'" "${@:3}"; }
+  expect 0 python honest verify --case odd_dims
+  for cheat in later same input cut; do expect 1 python "$cheat" verify --case odd_dims; done
+  expect 0 python patched bench --shape 1,2,4,70,16,8 --rounds 1 --runs 1 --threads 1 --json
+  jq -s -e 'length == 1 and .[0].forward.median_ms >= 50' "$WORK/out" >/dev/null || fail 'the clock or the line was believed'
 }
 
 # ---- as attempts of a run: an evaluator in sh, whose timer reads `cost`
@@ -157,21 +206,58 @@ esac'
   jq -e '.schema == "gdnctl.evolve-lint/1" and .numbers == 2 and [.problems[].line] == [1, 2]' "$WORK/out" >/dev/null || fail 'the report'
 }
 
-# The example kernel of this repository, evolved by its scripted agent: a right change and a wrong one.
-test_the_example_kernel_is_judged_by_the_oracle() {
-  [ -n "${GDNCTL_SLOW:-}" ] || skip 'GDNCTL_SLOW=1 runs it'
+# ---- the example kernel of this repository, evolved by its scripted agent: a gain, a wrong change, one that is no faster
+
+example() { # TARGET (lines of TOML)
   command -v "${CC:-cc}" >/dev/null || skip 'no C compiler'
   unset GIT_AUTHOR_DATE GIT_COMMITTER_DATE
-  git init -q . && mkdir examples && cp -r "$REPO/examples/cpu-gdn" examples/
-  sed '/^\[targets.cpu-ce/,$d; s|"--vectors", "tests/fixtures/oracle"|"--case", "g1", "--case", "odd_dims"|; s|"--rounds", "2", "--runs", "3"|"--shape", "1,2,4,200,32,32", "--rounds", "1", "--runs", "2"|' \
-    "$REPO/gdnctl.toml" >gdnctl.toml
-  git add . && git commit -qm base
-  expect_any "$GDNCTL" codex-loop --mode evolve --max-attempts 2 --lineages 2 --seed 1 --operator-mix exploit=1 --perf-pairs 3 \
-    --target-gain-pct 100000 --agent command --agent-command 'sh examples/cpu-gdn/agent/agent.sh' --sleep-seconds 0 --log-dir "$WORK/log"
-  stages() { jq -r "select(.type==\"eval_stage\" and .attempt==$1) | \"\(.stage) \(.verdict)\"" "$WORK/log/journal.jsonl" | xargs; }
-  case $(stages 1) in 'paths pass build skip test pass oracle pass anticheat pass bench pass'*) ;; *) fail "1: $(stages 1)" ;; esac
+  git init -q . && mkdir examples && cp -r "$REPO/examples/cpu-gdn" examples/ && cat >gdnctl.toml && git add . && git commit -qm base
+  base=$(git rev-parse HEAD)
+}
+recorded() { # OPTION...: what it keeps is for the caller to say
+  "$GDNCTL" codex-loop --mode evolve --lineages 2 --seed 1 --operator-mix exploit=1 --perf-pairs 3 --target-gain-pct 100000 \
+    --agent command --agent-command 'sh examples/cpu-gdn/agent/agent.sh' --sleep-seconds 0 --log-dir "$WORK/log" "$@" \
+    >"$WORK/out" 2>"$WORK/err" || [ $? = 3 ] || fail "exit code $?"
+}
+stages() { jq -r "select(.type==\"eval_stage\" and .attempt==$1) | \"\(.stage) \(.verdict)\"" "$WORK/log/journal.jsonl" | xargs; }
+
+test_the_example_kernel_is_evolved_and_judged_by_the_oracle() {
+  [ -n "${GDNCTL_SLOW:-}" ] || skip 'GDNCTL_SLOW=1 runs it'
+  example < <(sed '/^\[targets.cpu-ce/,$d; s|"--vectors", "tests/fixtures/oracle"|"--case", "g1", "--case", "odd_dims"|
+    s|"--rounds", "2", "--runs", "3"|"--shape", "1,2,4,128,128,128", "--threads", "1", "--rounds", "2", "--runs", "10"|; s|/forward/median_ms|/forward/min_ms|' "$REPO/gdnctl.toml")
+  recorded --max-attempts 3
+  case $(stages 1) in 'paths pass build skip test pass oracle pass anticheat pass bench pass target pass'*'recheck pass') ;; *) fail "1: $(stages 1)" ;; esac
   jq -s -e 'any(.[]; .type=="eval_stage" and .attempt==1 and .stage=="anticheat" and .checks.relations=="pass" and .checks.floor=="pass" and .checks.nonce=="pass")' \
     "$WORK/log/journal.jsonl" >/dev/null || fail 'the checks'
-  case $(verdicts) in *'2 invalid') ;; *) fail "$(verdicts)" ;; esac
+  # Above 2x it is measured by itself once more.
+  case $(verdicts | sed 's/1 quarantined //') in '1 kept 2 invalid 3 tie' | '1 kept 2 invalid 3 rejected' | '1 kept 2 invalid 3 kept') ;; *) fail "$(verdicts)" ;; esac
+  case $(reason 2) in test:*) ;; *) fail "2: $(reason 2)" ;; esac
+  [ "$(jq -r 'select(.type=="attempt_start") | .lineage' "$WORK/log/journal.jsonl" | xargs)" = '0 1 0' ] || fail lineages
+  [ "$(git rev-parse HEAD)" = "$base" ] && [ -z "$(git status --porcelain)" ] || fail 'the checkout was touched'
 }
-expect_any() { "$@" >"$WORK/out" 2>"$WORK/err" || [ $? = 3 ] || fail "exit code of: $*"; }
+
+# A dataset of FlashInfer-Bench as the evaluator: its decode and prefill definitions, with the workloads of our script.
+test_flashinfer_definitions_judge_an_attempt() {
+  [ -n "${GDNCTL_SLOW:-}" ] || skip 'GDNCTL_SLOW=1 runs it'
+  mkdir -p tests/ds/definitions/gdn tests/ds/workloads/gdn tests/ds/blob/workloads/gdn
+  for d in gdn_decode_qk4_v8_d128_k_last gdn_prefill_qk4_v8_d128_k_last; do
+    cp "$FIXTURES/flashinfer/definitions/gdn/$d.json" tests/ds/definitions/gdn/ && cp "$FIXTURES/flashinfer/workloads/gdn/$d.jsonl" tests/ds/workloads/gdn/
+    [ ! -d "$FIXTURES/flashinfer/blob/workloads/gdn/$d" ] || cp -r "$FIXTURES/flashinfer/blob/workloads/gdn/$d" tests/ds/blob/workloads/gdn/
+  done
+  words='["gdnctl", "oracle", "compare", "gdn", "--flashinfer", "tests/ds", "--kernel", "src:examples/cpu-gdn/kernel.c", "--traces", "traces.jsonl", "--warmup-runs", "0", "--iterations", "2", "--num-trials", "1"'
+  example <<TOML
+target = "gdn"
+[targets.gdn]
+kernel = ["examples/cpu-gdn/kernel.c"]
+protected = ["tests/**", "examples/cpu-gdn/agent/**"]
+test = $words]
+metric = { name = "gdn/score", better = "higher", unit = "x", from = "json:/score" }
+[targets.gdn.profile]
+argv = $words, "--json"]
+TOML
+  recorded --max-attempts 2
+  case $(stages 1) in 'paths pass build skip test pass oracle skip anticheat skip bench pass target pass'*) ;; *) fail "1: $(stages 1)" ;; esac
+  case $(verdicts) in *'2 invalid') ;; *) fail "$(verdicts)" ;; esac
+  case $(reason 2) in test:*) ;; *) fail "2: $(reason 2)" ;; esac
+  grep -q 'passed: 2 of 2' "$WORK/log/attempt-0001/stage-test.log" && grep -q INCORRECT_NUMERICAL "$WORK/log/attempt-0002/stage-test.log" || fail 'not judged by its rule'
+}

@@ -4,12 +4,19 @@
 # FOLDER` takes the records of another example.
 set -eu
 here=$(cd "${1:-$(dirname "$0")}" && pwd)
-iteration=$(sed -n 's/^- Iteration: *\([0-9][0-9]*\) .*/\1/p; s/^# Attempt \([0-9][0-9]*\) of run .*/\1/p' | sed -n 1p)
+line=$(sed -n 's/^- Iteration: *\([0-9][0-9]*\) .*/iteration \1/p; s/^# Attempt \([0-9][0-9]*\) of run .*/attempt \1/p' | sed -n 1p)
+kind=${line% *} iteration=${line#* }
 [ -n "$iteration" ] || { echo 'the prompt has no line "- Iteration: N / M" or "# Attempt N of run ..."' >&2; exit 2; }
 set -- "$here/$iteration"-*.patch
 [ -f "$1" ] || { echo "nothing is recorded for iteration $iteration"; exit 0; }
 record=$1
 cd "$(git rev-parse --show-toplevel)"
+# The parent of an attempt may be any candidate: what the change was recorded on is put in its place first.
+if [ "$kind" = attempt ]; then
+  before=$(sed -n 's/^index \([0-9a-f]*\)\.\..*/\1/p' "$record")
+  file=$(sed -n 's|^diff --git a/.* b/||p' "$record")
+  git cat-file blob "$before" >"$file" && git add "$file"
+fi
 git apply --index "$record"
 set --
 git config user.email >/dev/null || set -- -c user.name='recorded agent' -c user.email=agent@localhost

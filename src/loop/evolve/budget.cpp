@@ -15,9 +15,18 @@ std::string_view ended_by(const Budget& budget, const Spent& spent) {
     return {};
 }
 
-bool used_up(const Budget& budget, const Spent& spent) {
-    return (budget.wall_s && spent.wall_s >= static_cast<double>(*budget.wall_s)) ||
-           (budget.device_s && spent.device_s >= *budget.device_s);
+std::map<std::string, double> left_of(const Budget& budget, const Spent& spent) {
+    std::map<std::string, double> out;
+    const auto put = [&out](const char* name, const auto& limit, double share, auto gone) {
+        if (limit) out[name] = std::max(static_cast<double>(*limit) * share - static_cast<double>(gone), 0.0);
+    };
+    put("attempts", budget.attempts, 1, spent.attempts);
+    put("wall_s", budget.wall_s, 1 - budget.reserve, spent.wall_s);
+    put("tokens", budget.tokens, 1, spent.tokens);
+    put("usd", budget.usd, 1, spent.usd);
+    put("device_s", budget.device_s, 1 - budget.reserve, spent.device_s);
+    put("no_improve", budget.no_improve, 1, spent.since_kept);
+    return out;
 }
 
 double cost_of(const Price& price, std::int64_t in, std::int64_t cached, std::int64_t out) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace gdnctl::loop::evolve {
@@ -27,8 +29,8 @@ struct Spent {
 // Why no further attempt begins: "max-attempts", "max-wall", "max-tokens", "max-usd", "max-device-seconds",
 // "max-no-improve"; empty: one may.
 std::string_view ended_by(const Budget& budget, const Spent& spent);
-// Whether what is left of wall and device time, the reserve included, is used up.
-bool used_up(const Budget& budget, const Spent& spent);
+// What is left of each limit that is set, by its word above with `_` ("wall_s", "device_s": the reserve aside).
+std::map<std::string, double> left_of(const Budget& budget, const Spent& spent);
 
 struct Price {  // USD for a million tokens
     double in = 0, cached = 0, out = 0;

@@ -22,6 +22,7 @@ namespace {
 constexpr std::chrono::seconds k_look_again{1};
 constexpr std::chrono::seconds k_probe{60};
 constexpr int k_infra_in_a_row = 3;
+constexpr double k_near_roofline = .95;  // what is left is not worth an attempt
 
 bool is_there(const fs::path& path) {
     std::error_code problem;
@@ -73,13 +74,14 @@ DriverEnd Driver::run(bool resumed) {
     const int rc = code_of(error.kind);
     // The record is a courtesy: the disk may be full.
     if (state().begun()) [[maybe_unused]]
-        const auto noted = add("stop", {{"reason", reason}, {"rc", rc}});
+        const auto noted = add("stop", {{"reason", reason}, {"rc", rc}, {"logged", state().logged}});
     return end_of(reason, rc);
 }
 
 Result<DriverEnd> Driver::finish(std::string_view reason, int rc) {
     GDNCTL_TRY(write_experiment(reason));
-    GDNCTL_TRY(add("stop", {{"reason", reason}, {"rc", rc}}));
+    const auto attempts = static_cast<int>(state().attempts.size()) - 1;
+    GDNCTL_TRY(add("stop", {{"reason", reason}, {"rc", rc}, {"logged", attempts}}));
     tidy();
     return end_of(reason, rc);
 }
@@ -104,9 +106,11 @@ std::optional<DriverEnd> Driver::ends_before(const Step& step) const {
     const bool imported = step.kind == StepKind::run_stage && state().open.stages.empty() &&
                           !state().at(state().open.number).imported.empty();
     if (step.kind != StepKind::begin_attempt && !imported) return std::nullopt;
+    if (!m_agent_stop.reason.empty()) return end_of(m_agent_stop.reason, m_agent_stop.rc);
     if (is_there(m_settings.log_dir / "STOP")) return end_of("stop-file", worth);
     const std::string_view spent = ended_by(m_settings.budget, state().spent);
     if (!spent.empty()) return end_of(spent, worth);
+    if (state().at(state().best).roofline >= k_near_roofline) return end_of("roofline", worth);
     return std::nullopt;
 }
 
@@ -138,7 +142,7 @@ void Driver::tidy() {
     if (const Status tidied = m_parts.store.tidy(); !tidied) log::warning("{}", tidied.error().text());
 }
 
-// An entry for each session that has had attempts.
+// An entry for each session that has had attempts, with those of sessions before it that were killed.
 Status Driver::write_experiment(std::string_view reason) {
     if (!state().begun() || m_first >= static_cast<int>(state().attempts.size())) return {};
     const fs::path file = m_settings.log_dir / k_experiment_log;
@@ -150,7 +154,7 @@ Status Driver::write_experiment(std::string_view reason) {
 
 Result<DriverEnd> Driver::loop(bool resumed) {
     bool interrupted = resumed && state().begun();
-    m_first = std::max(static_cast<int>(state().attempts.size()), 1);
+    m_first = state().logged + 1;
     if (interrupted) {
         const Step step = next(state(), true);
         // A run that has ended and may not go on is left as it is.
@@ -248,6 +252,7 @@ Status Driver::measure_noise() {
                         {"detectable_pct", noise.detectable_pct},
                         {"nonce", pairs.nonce},
                         {"pairs_needed", noise.pairs_needed}};
+    if (const auto share = pairs.roofline()) facts["metrics"]["roofline"] = *share;
     return add("eval_stage", facts);
 }
 
@@ -267,6 +272,7 @@ Status Driver::begin_attempt() {
                                  {"inspirations", parents_of(state(), one.inspirations)},
                                  {"model", m_settings.model},
                                  {"effort", m_settings.effort},
+                                 {"budget_left", left_of(m_settings.budget, state().spent)},
                                  {"draws", draws}});
 }
 

@@ -109,8 +109,9 @@ private:
     DriverSettings m_settings;
     DriverParts m_parts;
     std::chrono::milliseconds m_waited{0};  // for infrastructure, in a row
-    int m_first = 1;                        // attempt of this session
+    int m_first = 1;                        // attempt that experiment-log.md lacks
     std::string m_directives_seen;
+    DriverEnd m_agent_stop;  // why no agent can work any more: its login, its quota, its configuration
 };
 
 // Directive files <log_dir>/session_directives/*.md, by name.

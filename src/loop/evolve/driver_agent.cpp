@@ -209,6 +209,8 @@ Status Driver::run_agent() {
     GDNCTL_TRY_ASSIGN(const std::string text, prompt());
     GDNCTL_TRY(atomic_replace(place / "prompt.md", text, 0600));
     GDNCTL_TRY_ASSIGN(Answer answer, m_settings.edits ? through_edits(text) : through_tools(text));
+    // What it wrote onto a full disk is not what it meant.
+    if (m_parts.room) GDNCTL_TRY(m_parts.room());
     // Why the program itself failed counts more than what it left.
     if (answer.kind.empty()) answer.kind = class_of(answer.outcome.kind);
     const bool nothing = answer.work.changes.empty() && answer.work.refused.empty() && answer.work.tampered.empty();
@@ -255,6 +257,11 @@ Status Driver::record_answer(Answer answer) {
     if (!answer.put_back.empty()) proposal["put_back"] = answer.put_back;
     if (!answer.outcome.reason.empty()) proposal["reason"] = answer.outcome.reason;
     GDNCTL_TRY(add("proposal", proposal));
+    // Waiting does not mend this. The attempt is nobody's fault, and the next session tries anew.
+    if (!answer.outcome.stop_reason.empty()) {
+        log::error("{}", answer.outcome.reason);
+        m_agent_stop = {answer.outcome.stop_reason, number, answer.outcome.exit_status};
+    }
     if (m_settings.edits) {
         Json edits = Json::array();
         for (const EditResult& edit : answer.edits) {

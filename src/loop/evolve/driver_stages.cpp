@@ -72,6 +72,7 @@ Result<Json> target_metrics(Evaluator& evaluator, const State& state, const Driv
                     {"d", gate.d}};
     if (!gate.shapes.empty()) metrics["shapes"] = shapes_json(gate);
     if (!slower.empty()) metrics["slower_shape"] = slower;
+    if (const auto share = gate.roofline()) metrics["roofline"] = *share;
     if (keep) {
         metrics["fresh"] = json_of(gain_of(fresh.look));
         metrics["fresh_d"] = fresh.d;
@@ -125,6 +126,8 @@ Status Driver::run_stage(std::string_view stage, bool rerun) {
         GDNCTL_TRY_ASSIGN(end, evaluator.launch(kind, one.commit, log));
         if (kind == LaunchKind::profile && end.ok) facts["metrics"] = {{"value", end.value}};
     }
+    // A failure on a full disk says nothing about the candidate.
+    if (!end.ok && m_parts.room) GDNCTL_TRY(m_parts.room());
     put_launch(facts, end);
     facts["wall_s"] = std::chrono::duration<double>(m_parts.clock.monotonic() - begun).count();
     facts["log"] = log.string();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <numeric>
 #include <random>
 
 #include <fmt/format.h>
@@ -55,6 +56,7 @@ Status take_pair(Evaluator& evaluator, const std::string& champion, const std::s
         values[is_candidate ? 1 : 0] = launch.value;
         out.nonce = out.nonce || launch.nonce;
         out.unseen = out.unseen || launch.unseen;
+        if (is_candidate && launch.roofline > 0) out.rooflines.push_back(launch.roofline);
         shapes[is_candidate ? 1 : 0] = std::move(launch.shapes);
     }
     out.d.push_back(pair_difference(values[0], values[1], evaluator.higher_is_better()));
@@ -258,9 +260,15 @@ void JobEvaluator::read_result(std::string_view text, std::string_view nonce, st
         out.floor = checks.floor;
         out.kernel_op = checks.kernel_op;
         out.impossible = checks.impossible;
+        out.roofline = checks.roofline;
         out.reason = checks.problem;
     }
     out.ok = out.reason.empty();
+}
+
+std::optional<double> Comparison::roofline() const {
+    if (rooflines.empty()) return std::nullopt;
+    return std::accumulate(rooflines.begin(), rooflines.end(), 0.0) / static_cast<double>(rooflines.size());
 }
 
 Result<Comparison> compare(Evaluator& evaluator, const std::string& champion, const std::string& candidate,

@@ -44,6 +44,7 @@ struct Launch {
     bool unseen = false;                   // it obeyed GDNCTL_EVAL_SHAPES=unseen
     bool impossible = false;               // failed, because it is faster than is physically possible
     std::string floor, kernel_op;          // checks of a profile: pass, fail, skip
+    double roofline = 0;                   // of a profile: its share of what is physically possible; 0: not known
 };
 
 // What a launch is told beside a seed of its own.
@@ -123,6 +124,9 @@ struct Comparison {
     double device_s = 0;
     std::string device;
     bool nonce = false, unseen = false;  // of some launch
+    std::vector<double> rooflines;       // of the candidate's launches
+    // The candidate's share of what is physically possible, on average; nullopt: not known.
+    std::optional<double> roofline() const;
 };
 Result<Comparison> compare(Evaluator& evaluator, const std::string& champion, const std::string& candidate,
                            const PairRule& rule, const std::filesystem::path& log);

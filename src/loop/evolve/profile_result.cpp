@@ -93,10 +93,11 @@ ProfileResult read_profile(std::string_view text, const Target& target, std::str
 }
 
 ProfileChecks check_profile(const ProfileResult& result, double value, const Target& target) {
-    ProfileChecks out{"skip", "skip", {}, false};
+    ProfileChecks out{"skip", "skip", {}, false, 0};
     if (result.floor && *result.floor > 0 && result.shapes.empty()) {
         const bool lower = !target.metric || target.metric->lower_is_better;
         out.impossible = lower ? value < *result.floor : value > *result.floor;
+        if (value > 0) out.roofline = lower ? *result.floor / value : value / *result.floor;
         out.floor = out.impossible ? "fail" : "pass";
         if (out.impossible) {
             out.problem = fmt::format("{:g} is beyond what is physically possible ({:g})", value, *result.floor);

@@ -32,6 +32,7 @@ struct ProfileChecks {
     std::string floor, kernel_op;
     std::string problem;      // of the one that fails
     bool impossible = false;  // faster than is physically possible: never believed
+    double roofline = 0;      // share of what is physically possible; 0: not known
 };
 ProfileChecks check_profile(const ProfileResult& result, double value, const Target& target);
 

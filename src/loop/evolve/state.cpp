@@ -82,6 +82,11 @@ void apply_attempt_start(State& state, const Json& record) {
         if (parent_number >= 0 && parent_number < one.number) one.parents.push_back(parent_number);
     }
     if (one.parents.empty()) one.parents.push_back(0);
+    state.left.clear();
+    const Json left = part(record, "budget_left");
+    for (const auto& [name, value] : left.items()) {
+        if (value.is_number()) state.left[name] = value.get<double>();
+    }
     state.open = {};
     state.open.number = one.number;
     state.attempts.push_back(std::move(one));
@@ -147,6 +152,7 @@ void apply_stage(State& state, const Json& record) {
         state.noise_sd = number(metrics, "sd");
         state.noise_pairs = whole(metrics, "pairs");
         state.noise_eval = whole(record, "eval_id");
+        state.attempts.front().roofline = number(metrics, "roofline");
         state.prints_nonce = truth(metrics, "nonce");
         return;
     }
@@ -160,6 +166,7 @@ void apply_stage(State& state, const Json& record) {
     state.open.impossible = truth(record, "impossible");
     state.open.stages.push_back({stage, verdict, json::text(record, "reason")});
     if (stage != "target" || !metrics.is_object()) return;
+    state.attempts[static_cast<std::size_t>(about)].roofline = number(metrics, "roofline");
     state.open.pair_verdict = json::text(metrics, "verdict");
     state.open.champion = whole(metrics, "champion");
     state.open.slower_shape = json::text(metrics, "slower_shape");
@@ -247,11 +254,12 @@ Json json_of(const Gain& gain) {
 std::vector<Member> State::members() const { return {attempts.begin(), attempts.end()}; }
 
 std::map<std::string, int> State::verdicts() const {
-    std::map<std::string, int> counts;
-    for (std::size_t i = 1; i < attempts.size(); ++i) {
-        if (attempts[i].verdict != Verdict::none) ++counts[std::string(to_text(attempts[i].verdict))];
-    }
-    return counts;
+    std::map<Verdict, int> counts;
+    for (std::size_t i = 1; i < attempts.size(); ++i) ++counts[attempts[i].verdict];
+    counts.erase(Verdict::none);
+    std::map<std::string, int> out;
+    for (const auto& [verdict, count] : counts) out[std::string(to_text(verdict))] = count;
+    return out;
 }
 
 int State::find_same_content(std::string_view mutable_key, int before) const {
@@ -305,6 +313,7 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
         apply_import(*this, record);
     } else if (type == "stop") {
         stopped = json::text(record, "reason");
+        logged = record.contains("logged") ? whole(record, "logged") : static_cast<int>(attempts.size()) - 1;
     } else if (type == "resume") {
         stopped.clear();
         infra_in_a_row = 0;

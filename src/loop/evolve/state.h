@@ -40,8 +40,9 @@ struct Attempt : Member {
     std::optional<Gain> measured;  // against the champion of its time
     std::optional<std::int64_t> tokens;
     double usd = 0, wall_s = 0, device_s = 0;
-    int like = 0;  // of a duplicate: the attempt that has its verdict
-    int eval = 0;  // the evaluation that its gain is from
+    double roofline = 0;  // share of what is physically possible; 0: not known
+    int like = 0;         // of a duplicate: the attempt that has its verdict
+    int eval = 0;         // the evaluation that its gain is from
     // Of one that another program made: where it comes from, what that said of it; empty: ours.
     std::string origin, imported;
     double imported_speedup = 0;
@@ -85,9 +86,11 @@ struct State {
     int noise_pairs = 0, noise_eval = 0;
     bool prints_nonce = false;  // the base's result has the nonce of its launch: so must all others
     Spent spent;
+    std::map<std::string, double> left;  // of the budgets, when the last attempt began
     int infra_in_a_row = 0;
     int last_eval = 0;
     std::string stopped;  // reason of the last `stop` that no `resume` followed
+    int logged = 0;       // the last attempt that experiment-log.md tells of
     std::string last_time;
     std::uint64_t records = 0;
     // Attempts by content and by patch, in order: for the two below.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "core/result.h"
@@ -39,7 +40,9 @@ public:
     Result<Launch> launch(LaunchKind kind, const std::string& commit, const std::filesystem::path& log) override;
 
 private:
+    Result<std::int64_t> speed(const std::string& commit);
     const GitCheckout& m_repository;
+    std::map<std::string, std::int64_t> m_speeds;  // of the last commits
     std::uint64_t m_seed;
     std::int64_t m_launches = 0;
 };

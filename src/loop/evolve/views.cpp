@@ -1,6 +1,5 @@
 #include "loop/evolve/views.h"
 
-#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -76,14 +75,55 @@ std::string stage_of(const State& state) {
     return step.kind == StepKind::run_agent ? "agent" : "verdict";
 }
 
-int stagnant_in(const State& state, int lineage) {
-    int count = 0;
-    for (const Attempt& one : state.attempts) count_stagnant(one, lineage, count);
-    return count;
+struct LineageTally {
+    int attempts = 0, stagnant_for = 0;
+};
+
+std::vector<LineageTally> lineages_of(const State& state) {
+    std::vector<LineageTally> out(static_cast<std::size_t>(state.rules.lineages));
+    for (const Attempt& one : state.attempts) {
+        const auto at = static_cast<std::size_t>(one.lineage);
+        if (one.lineage < 0 || at >= out.size()) continue;
+        ++out[at].attempts;
+        count_stagnant(one, one.lineage, out[at].stagnant_for);
+    }
+    return out;
 }
 
 std::string span(double seconds) {
     return format_duration(std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
+}
+
+// Seconds until a budget ends the run, at the pace of its attempts so far.
+std::optional<double> eta_of(const State& state) {
+    if (!state.stopped.empty()) return std::nullopt;
+    std::optional<double> eta;
+    const auto take = [&eta](double seconds) { eta = eta && *eta < seconds ? *eta : seconds; };
+    const auto attempts = state.left.find("attempts"), wall = state.left.find("wall_s");
+    if (wall != state.left.end()) take(wall->second);
+    if (attempts != state.left.end() && state.spent.attempts > 0) {
+        const double ahead = attempts->second - (state.open.number == 0 ? 1 : 0);
+        take(ahead * state.spent.wall_s / static_cast<double>(state.spent.attempts));
+    }
+    return eta;
+}
+
+std::string left_text(const State& state) {
+    std::string out;
+    for (const auto& [name, value] : state.left) {
+        out += out.empty() ? "" : ", ";
+        if (name == "usd") {
+            out += fmt::format("${:.2f}", value);
+        } else if (name == "wall_s") {
+            out += span(value);
+        } else if (name == "device_s") {
+            out += span(value) + " on the device";
+        } else {
+            out += fmt::format("{:.0f} {}", value, name == "no_improve" ? "attempts without a gain" : name);
+        }
+    }
+    const auto eta = eta_of(state);
+    return eta ? fmt::format("{}: at this pace, the run ends in {}", out, span(*eta)) : out;
 }
 
 }  // namespace
@@ -131,10 +171,9 @@ Json status_facts(const State& state) {
     Json attempts = Json::object();
     for (const auto& [word, count] : state.verdicts()) attempts[word] = count;
     Json lineages = Json::array();
-    for (int k = 0; k < state.rules.lineages; ++k) {
-        const auto count = std::count_if(state.attempts.begin(), state.attempts.end(),
-                                         [&](const Attempt& one) { return one.lineage == k; });
-        lineages.push_back({{"lineage", k}, {"attempts", count}, {"stagnant_for", stagnant_in(state, k)}});
+    for (const LineageTally& one : lineages_of(state)) {
+        lineages.push_back(
+            {{"lineage", lineages.size()}, {"attempts", one.attempts}, {"stagnant_for", one.stagnant_for}});
     }
     Json running_now;
     if (state.open.number != 0) running_now = {{"attempt", state.open.number}, {"stage", stage_of(state)}};
@@ -155,6 +194,8 @@ Json status_facts(const State& state) {
               {"usd", state.spent.usd},
               {"device_s", state.spent.device_s},
               {"since_kept", state.spent.since_kept}}},
+            {"budget_left", state.left},
+            {"eta_s", eta_of(state) ? Json(*eta_of(state)) : Json()},
             {"lineages", lineages}};
 }
 
@@ -197,8 +238,10 @@ std::string status_body(const State& state) {
     }
     out += fmt::format("spent      {}, {} tokens, {} on the device, ${:.2f}\n", span(state.spent.wall_s),
                        state.spent.tokens, span(state.spent.device_s), state.spent.usd);
-    for (int k = 0; k < state.rules.lineages; ++k) {
-        out += fmt::format("lineage {}  {} attempts since its last gain\n", k, stagnant_in(state, k));
+    if (!state.left.empty() && state.stopped.empty()) out += fmt::format("left       {}\n", left_text(state));
+    int lineage = 0;
+    for (const LineageTally& one : lineages_of(state)) {
+        out += fmt::format("lineage {}  {} attempts since its last gain\n", lineage++, one.stagnant_for);
     }
     return out;
 }

@@ -1,77 +1,16 @@
 // A whole evolve run on real git, with the scripted agent and the synthetic scorer.
-#include "loop/evolve/driver.h"
-
 #include <csignal>
 #include <cstdlib>
 #include <thread>
 
-#include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "loop/evolve/synthetic.h"
-#include "loop/evolve/verify.h"
-#include "support/git_repo.h"
+#include "evolve_world.h"
 
 namespace gdnctl::loop::evolve {
 
-using test::ok;
-
 namespace {
-
-struct EvolveWorld : test::GitRepo {
-    EvolveWorld() {
-        write("kernel.c", "/* base */\nint speed = 10000;\n");
-        write("tests/cases.txt", "cases\n");
-        write("gdnctl.toml", "# configuration\n");
-        base = commit("base");
-        folder = outside("log");
-        std::filesystem::create_directories(folder);
-        std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
-    }
-    std::filesystem::path log_dir() const { return folder; }
-    DriverSettings settings(int attempts) const {
-        DriverSettings s;
-        s.start.run = "r1";
-        s.start.loop_id = "evolve-driver-test";
-        s.start.seed = 5;
-        s.start.base = base;
-        s.start.config = R"({"lineages":2,"stagnation":3})";
-        s.start.evaluator = "e";
-        s.budget.attempts = attempts;
-        s.log_dir = log_dir();
-        return s;
-    }
-    DriverEnd run(int attempts) { return run(attempts, clock); }
-    DriverEnd run(int attempts, Clock& by) {
-        const auto repository = ok(GitCheckout::open(path(), system_process(), clock));
-        Store store(repository, "r1", {{"kernel.c"}, {"tests/**"}}, outside("worktrees"), system_process(), by);
-        auto journal = ok(EvolveJournal::open(log_dir()));
-        SyntheticScorer scorer(repository, 5);
-        ScriptedAgent agent(5);
-        const bool resumed = journal.state().begun();
-        Driver driver(settings(attempts), DriverParts{store, journal, scorer, agent, by});
-        const DriverEnd end = driver.run(resumed);
-        state = journal.state();
-        return end;
-    }
-    std::string ref(const std::string& name) const {
-        return sh("git rev-parse --verify -q refs/gdnctl/evolve/r1/" + name + " || true");
-    }
-    std::vector<std::string> choices() const {
-        std::vector<std::string> out;
-        CHECK(each_record(folder, [&](const Json& record, std::size_t) -> Status {
-            if (record["type"] != "attempt_start") return {};
-            out.push_back(record["draws"].dump() + record["operator"].get<std::string>() + record["parents"].dump());
-            return {};
-        }));
-        return out;
-    }
-    std::string base;
-    std::filesystem::path folder;
-    State state;
-};
 
 // The process that asks it once too often is gone, as after kill -9: each record asks once, before it is written.
 class DyingClock final : public Clock {
@@ -107,37 +46,6 @@ bool session(EvolveWorld& world, int attempts, int asks, std::chrono::millisecon
     const bool died = (WIFEXITED(status) && WEXITSTATUS(status) == 9) || WIFSIGNALED(status);
     CHECK((died || (WIFEXITED(status) && WEXITSTATUS(status) == 0)));
     return !died;
-}
-
-// Every attempt was drawn as the rule says for what was on record before it.
-void check_draws(const EvolveWorld& world) {
-    State before;
-    CHECK(each_record(world.folder, [&](const Json& record, std::size_t line) -> Status {
-        if (record["type"] == "attempt_start") {
-            const Pick one = pick(before.members(), record["attempt"], before.rules);
-            CHECK(record["operator"] == to_text(one.op));
-            CHECK(record["lineage"] == one.lineage);
-            REQUIRE(record["parents"].size() == one.parents.size());
-            CHECK(record["parents"][0]["attempt"] == one.parents.front());
-            REQUIRE(record["draws"].size() == one.draws.size());
-            for (std::size_t i = 0; i < one.draws.size(); ++i) CHECK(record["draws"][i]["u"] == one.draws[i].u);
-        }
-        return before.apply(record, "journal", line);
-    }));
-}
-
-void check_whole(EvolveWorld& world, int attempts) {
-    const auto repository = ok(GitCheckout::open(world.path(), system_process(), world.clock));
-    world.state = ok(load_state(world.folder));
-    CHECK(world.state.spent.attempts == attempts);
-    CHECK(world.state.open.number == 0);
-    CHECK(ok(check_store(repository, world.state)).missing.empty());
-    CHECK(world.ref("best") == world.state.at(world.state.best).commit);
-    CHECK(world.sh("git rev-parse HEAD") == world.base);
-    CHECK(world.sh("git status --porcelain; git stash list").empty());
-    CHECK(world.sh("git worktree list | wc -l") == "1");
-    CHECK(world.sh("git fsck --no-dangling 2>&1").empty());
-    check_draws(world);
 }
 
 }  // namespace
