@@ -27,9 +27,16 @@ constinit const Operator k_operator = {.name = "gdn",
                                        .bench = {&bench},
                                        .selftest = {&selftest}};
 
+harness::TruthOf truth_of(const Operator& op) {
+    return [&op](const oracle::TensorFile& inputs, int threads) -> Result<oracle::GdnReference> {
+        GDNCTL_TRY_ASSIGN(const auto reading, op.read(op, inputs, {{}, {}}));
+        return static_cast<harness::GdnReading&>(*reading).take_reference(threads);
+    };
+}
+
 void describe_contract(cli::Args& args, ContractOptions& options) {
     static const std::string k_contract_help =
-        "contract that says what the tensors mean: " + text::join(oracle::contract_names(), ", ");
+        "contract that defines what the tensors mean: " + text::join(oracle::contract_names(), ", ");
     static const std::string k_set_help =
         "change one contract field: " + text::join(oracle::contract_field_names(), ", ");
     args.option(options.contract, {.names = "--contract",
@@ -43,17 +50,17 @@ void describe_contract(cli::Args& args, ContractOptions& options) {
 void describe_threads(cli::Args& args, std::int64_t& threads) {
     args.option(threads, {.names = "--threads",
                           .value = "N",
-                          .help = "threads to compute with; results do not depend on it",
+                          .help = "number of threads; results do not depend on it",
                           .default_text = "all cores"});
 }
 
 void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::optional<double>& atol, bool& budget) {
     args.option(rtol, {.names = "--rtol",
                        .value = "R",
-                       .help = "judge by |x-y| <= A + R|y| instead of the budget",
+                       .help = "relative tolerance: judge by |x-y| <= A + R|y| instead of the error budget",
                        .group = "Judgement"});
     args.option(atol,
-                {.names = "--atol", .value = "A", .help = "the absolute part of that rule", .group = "Judgement"});
+                {.names = "--atol", .value = "A", .help = "absolute tolerance A for --rtol", .group = "Judgement"});
     args.flag(
         budget,
         {.names = "--budget", .help = "judge by the error budget of these inputs (the default)", .group = "Judgement"});
