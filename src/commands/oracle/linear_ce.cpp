@@ -12,7 +12,7 @@ void describe_contract(cli::Args& args, Contract& options) {
     const char* group = "linear-ce";
     args.option(options.layout, {.names = "--layout",
                                  .value = "hv|vh",
-                                 .help = "linear-ce: w is [H,V] or [V,H]",
+                                 .help = "linear-ce: layout of w: [H,V] or [V,H]",
                                  .group = group,
                                  .default_text = "as the inputs file says"});
     args.option(options.soft_cap, {.names = "--soft-cap",
@@ -27,23 +27,25 @@ void describe_contract(cli::Args& args, Contract& options) {
                                            .default_text = "as the inputs file says, or 0"});
     args.option(options.reduction, {.names = "--reduction",
                                     .value = "mean|sum|none",
-                                    .help = "linear-ce: what gradients are of",
+                                    .help = "linear-ce: how to reduce the losses; gradients are those of the result",
                                     .group = group,
                                     .default_text = "as the inputs file says, or mean"});
 }
 
 void describe_bench(cli::Args& args, harness::linear_ce::BenchSizes& sizes) {
     const char* group = "linear-ce";
-    args.option(sizes.batch, {.names = "--batch", .value = "B", .help = "linear-ce: rows", .group = group});
-    args.option(sizes.hidden,
-                {.names = "--hidden", .value = "H", .help = "linear-ce: hidden dimensions", .group = group});
-    args.option(sizes.vocab,
-                {.names = "--vocab", .value = "V", .help = "linear-ce: size of the vocabulary", .group = group});
-    args.option(
-        sizes.soft_cap,
-        {.names = "--soft-cap", .value = "C", .help = "linear-ce: soft cap", .group = group, .default_text = "none"});
-    args.option(sizes.logsumexp_weight,
-                {.names = "--logsumexp-weight", .value = "L", .help = "linear-ce: penalty L lse^2", .group = group});
+    args.option(sizes.batch, {.names = "--batch", .value = "B", .help = "linear-ce: number of rows", .group = group});
+    args.option(sizes.hidden, {.names = "--hidden", .value = "H", .help = "linear-ce: hidden size", .group = group});
+    args.option(sizes.vocab, {.names = "--vocab", .value = "V", .help = "linear-ce: vocabulary size", .group = group});
+    args.option(sizes.soft_cap, {.names = "--soft-cap",
+                                 .value = "C",
+                                 .help = "linear-ce: logits are C tanh(z / C)",
+                                 .group = group,
+                                 .default_text = "none"});
+    args.option(sizes.logsumexp_weight, {.names = "--logsumexp-weight",
+                                         .value = "L",
+                                         .help = "linear-ce: penalty L lse^2 added to each loss",
+                                         .group = group});
     args.check([&sizes]() -> Status {
         constexpr std::int64_t k_most = std::int64_t{1} << 31U;
         for (const std::int64_t size : {sizes.batch, sizes.hidden, sizes.vocab}) {
