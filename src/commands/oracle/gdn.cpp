@@ -5,6 +5,8 @@
 #include "commands/oracle/plain.h"
 #include "commands/oracle/read.h"
 #include "core/text.h"
+#include "oracle/gdn/bench/bench.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 
 namespace gdnctl::commands::oracle_gdn {
 
@@ -13,6 +15,13 @@ namespace {
 Result<std::unique_ptr<harness::Reading>> read(const Operator& /*op*/, const oracle::TensorFile& inputs,
                                                const ReadOptions& options) {
     return harness::GdnReading::read(inputs, options.contract, options.chunk, options.rule);
+}
+
+std::vector<std::string> kernel_names(bool timed) {
+    if (timed) return oracle::timed_kernel_names();
+    std::vector<std::string> names = oracle::builtin_kernel_names();
+    for (std::string& name : names) name.insert(0, "builtin:");
+    return names;
 }
 
 }  // namespace
@@ -25,7 +34,9 @@ constinit const Operator k_operator = {.name = "gdn",
                                        .compare = {&oracle_plain::compare},
                                        .verify = {&verify},
                                        .bench = {&bench},
-                                       .selftest = {&selftest}};
+                                       .selftest = {&selftest},
+                                       .case_names = &oracle::gdn_case_names,
+                                       .kernel_names = &kernel_names};
 
 harness::TruthOf truth_of(const Operator& op) {
     return [&op](const oracle::TensorFile& inputs, int threads) -> Result<oracle::GdnReference> {

@@ -5,6 +5,7 @@
 #include "commands/oracle/plain.h"
 #include "commands/oracle/selftest.h"
 #include "commands/oracle/verify.h"
+#include "oracle/linear_ce/judge/cases.h"
 
 namespace gdnctl::commands::linear_ce {
 
@@ -81,6 +82,8 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
     });
 }
 
+std::vector<std::string> kernel_names(bool /*timed*/) { return {"builtin:fused"}; }
+
 Status check_selftest(const oracle_selftest::Options& o) {
     return o.every_step ? fail(ErrorKind::usage, "--every-step is for gdn") : Status{};
 }
@@ -96,6 +99,8 @@ constinit const Operator k_operator = {.name = harness::linear_ce::k_op,
                                        .compare = {&oracle_plain::compare, &check_compare},
                                        .verify = {&oracle_plain::verify, &check_verify},
                                        .bench = {&bench, &check_bench},
-                                       .selftest = {&selftest, &check_selftest}};
+                                       .selftest = {&selftest, &check_selftest},
+                                       .case_names = &oracle::linear_ce::case_names,
+                                       .kernel_names = &kernel_names};
 
 }  // namespace gdnctl::commands::linear_ce
