@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::array k_color_modes = {
     Choice<ColorMode>{"auto", ColorMode::automatic, "when the stream is a terminal"},
-    Choice<ColorMode>{"always", ColorMode::always, "even into a pipe"},
+    Choice<ColorMode>{"always", ColorMode::always, "even when the stream is a pipe or a file"},
     Choice<ColorMode>{"never", ColorMode::never, "never"},
 };
 
@@ -36,7 +36,7 @@ void describe_globals(Args& args, GlobalFlags& flags) {
                                       .value = "NAME",
                                       .help = "target to optimise: a [targets.NAME] table, or a built-in one",
                                       .group = k_group,
-                                      .default_text = "from the configuration, else detected",
+                                      .default_text = "from the configuration, or detected",
                                       .complete = Complete::target});
     args.option(flags.directory, {.names = "-C",
                                   .value = "DIR",

@@ -84,10 +84,11 @@ std::optional<std::size_t> available_memory() {
     return std::nullopt;
 }
 
-// What a file may hold. A pipe does not say how long it is, and its buffer grows by doubling.
+// What a file may hold: its tensors are copied out of it. A pipe does not say how long it is, and its buffer grows by
+// doubling.
 std::size_t size_limit(std::filesystem::file_type type) {
     const std::size_t available = available_memory().value_or(k_max_file);
-    return std::min(k_max_file, type == std::filesystem::file_type::regular ? available : available / 4);
+    return std::min(k_max_file, available / (type == std::filesystem::file_type::regular ? 2 : 4));
 }
 
 Result<oracle::TensorFile> read_one(const Context& context, const std::string& path,

@@ -21,17 +21,20 @@ namespace gdnctl {
 namespace {
 
 // Files of /proc are short, have no size and may vanish at any moment; the result is then empty.
-std::string read_proc_file(const std::string& path) {
+// `piece`: the most that one read gives. One read is of one moment, several may be of a process before and after its
+// exec.
+std::string read_proc_file(const std::string& path, std::size_t piece = 4096) {
     const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     std::string content;
     if (!fd.valid()) return content;
-    // One read is of one moment, several may be of a process before and after its exec.
-    constexpr std::size_t k_piece = 65536;
     for (std::size_t size = 0;;) {
-        content.resize(size + k_piece);
-        const ssize_t n = read(fd.get(), content.data() + size, k_piece);
+        content.resize(size + piece);
+        const ssize_t n = read(fd.get(), content.data() + size, piece);
         size += n > 0 ? static_cast<std::size_t>(n) : 0;
-        if (n <= 0) return content.substr(0, size);
+        if (n <= 0) {
+            content.resize(size);
+            return content;
+        }
     }
 }
 
@@ -128,14 +131,15 @@ NoEnvironment why_empty(pid_t pid) {
 // The environment of a process; empty if we may not read it. Inside exec it is empty for a moment, in which whoever
 // looks for a mark would miss it.
 std::string environment_of(pid_t pid) {
+    constexpr std::size_t k_whole = 131072;  // of nearly every process
     const std::string path = fmt::format("/proc/{}/environ", pid);
-    std::string environment = read_proc_file(path);
+    std::string environment = read_proc_file(path, k_whole);
     for (int tries = 0; environment.empty() && tries < 100; ++tries) {
         if (!UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC)).valid()) break;
         const NoEnvironment why = why_empty(pid);
         if (why == NoEnvironment::has_none || (why == NoEnvironment::seems_to_have_none && tries >= 5)) break;
         std::this_thread::sleep_for(std::chrono::microseconds(500));
-        environment = read_proc_file(path);
+        environment = read_proc_file(path, k_whole);
     }
     return environment;
 }

@@ -16,19 +16,3 @@ test_a_wrong_kernel_is_taken_back_and_the_next_change_builds_on_the_gain() {
   "$GDNCTL" prompts render --iteration 1 --total 3 --head-sha "$base" | cmp - .agents/logs/gdn_codex_loop/iteration-001-prompt.txt ||
     fail 'prompts render gives other bytes'
 }
-
-# The same on the loss kernel, with the records of its own example.
-test_a_loss_kernel_is_climbed_on() {
-  command -v "${CC:-cc}" >/dev/null || skip 'no C compiler'
-  git init -q . && mkdir -p examples prompts && cp -r "$REPO"/examples/cpu-ce "$REPO"/examples/cpu-gdn examples/ && cp "$REPO/gdnctl.toml" .
-  cp "$REPO/prompts/cpu-ce.md" prompts/
-  git add -A && git commit -qm base
-  base=$(git rev-parse HEAD)
-  expect 0 "$GDNCTL" --target cpu-ce codex-loop --iterations 3 --agent command \
-    --agent-command 'sh examples/cpu-gdn/agent/agent.sh examples/cpu-ce/agent' \
-    --isolation worktree --sleep-seconds 0 --max-failures -1 --post-check-policy count-failure \
-    --post-check "'$GDNCTL' oracle verify linear-ce --kernel src:examples/cpu-ce/kernel.c --case upstream_blocks --case layout_vh"
-  git log --format=%s "$base"..HEAD -- examples/cpu-ce/kernel.c >subjects
-  printf 'Use a block of w for eight rows\nRead w in the order in which it lies\n' >want
-  cmp want subjects || fail "commits: $(cat subjects)"
-}

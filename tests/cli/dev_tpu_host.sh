@@ -29,7 +29,7 @@ test_failures_of_the_set_up_are_named() {
   err_has "the disk of the TPU's host is full"
   rm -r "$REMOTE/marin"
   expect 1 "$GDNCTL" dev-tpu-setup "${HOLD[@]}" --no-sync
-  err_has "nothing was synced to the TPU's host yet"
+  err_has "nothing has been synced to the TPU's host yet"
   release
 }
 

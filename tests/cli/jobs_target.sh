@@ -204,8 +204,4 @@ test_the_verdict_names_the_kernel() {
   printf 'target = "mine"\n[targets.mine]\ntest = ["gdnctl", "oracle", "verify", "gdn", "--kernel", "src:mine.c", "--case", "t_hand"]\n' >gdnctl.toml
   expect 0 "$GDNCTL" ray-test --cluster local
   grep -q '^\[gdnctl\] verdict: OK .* for src:mine.c$' "$WORK/err" || fail "no kernel in the verdict line"
-  printf '[targets.cpu-gdn]\nlog = "x.md"\n' >gdnctl.toml
-  CC=/nowhere/cc expect 0 "$GDNCTL" ray-test --cluster local --target cpu-gdn --json
-  grep -q '^\[gdnctl\] verdict: OK .* for builtin:chunk, the example kernel of gdnctl$' "$WORK/err" || fail "the example is not called so"
-  jq -e '.verdict.kernel == "builtin:chunk"' "$WORK/out" >/dev/null || fail "no kernel in the JSON"
 }

@@ -19,15 +19,6 @@ test_all_passes_of_a_kernel_are_judged() {
         "$WORK/out" >/dev/null || fail "the report"
 }
 
-# But for crossed cases, of which some will do here: see oracle_verify.sh.
-test_all_cases_of_the_full_kernel_are_right() {
-    built
-    expect 0 verify --kernel lib:kernel.so $("$GDNCTL" oracle cases gdn --json |
-        jq -r '[.cases[] | select(.set != "slow")] | to_entries[] | select(.value.set != "crossed" or .key % 16 == 0).value.name | "--case", .')
-    out_has 'backward g1 '
-    out_has 'decode decode_t8 in place'
-}
-
 test_gradients_of_a_built_in_kernel_are_judged() {
     expect 0 verify --kernel builtin:chunk --case gva_2 --case gate_1e4
     out_has 'backward gva_2'

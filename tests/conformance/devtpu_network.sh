@@ -45,10 +45,10 @@ slow_link() {
   linked_host
   tc qdisc add dev v0 root tbf rate 400kbit burst 4kb latency 2s 2>/dev/null || skip 'the link cannot be made slow: tc has no tbf here'
   head -c 100000 /dev/urandom >blob # 2 s on this link
-  allocate --lease 6
+  allocate --lease 10
   expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" sha1sum blob
   [ "$(cut -d' ' -f1 "$WORK/out")" = "$(sha1sum <blob | cut -d' ' -f1)" ] || fail 'the file'
-  expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --no-sync -- sh -c 'head -c 200000 /dev/zero; sleep 5'
+  expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --no-sync -- sh -c 'head -c 200000 /dev/zero; sleep 9'
   [ "$(wc -c <"$WORK/out")" = 200000 ] || fail 'the output'
   ! is_free || fail 'lost on a slow link'
   release

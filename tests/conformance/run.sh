@@ -7,25 +7,34 @@ binary=$PWD/build/release/gdnctl
 tally=build/conformance/tally
 mkdir -p build/conformance
 : >"$tally"
-for script in tests/conformance/*.sh; do
-    case ${script##*/} in run.sh) continue ;; esac
-    for function in $(sed -n 's/^\(test_[A-Za-z0-9_]*\)().*/\1/p' "$script"); do
-        status=0
-        out=$(bash tests/support/run_cli_test.sh "$script" "$function" "$binary" 2>&1) || status=$?
-        case $status in
-            0) verdict="1 0 0" word=ok ;;
-            77) verdict="0 0 1" word="$out" ;;
-            *) verdict="0 1 0" word=FAILED ;;
-        esac
-        echo "$verdict" >>"$tally"
-        printf '[conformance] %s: %s: %s\n' "$(basename "$script" .sh)" "$function" "$word"
-        [ "$word" != FAILED ] || printf '%s\n' "$out"
+scripts() {
+    for script in tests/conformance/*.sh; do
+        case ${script##*/} in run.sh) continue ;; esac
+        for function in $(sed -n 's/^\(test_[A-Za-z0-9_]*\)().*/\1/p' "$script"); do
+            status=0
+            out=$(bash tests/support/run_cli_test.sh "$script" "$function" "$binary" 2>&1) || status=$?
+            case $status in
+                0) verdict="1 0 0" word=ok ;;
+                77) verdict="0 0 1" word="$out" ;;
+                *) verdict="0 1 0" word=FAILED ;;
+            esac
+            echo "$verdict" >>"$tally.scripts"
+            printf '[conformance] %s: %s: %s\n' "$(basename "$script" .sh)" "$function" "$word"
+            [ "$word" != FAILED ] || printf '%s\n' "$out"
+        done
     done
-done
+}
+# They run beside the suites: both mostly wait.
+: >"$tally.scripts"
+scripts >build/conformance/scripts.log 2>&1 &
+beside=$!
 for suite in tests/conformance/*/run.py; do
     status=0
     python3 "$suite" "$binary" "$tally" || status=$?
     # 1: failed cases, which it has counted itself.
     [ $status -le 1 ] || { echo "0 1 0" >>"$tally"; echo "[conformance] $suite ended with status $status"; }
 done
+wait $beside || echo "0 1 0" >>"$tally.scripts"
+cat build/conformance/scripts.log
+cat "$tally.scripts" >>"$tally"
 tests/support/tally.sh --sum "$tally"

@@ -184,7 +184,7 @@ void describe(cli::Args& args, Options& options) {
                                    .help = "user that ssh logs in as on the TPU's host",
                                    .default_text = "$USER"});
     devtpu_options::describe_sync(args, options.sync);
-    args.flag(options.no_setup, {.names = "--no-setup", .help = "leave out `uv sync` on the host", .group = "Sync"});
+    args.flag(options.no_setup, {.names = "--no-setup", .help = "do not run `uv sync` on the host", .group = "Sync"});
     describe_terms(args, options);
     devtpu_options::describe_name(args, options.name);
     args.exit_code(2, "usage or configuration error, or the name is already taken");

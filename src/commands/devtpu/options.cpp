@@ -8,7 +8,7 @@ namespace gdnctl::commands::devtpu_options {
 
 namespace {
 
-constexpr std::array<cli::Choice<Via>, 3> k_vias = {{{"auto", Via::automatic, "ssh where it answers, else ray"},
+constexpr std::array<cli::Choice<Via>, 3> k_vias = {{{"auto", Via::automatic, "ssh if the host answers, otherwise ray"},
                                                      {"ssh", Via::ssh, "over ssh"},
                                                      {"ray", Via::ray, "as a job beside the holder; needs no ssh"}}};
 constexpr double k_longest_s = 1e9;

@@ -159,7 +159,7 @@ void describe(cli::Args& args, Options& options) {
     args.positional(options.name,
                     {.name = "NAME", .help = "cluster to check, as for --cluster", .complete = cli::Complete::cluster});
     describe_place(args, options.place);
-    args.exit_code(0, "the dashboard answers and takes the token; or jobs run on this machine");
+    args.exit_code(0, "the dashboard answers and accepts the token, or jobs run on this machine");
     args.exit_code(4, "no answer, or not a Ray dashboard");
     args.example("gdnctl cluster check", "what is used by default");
     args.example("gdnctl cluster check us-central1");

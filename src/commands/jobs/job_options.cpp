@@ -13,7 +13,7 @@ void describe_place(cli::Args& args, PlaceOptions& options) {
                                   .value = "NAME",
                                   .help = "cluster to use; `local` is this machine",
                                   .group = "Cluster",
-                                  .default_text = "us-central1 if its file exists, else local",
+                                  .default_text = "us-central1 if its file exists, otherwise local",
                                   .complete = cli::Complete::cluster});
     args.option(options.cluster_config, {.names = "--cluster-config",
                                          .value = "FILE",
@@ -30,7 +30,7 @@ void describe_place(cli::Args& args, PlaceOptions& options) {
                                  .group = "Cluster"});
     args.exit_code(4, "the cluster cannot be reached, or the job's supervisor died or never started");
     args.exit_code(5, "the cluster refused the token, or no token was found");
-    args.exit_code(8, "the state directory, a job's record or a file is unusable");
+    args.exit_code(8, "the state directory, a job's record or a file cannot be used");
     args.check([&options]() -> Status {
         if (options.cluster && options.cluster_config) {
             return fail(ErrorKind::usage, "--cluster and --cluster-config both select a cluster: drop one of them");

@@ -111,7 +111,7 @@ void describe(cli::Args& args, Options& options) {
     describe_run(args, options);
     describe_submit(args, options.submit);
     describe_place(args, options.place);
-    args.exit_code(8, "the state directory or a file is unusable, or a link leads out of the tree");
+    args.exit_code(8, "the state directory or a file cannot be used, or a link leads out of the tree");
     args.example("gdnctl ray-profile --cluster us-central1 --tpu v5p-8 --size 130m --num-steps 20 --no-wait",
                  "a short profiled run");
     args.example("gdnctl ray-profile --cluster local --target mine", "the profile of a target of your own");

@@ -96,7 +96,7 @@ void describe(cli::Args& args, Options& options) {
                .help = "show the package, the environment (names only) and the request; submit nothing"});
     describe_submit(args, options.submit);
     describe_place(args, options.place);
-    args.exit_code(8, "the state directory or a file is unusable, or a link leads out of the tree");
+    args.exit_code(8, "the state directory or a file cannot be used, or a link leads out of the tree");
     args.example("gdnctl ray-test --cluster local", "test the target on this machine");
     args.example("gdnctl ray-test --cluster us-central1 --tpu auto --tests both", "both suites on a cluster's TPU");
     args.example("gdnctl ray-test --cluster local --no-wait", "submit only");

@@ -69,12 +69,9 @@ std::string text_of(Format format, const sweep::Report& report) {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Reads the result lines of marin's tune and bench scripts for the fused cross-entropy, and journals of `sweep "
-        "run`, "
-        "from any mix of logs. Prints rates per chip, MFU, why configurations failed, and the best configuration of "
-        "each "
-        "bucket. Figures that count several shards or chips, or the forward twice, are corrected and listed; figures "
-        "that "
-        "contradict each other are warnings.");
+        "run`, from any mix of logs. Prints rates per chip, MFU, why configurations failed, and the best configuration "
+        "of each bucket. Figures that count several shards or chips, or the forward twice, are corrected and listed; "
+        "figures that contradict each other are warnings.");
     args.positional(options.logs, {"LOG", "a log or a journal; `-` is standard input", cli::Complete::file});
     args.option(options.format, k_formats, {.names = "--format", .value = "FORMAT", .help = "output format"});
     args.flag(options.strict, {.names = "--strict", .help = "exit 1 when there is a warning"});

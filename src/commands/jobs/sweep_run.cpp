@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
+#include "commands/print.h"
 #include "commands/rows.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -138,7 +139,7 @@ Status show(const sweep::SweepResult& result, const fs::path& journal, Context& 
     out.update(sweep::report_json(report));
     out["journal"] = journal.string();
     out["ended"] = result.ended == sweep::SweepEnd::budget ? "budget" : "complete";
-    context.terminal.out(to_text(out, 2) + "\n");
+    print_json(out, context);
     return {};
 }
 
@@ -147,12 +148,10 @@ Status show(const sweep::SweepResult& result, const fs::path& journal, Context& 
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Times a kernel at every block size of a plan, one process per configuration, as jobs on this machine, on a "
-        "cluster "
-        "or on a held TPU. Every configuration runs once before any runs again. The first run of each is discarded; "
-        "the "
-        "median of the others counts. A configuration that fails is not repeated, but a run that the infrastructure "
-        "lost is. "
-        "Results go to a journal as they come: run the same command again to continue after any interruption.");
+        "cluster or on a held TPU. Every configuration runs once before any runs again. The first run of each is "
+        "discarded; the median of the others counts. A configuration that fails is not repeated, but a run that the "
+        "infrastructure lost is. Results go to a journal as they come: run the same command again to continue after "
+        "any interruption.");
     args.positional(options.plan, {"PLAN", "the plan, a TOML file (docs/sweeps.md)", cli::Complete::file});
     args.option(options.journal, {.names = "--journal",
                                   .value = "FILE",
@@ -166,7 +165,7 @@ void describe(cli::Args& args, Options& options) {
                                    .help = "stop after this time, instead of the plan's budget_s",
                                    .default_text = "the plan's"});
     args.flag(options.prune_vmem,
-              {.names = "--prune-vmem", .help = "skip block sizes whose estimated VMEM is beyond the scoped limit"});
+              {.names = "--prune-vmem", .help = "skip block sizes whose estimated VMEM exceeds the scoped limit"});
     describe_place(args, options.place);
     args.exit_code(0, "every configuration succeeded or failed by itself, and at least one is ok");
     args.exit_code(1, "no configuration is ok, or a module is missing");

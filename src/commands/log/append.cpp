@@ -55,7 +55,8 @@ constexpr std::array k_comparisons = {
     cli::Choice<runlog::Comparison>{"previous", runlog::Comparison::previous, "the previous iteration and this one"},
     cli::Choice<runlog::Comparison>{"control", runlog::Comparison::control, "a control run and this iteration"},
     cli::Choice<runlog::Comparison>{"ab", runlog::Comparison::ab, "two variants"},
-    cli::Choice<runlog::Comparison>{"unknown", runlog::Comparison::unknown, "not stated: the numbers decide nothing"}};
+    cli::Choice<runlog::Comparison>{"unknown", runlog::Comparison::unknown,
+                                    "not stated; the numbers do not affect the outcome"}};
 
 bool says_nothing(const Options& options) {
     const auto blank = [](const std::string& value) { return text::trim(value).empty(); };
@@ -241,8 +242,9 @@ void describe(cli::Args& args, Options& options) {
                                  .default_text = "by the outcome"});
     args.option(options.starting_commit,
                 {.names = "--starting-commit", .value = "SHA", .help = "commit that the iteration started from"});
-    args.option(options.decision,
-                {.names = "--decision", .value = "WORD", .help = "promoted, regression, low-impact, ..."});
+    args.option(
+        options.decision,
+        {.names = "--decision", .value = "WORD", .help = "decision, such as promoted, regression or low-impact"});
     args.option(options.outcome,
                 {.names = "--outcome",
                  .value = "WORD",
@@ -252,13 +254,14 @@ void describe(cli::Args& args, Options& options) {
                  .complete = cli::Complete::outcome});
     args.option(options.change_class, {.names = "--change-class", .value = "TEXT", .help = "class of the change"});
     args.option(options.slot, {.names = "--slot", .value = "TEXT", .help = "coverage slot"});
-    args.option(options.metrics,
-                {.names = "--metric", .value = "KEY=VALUE", .help = "a number: KEY=VALUE or KEY=BEFORE:AFTER"});
+    args.option(
+        options.metrics,
+        {.names = "--metric", .value = "KEY=VALUE", .help = "a measured number: KEY=VALUE or KEY=BEFORE:AFTER"});
     args.option(options.comparison, std::span<const cli::Choice<runlog::Comparison>>(k_comparisons),
                 {.names = "--comparison", .value = "KIND", .help = "what BEFORE and AFTER compare"});
     args.option(options.assessment, {.names = "--assessment", .value = "TEXT", .help = "what the numbers say"});
     args.option(options.interpretation,
-                {.names = "--interpretation", .value = "TEXT", .help = "why the numbers are as they are"});
+                {.names = "--interpretation", .value = "TEXT", .help = "explanation of the numbers"});
     args.option(options.next, {.names = "--next", .value = "TEXT", .help = "next hypothesis"});
     args.check([&options] { return check_options(options); });
     describe_use(args);

@@ -40,7 +40,7 @@ constexpr std::array k_formats = {
     cli::Choice<Format>{"json", Format::json, "gdnctl.lint/1"},
     cli::Choice<Format>{"github", Format::github, "annotations of a GitHub workflow"},
     cli::Choice<Format>{"sarif", Format::sarif, "SARIF 2.1.0 for code scanning"},
-    cli::Choice<Format>{"auto", Format::automatic, "github inside a GitHub workflow, else text"}};
+    cli::Choice<Format>{"auto", Format::automatic, "github inside a GitHub workflow, otherwise text"}};
 constexpr std::array k_templates = {
     cli::Choice<runlog::TemplateChoice>{"auto", runlog::TemplateChoice::automatic, "by the headings"},
     cli::Choice<runlog::TemplateChoice>{"hillclimb", runlog::TemplateChoice::hillclimb, "### Iteration N"},
@@ -327,7 +327,7 @@ void describe_rules_and_output(cli::Args& args, Options& options) {
     args.option(options.rules, group("--rule", "ID=SEVERITY", "set one rule to off, note, warning or error", "Rules",
                                      Complete::lint_rule));
     args.option(options.rules_file,
-                group("--rules-file", "FILE", "read such lines from a file", "Rules", Complete::file));
+                group("--rules-file", "FILE", "read ID=SEVERITY lines from a file", "Rules", Complete::file));
 
     args.flag(options.fix, group("--fix", {}, "apply the safe fixes", "Fixes"));
     args.flag(options.fix_unsafe, group("--fix-unsafe", {}, "also apply fixes that change what the log says", "Fixes"));

@@ -38,7 +38,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl log render --check", "in CI");
     args.example("gdnctl log render", "after a merge of the records");
     args.exit_code(static_cast<int>(ExitCode::check_failed), "--check: the log does not match the records");
-    args.exit_code(static_cast<int>(ExitCode::conflict), "something is left for you to decide");
+    args.exit_code(static_cast<int>(ExitCode::conflict), "something needs your decision");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the records are damaged");
     args.see_also("log append");

@@ -45,7 +45,7 @@ void describe_budgets(cli::Args& args, Options& options) {
                              .group = k_group});
     args.option(o.max_usd, {.names = "--max-usd",
                             .value = "X",
-                            .help = "start no attempt after X US dollars, by the prices in gdnctl.toml",
+                            .help = "start no attempt after spending X US dollars, at the prices in gdnctl.toml",
                             .group = k_group});
     args.option(options.reserve_final, {.names = "--reserve-final",
                                         .value = "P%",
@@ -146,9 +146,9 @@ void describe_evolve(cli::Args& args, Options& options) {
                  .default_text = "explore .35, exploit .3, repair .15, cross .1, simplify .05, ablate .05"});
     args.option(options.seed, {.names = "--seed",
                                .value = "N",
-                               .help = "seed of all draws",
+                               .help = "seed of all random draws",
                                .group = k_group,
-                               .default_text = "drawn, and recorded"});
+                               .default_text = "random, and recorded"});
     args.option(o.from, {.names = "--from",
                          .value = "REF|RUN",
                          .help = "commit to start from, or a run: its best candidate",
@@ -158,23 +158,23 @@ void describe_evolve(cli::Args& args, Options& options) {
                 {.names = "--edit-protocol", .value = "KIND", .help = "how the agent changes files", .group = k_group});
     args.option(o.target_gain_pct, {.names = "--target-gain-pct",
                                     .value = "P",
-                                    .help = "do not start if the noise hides a gain of P percent",
+                                    .help = "do not start if noise would hide a gain of P percent",
                                     .group = k_group});
     args.option(options.infra_max_wait, {.names = "--infra-max-wait",
                                          .value = "TIME",
-                                         .help = "longest wait for infrastructure that fails, before the run ends",
+                                         .help = "longest time to wait for failing infrastructure before the run ends",
                                          .group = k_group,
                                          .default_text = "6h"});
     args.option(o.max_shape_regression_pct,
                 {.names = "--max-shape-regression-pct",
                  .value = "P",
-                 .help = "keep nothing that is slower by more than P percent on one of several shapes",
+                 .help = "reject a candidate that is more than P percent slower on any of several shapes",
                  .group = k_group});
     args.flag(o.accept_device_change, {.names = "--accept-device-change",
                                        .help = "resume a run on another device, after a new noise measurement there",
                                        .group = k_group});
     args.flag(o.accept_config_change, {.names = "--accept-config-change",
-                                       .help = "resume a run with other options than it was started with",
+                                       .help = "resume a run with options other than those it was started with",
                                        .group = k_group});
 }
 

@@ -19,7 +19,7 @@ constexpr std::array<cli::Choice<Policy>, 2> k_protected = {
     {{"fail", Policy::fail, "stop with exit code 7"},
      {"count-failure", Policy::count_failure, "ignore it and continue"}}};
 constexpr std::array<cli::Choice<IdeaChoice>, 4> k_ideas = {
-    {{"auto", IdeaChoice::automatic, "warn with gates, else off"},
+    {{"auto", IdeaChoice::automatic, "warn with gates, otherwise off"},
      {"off", IdeaChoice::off, "do nothing"},
      {"warn", IdeaChoice::warn, "warn and continue"},
      {"block", IdeaChoice::block, "reject it before it is tested, unless the agent's report gives a new argument"}}};
@@ -38,13 +38,13 @@ constexpr std::array<cli::Choice<AgentKind>, 2> k_agents = {
     {{"codex", AgentKind::codex, "the Codex CLI"},
      {"command", AgentKind::command, "any program that reads the prompt on standard input and edits the tree"}}};
 constexpr std::array<cli::Choice<IsolationChoice>, 3> k_isolations = {
-    {{"auto", IsolationChoice::automatic, "worktree with a gate or a budget, else in place"},
+    {{"auto", IsolationChoice::automatic, "worktree with a gate or a budget, otherwise in place"},
      {"worktree", IsolationChoice::worktree, "in a separate checkout; only accepted work moves the branch"},
      {"inplace", IsolationChoice::inplace, "in the checkout itself"}}};
 
 constexpr std::array<cli::Choice<StampMode>, 6> k_stamps = {
-    {{"auto", StampMode::automatic, "commit with validation or performance, else off"},
-     {"commit", StampMode::commit, "entry and commit in a commit of their own"},
+    {{"auto", StampMode::automatic, "commit with validation or performance, otherwise off"},
+     {"commit", StampMode::commit, "in a separate log commit"},
      {"next-entry", StampMode::next_entry, "like commit, but the agent's own entry is stamped with the next one"},
      {"notes", StampMode::notes, "in refs/notes/gdnctl only; log and branch do not change"},
      {"off", StampMode::off, "no entry, no stamp"},
@@ -82,7 +82,7 @@ void describe_agent(cli::Args& args, Options& options) {
                 {.names = "--codex-profile", .value = "NAME", .help = "Codex configuration profile", .group = k_group});
     args.flag(o.search, {.names = "--search", .help = "let the agent search the web", .group = k_group});
     args.flag(o.codex_ephemeral, {.names = "--codex-ephemeral|--no-codex-ephemeral",
-                                  .help = "let codex keep no sessions (failed attempts then have no token counts)",
+                                  .help = "do not let codex keep sessions (failed attempts then have no token counts)",
                                   .group = k_group});
     args.flag(o.strict_preflight,
               {.names = "--strict-preflight", .help = "refuse a model that codex does not know", .group = k_group});
@@ -119,7 +119,7 @@ void describe_limits(cli::Args& args, Options& options) {
                                        .group = k_group});
     args.option(o.codex_max_wait_s, {.names = "--codex-max-wait",
                                      .value = "S",
-                                     .help = "longest wait for the model's provider per iteration, in seconds",
+                                     .help = "wait at most S seconds per iteration for the model's provider",
                                      .group = k_group});
     args.flag(o.keep_background, {.names = "--keep-background",
                                   .help = "do not end background processes of a successful attempt",
@@ -198,7 +198,7 @@ void describe_checks(cli::Args& args, Options& options) {
     args.option(o.idea_policy, k_ideas,
                 {.names = "--idea-policy",
                  .value = "POLICY",
-                 .help = "what to do with an idea that was refused twice",
+                 .help = "what to do with an idea that was rejected twice",
                  .group = k_group});
     args.option(o.max_failures, {.names = "--max-failures",
                                  .value = "N",
@@ -211,7 +211,7 @@ void describe_checks(cli::Args& args, Options& options) {
     args.option(o.retry_sleep_seconds,
                 {.names = "--retry-sleep-seconds", .value = "S", .help = "pause before a retry", .group = k_group});
     args.flag(o.resilient, {.names = "--resilient",
-                            .help = "continue after failures: relaxes the policies, and shows which",
+                            .help = "continue after failures; relaxes some policies and shows which",
                             .group = k_group,
                             .common = true});
 }
@@ -336,8 +336,7 @@ void describe(cli::Args& args, Options& options) {
         "agent's work and releases the dev TPU. The last line on stderr says why the run ended.");
     args.about(
         "--mode evolve searches a population of candidates instead: it needs a budget such as --max-attempts, takes "
-        "the "
-        "options of the group Evolve, and ignores those about your checkout and about failures in a row.");
+        "the options of the group Evolve, and ignores those about your checkout and about failures in a row.");
     describe_run(args, options);
     describe_agent(args, options);
     describe_limits(args, options);

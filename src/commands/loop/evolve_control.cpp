@@ -206,8 +206,7 @@ struct Options {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Removes the refs of old candidates that were neither kept nor tied, so that git can collect their commits. "
-        "The "
-        "journal and the files of the attempts stay. Nothing else ever removes a candidate.");
+        "The journal and the files of the attempts stay. Nothing else ever removes a candidate.");
     args.option(
         options.older_than,
         {.names = "--older-than", .value = "TIME", .help = "age of an attempt, such as 30d or 12h", .required = true});

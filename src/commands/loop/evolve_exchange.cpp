@@ -10,7 +10,7 @@
 #include "commands/rows.h"
 #include "core/exit_code.h"
 #include "core/json.h"
-#include "jobs/place.h"
+#include "jobs/target.h"
 #include "loop/evolve/import.h"
 #include "platform/terminal.h"
 #include "target/target.h"
@@ -28,9 +28,8 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Starts a run from the kernels that the contest's Python agent left: one candidate per file, in the order of "
         "their numbers. DIR is the folder of one task; import several tasks one by one, since a run has one target. "
-        "Scores "
-        "measured elsewhere are shown and never believed: `codex-loop --mode evolve --resume` measures the candidates "
-        "again before it tries anything new.");
+        "Scores measured elsewhere are shown and never believed: `codex-loop --mode evolve --resume` measures the "
+        "candidates again before it tries anything new.");
     args.option(options.from, {.names = "--from",
                                .value = "DIR",
                                .help = "folder of one task, with proposal_*.py",
@@ -38,7 +37,7 @@ void describe(cli::Args& args, Options& options) {
                                .required = true});
     args.option(options.map, {.names = "--map",
                               .value = "REGEX=PATH",
-                              .help = "file of the target that the matching ones become",
+                              .help = "import files that match REGEX as the target's file PATH",
                               .default_text = "the target's only kernel file"});
     args.example("gdnctl evolve import --from outputs/evolve_run/gdn_decode");
     args.see_also("docs/evolve.md");
@@ -46,7 +45,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     loop::evolve::EvolveRequest request;
-    GDNCTL_TRY_ASSIGN(request.target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(request.target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const auto report,
                       loop::evolve::import_contest(context.cwd / options.from, options.map, request, context));
     if (context.global.json) {
@@ -75,7 +74,7 @@ struct Options {
     std::string to;
 };
 
-constexpr std::array<cli::Choice<bool>, 1> k_layouts = {{{"contest", true, "of the contest's Python agent"}}};
+constexpr std::array<cli::Choice<bool>, 1> k_layouts = {{{"contest", true, "those of the contest's Python agent"}}};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
@@ -96,7 +95,7 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const loop::evolve::RunView view, evolve::load(options.run, context));
     GDNCTL_TRY_ASSIGN(const int attempt, loop::evolve::attempt_of(view.state, options.id.value_or("best")));
-    GDNCTL_TRY_ASSIGN(const Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const int written,
                       loop::evolve::export_contest(view, attempt, context.cwd / options.to, target, context));
     if (context.global.json) {

@@ -12,7 +12,7 @@
 #include "core/exit_code.h"
 #include "core/json.h"
 #include "core/log.h"
-#include "jobs/place.h"
+#include "jobs/target.h"
 #include "loop/engine/lock.h"
 #include "loop/evolve/plan.h"
 #include "loop/evolve/prompt.h"
@@ -63,7 +63,7 @@ private:
 
 Result<std::unique_ptr<Bench>> make_bench(std::vector<std::string> clusters, const std::string& name,
                                           Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
     return std::make_unique<Bench>(std::move(repository), std::move(target), std::move(clusters), name, context);
 }
@@ -167,7 +167,7 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.min_gain_pct, {.names = "--perf-min-improvement-pct",
                                        .value = "P",
                                        .help = "gain that an attempt must exceed to be kept, in percent"});
-    args.option(options.cluster, {.names = "--cluster", .value = "NAME", .help = "where the profiles run"});
+    args.option(options.cluster, {.names = "--cluster", .value = "NAME", .help = "cluster to run the profiles on"});
     args.exit_code(1, "the gain is not detectable, or the profile fails");
     args.example("gdnctl evolve noise --pairs 9");
     args.see_also("docs/evolve.md");
@@ -273,8 +273,7 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Moves the branch that the run started from to a kept candidate, after a final verification: every gate again, "
         "nine fresh pairs against the base commit, and tests and pairs on shapes and seeds that no attempt has had, as "
-        "far as the target obeys GDNCTL_EVAL_SHAPES. The branch only moves forward, and only if nobody else has "
-        "moved "
+        "far as the target obeys GDNCTL_EVAL_SHAPES. The branch only moves forward, and only if nobody else has moved "
         "it.");
     args.positional(options.id,
                     {.name = "ID", .help = "number of an attempt, `best`, or the first digits of a commit"});

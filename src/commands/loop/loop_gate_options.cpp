@@ -14,7 +14,7 @@ using loop::ValidationPolicy;
 using Suite = TestSelection::Suite;
 
 constexpr std::array<cli::Choice<ValidationMode>, 4> k_validation_modes = {
-    {{"auto", ValidationMode::automatic, "required with any other option of validation or performance, else off"},
+    {{"auto", ValidationMode::automatic, "required with any other validation or performance option, otherwise off"},
      {"required", ValidationMode::required, "tests and a profile"},
      {"profile-only", ValidationMode::profile_only, "a profile"},
      {"off", ValidationMode::off, "nothing"}}};
@@ -25,8 +25,8 @@ constexpr std::array<cli::Choice<ValidationPolicy>, 3> k_gate_policies = {
 constexpr std::array<cli::Choice<Suite>, 3> k_gate_suites = {
     {{"kernels", Suite::kernels}, {"layer", Suite::layer}, {"both", Suite::both}}};
 constexpr std::array<cli::Choice<loop::PerfMode>, 3> k_perf_modes = {
-    {{"auto", loop::PerfMode::automatic, "with validation"},
-     {"required", loop::PerfMode::required, "always; needs validation"},
+    {{"auto", loop::PerfMode::automatic, "judge by speed if validation is on"},
+     {"required", loop::PerfMode::required, "always judge by speed; needs validation"},
      {"off", loop::PerfMode::off, "do not judge by speed"}}};
 constexpr std::array<cli::Choice<RegressionPolicy>, 5> k_regression_policies = {
     {{"revert-count-failure", RegressionPolicy::revert_count_failure, "remove it and count a failure"},
@@ -72,7 +72,7 @@ void describe_where(cli::Args& args, loop::ValidationOptions& o) {
                                     .default_text = "vllm, big-run"});
     args.flag(o.cross_tpu_tests,
               {.names = "--validation-cross-tpu-test-fallback|--no-validation-cross-tpu-test-fallback",
-               .help = "also run tests (never profiles) on any other v5p, v5e or v6e of these clusters",
+               .help = "also run tests (never profiles) on any other v5p, v5e or v6e in these clusters",
                .group = k_validation});
     args.option(o.tpu, {.names = "--validation-ray-tpu",
                         .value = "TYPE",
@@ -149,9 +149,9 @@ void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
                                 .group = k_profile});
     args.option(o.marin_prefix, {.names = "--validation-profile-marin-prefix",
                                  .value = "URL",
-                                 .help = "bucket for a profile on the held TPU",
+                                 .help = "bucket for profiles on the held TPU",
                                  .group = k_profile,
-                                 .default_text = "that of its region"});
+                                 .default_text = "the bucket of its region"});
     describe_cross_entropy(args, s, k_profile_names);
     describe_other_cross_entropy(args, o);
     describe_run_name(args, s, k_profile_names);
@@ -161,7 +161,7 @@ void describe_perf(cli::Args& args, loop::PerfOptions& o) {
     args.option(o.mode, k_perf_modes,
                 {.names = "--perf-mode",
                  .value = "MODE",
-                 .help = "whether candidates are judged by speed",
+                 .help = "whether to judge candidates by speed",
                  .group = k_performance});
     args.option(o.state_file, {.names = "--perf-state-file",
                                .value = "PATH",
@@ -173,7 +173,7 @@ void describe_perf(cli::Args& args, loop::PerfOptions& o) {
                            .value = "NAME",
                            .help = "metric of the profile to judge by",
                            .group = k_performance,
-                           .default_text = "the target's, else throughput/mfu"});
+                           .default_text = "the target's, or throughput/mfu"});
     args.option(o.pairs, {.names = "--perf-pairs",
                           .value = "N",
                           .help = "most pairs of profiles (champion and candidate in turns): 3, 5 or 9; 1: compare one "
@@ -248,7 +248,7 @@ void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::
                                        .group = k_group});
     args.option(hold.allocate_attempts, {.names = "--dev-tpu-allocate-attempts",
                                          .value = "N",
-                                         .help = "how often to try all clusters",
+                                         .help = "number of times to try all clusters",
                                          .group = k_group});
     args.option(
         hold.allocate_retry_sleep_s,

@@ -139,8 +139,9 @@ void describe(cli::Args& args, Options& options) {
         "If state.json cannot be parsed, the exit code is 2. --rebuild-state rebuilds it from the journal and keeps "
         "the old file as state.json.bak.");
     describe_loop_dir(args, options.log_dir);
-    args.flag(options.watch, {.names = "--watch",
-                              .help = "follow the loop until it ends: redrawn on a terminal, else one line per event"});
+    args.flag(options.watch,
+              {.names = "--watch",
+               .help = "follow the loop until it ends: redraw on a terminal, otherwise print one line per event"});
     args.flag(options.rebuild_state,
               {.names = "--rebuild-state", .help = "rebuild state.json from the journal; no loop may be running"});
     args.check([&options]() -> Status {

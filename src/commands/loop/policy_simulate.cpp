@@ -77,7 +77,7 @@ void describe(cli::Args& args, Options& options) {
         {.names = "--noise-pct", .value = "PCT", .help = "spread of one pair", .default_text = "0.1, 0.3, 1, 3, 10"});
     args.option(options.gain, {.names = "--gain-pct",
                                .value = "PCT",
-                               .help = "true gain, negative: a loss",
+                               .help = "true gain; negative for a loss",
                                .default_text = "0, 0.5, 1, 2, 3, 5"});
     args.option(options.shape, k_shapes, {.names = "--shape", .value = "SHAPE", .help = "kind of noise"});
     args.option(options.pairs, {.names = "--perf-pairs", .value = "N", .help = "most pairs: 3, 5 or 9"});

@@ -79,7 +79,7 @@ void describe(cli::Args& args, Options& options) {
                                  .value = "NAME",
                                  .help = "metric for records of the running log",
                                  .group = "Performance",
-                                 .default_text = "the target's, else throughput/mfu"});
+                                 .default_text = "the target's, or throughput/mfu"});
     args.flag(options.lower,
               {.names = "--lower-is-better", .help = "override the target's metric", .group = "Performance"});
     args.flag(options.higher,

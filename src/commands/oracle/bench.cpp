@@ -12,9 +12,9 @@ namespace gdnctl::commands::oracle_bench {
 namespace {
 
 constexpr std::array<cli::Choice<IsaChoice>, 4> k_isas = {{
-    {"best", IsaChoice::best, "the widest of this processor"},
+    {"best", IsaChoice::best, "the widest that this processor has"},
     {"scalar", IsaChoice::scalar, "works on every processor"},
-    {"avx2", IsaChoice::avx2, "AVX2 and FMA; OpenBLAS is held to its Haswell kernels"},
+    {"avx2", IsaChoice::avx2, "AVX2 and FMA; OpenBLAS uses its Haswell kernels"},
     {"avx512", IsaChoice::avx512, "AVX-512"},
 }};
 
@@ -45,10 +45,11 @@ oracle::Isa isa_of(IsaChoice choice) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Times a kernel and its peers in turn, beside OpenBLAS' matrix product and bare multiply-adds on the same "
-        "threads. Rates count the nominal work of the chunked form, whatever a kernel executes. The outputs of the "
-        "timed runs are judged: a wrong result has no time. Without --kernel, our forward, backward and decode are "
-        "timed in one run. Your own kernels get new inputs in every run. Without libopenblas, sgemm is not measured.");
+        "Times a kernel and its peers in turns, along with OpenBLAS's matrix product and bare multiply-adds on the "
+        "same threads. Rates count the nominal operations of the chunked form, whatever a kernel really executes. The "
+        "outputs of the timed runs are judged, and a wrong kernel gets no time. Without --kernel, the command times "
+        "our forward, backward and decode kernels. Your own kernels get new inputs in every run. Without libopenblas, "
+        "sgemm is not measured.");
     describe_operator(args, options, &Operator::bench);
     static const std::string k_kernel_help =
         "kernel to time, instead of one for each pass: " + text::join(oracle::timed_kernel_names(), ", ") +
@@ -62,18 +63,19 @@ void describe(cli::Args& args, Options& options) {
                                 .complete = cli::Complete::timed_kernel});
     args.option(options.shape, {.names = "--shape", .value = "B,Hk,Hv,T,dk,dv", .help = "shape of the inputs"});
     args.option(options.dtype, std::span<const cli::Choice<DTypeChoice>>(k_dtypes),
-                {.names = "--dtype", .value = "DTYPE", .help = "how q, k, v, out and their gradients are stored"});
+                {.names = "--dtype", .value = "DTYPE", .help = "how to store q, k, v, out and their gradients"});
     args.option(options.seed, {.names = "--seed", .value = "N", .help = "seed of the inputs"});
     oracle_gdn::describe_threads(args, options.threads);
     args.option(options.isa, std::span<const cli::Choice<IsaChoice>>(k_isas),
                 {.names = "--isa", .value = "ISA", .help = "instruction set to use"});
-    args.option(options.rounds,
-                {.names = "--rounds", .value = "N", .help = "number of rounds; times are taken over all of them"});
-    args.option(options.runs, {.names = "--runs", .value = "N", .help = "runs per round, of which the fastest counts"});
+    args.option(
+        options.rounds,
+        {.names = "--rounds", .value = "N", .help = "number of rounds; median and minimum are over all of them"});
+    args.option(options.runs, {.names = "--runs", .value = "N", .help = "runs per round; the fastest counts"});
     args.flag(
         options.phases,
         {.names = "--phases",
-         .help = "show how long each phase of our kernels takes, and what limits it: arithmetic, memory or packing"});
+         .help = "show how long each phase of our kernels takes and what limits it: arithmetic, memory or packing"});
     args.flag(options.sweep, {.names = "--sweep",
                               .help = "time the kernels on twelve shapes (or --shape), on one thread and on all, and "
                                       "mark results more than 15 % below docs/benchmarks.md"});
@@ -85,8 +87,9 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle bench gdn --kernel builtin:decode --shape 64,4,8,64,128,128",
                  "decode 64 sequences token by token, compared with moving the states");
     args.example("gdnctl oracle bench gdn --kernel builtin:chunk --phases --threads 1", "show where its time goes");
-    args.example("gdnctl oracle bench gdn --sweep --peer builtin:chunk --rounds 3 --runs 3", "on many shapes");
-    args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json", "for a program");
+    args.example("gdnctl oracle bench gdn --sweep --peer builtin:chunk --rounds 3 --runs 3", "several shapes");
+    args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json",
+                 "output for a program");
     args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "a kernel of your own");
     args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");
     args.exit_code(3, "this processor lacks the instruction set");
@@ -108,6 +111,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 namespace gdnctl::commands {
 
 constinit const cli::Command k_oracle_bench_row = cli::make<&oracle_bench::describe, &oracle_bench::run>(
-    "oracle bench", "Oracle", "time the kernels beside sgemm", Tier::process);
+    "oracle bench", "Oracle", "time kernels and compare them with sgemm", Tier::process);
 
 }  // namespace gdnctl::commands

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "commands/print.h"
 #include "commands/rows.h"
 #include "core/json.h"
 #include "platform/terminal.h"
@@ -15,7 +16,7 @@ void describe(cli::Args& args, Options& options) {
         "fields (`crossed`), and steps for kernels that decode. A case has the same bytes on every machine.");
     describe_operator(args, options, &Operator::cases);
     args.example("gdnctl oracle cases gdn", "list the cases and what is special about each");
-    args.example("gdnctl oracle cases gdn --json", "the same as gdnctl.oracle-cases/1");
+    args.example("gdnctl oracle cases gdn --json", "print JSON (gdnctl.oracle-cases/1)");
     args.see_also("oracle run");
     args.see_also("oracle verify");
 }
@@ -25,7 +26,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 ExitCode print(std::string_view op, const harness::CaseList& cases, Context& context) {
-    context.terminal.out(context.global.json ? to_text(json_of(op, cases), 2) + "\n" : text_of(cases));
+    if (context.global.json) {
+        print_json(json_of(op, cases), context);
+    } else {
+        context.terminal.out(text_of(cases));
+    }
     return ExitCode::ok;
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/args.h"
+#include "commands/print.h"
 #include "commands/rows.h"
 #include "core/json.h"
 #include "oracle/linear_ce/blocks/infer.h"
@@ -99,27 +100,27 @@ std::string report_text(const Options& o, const lce::Inferred& i) {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Shows the block sizes that upstream's fused cross-entropy picks for a device and a shape: the bucket, the "
-        "tuned "
-        "entry, each entry it rejects and why, whether the kernel runs with the result, and what XLA's path would "
-        "use.");
+        "tuned entry, each entry it rejects and why, whether the kernel runs with the result, and what XLA's path "
+        "would use.");
     args.option(options.device, {.names = "--device",
                                  .value = "KIND",
                                  .help = "the device kind as JAX prints it, \"TPU v5 lite\"",
                                  .required = true});
-    args.option(options.batch, {.names = "--batch", .value = "B", .help = "rows of one kernel call", .required = true});
-    args.option(options.hidden, {.names = "--hidden", .value = "H", .help = "hidden dimensions", .required = true});
-    args.option(options.vocab, {.names = "--vocab", .value = "V", .help = "size of the vocabulary", .required = true});
+    args.option(options.batch,
+                {.names = "--batch", .value = "B", .help = "number of rows of one kernel call", .required = true});
+    args.option(options.hidden, {.names = "--hidden", .value = "H", .help = "hidden size", .required = true});
+    args.option(options.vocab, {.names = "--vocab", .value = "V", .help = "vocabulary size", .required = true});
     args.option(options.dtype, {.names = "--dtype", .value = "DTYPE", .help = "accumulation dtype: f32, bf16 or f16"});
     args.option(options.x_dtype,
                 {.names = "--x-dtype", .value = "DTYPE", .help = "dtype of x", .default_text = "as --dtype"});
     args.option(options.w_dtype,
                 {.names = "--w-dtype", .value = "DTYPE", .help = "dtype of w", .default_text = "as --dtype"});
-    args.option(options.table, k_tables,
-                {.names = "--table", .value = "TABLE", .help = "which state of upstream's table"});
-    args.option(options.scoped_vmem_kib, {.names = "--scoped-vmem-kib",
-                                          .value = "N",
-                                          .help = "as if LIBTPU_INIT_ARGS set xla_tpu_scoped_vmem_limit_kib=N",
-                                          .default_text = "not set"});
+    args.option(options.table, k_tables, {.names = "--table", .value = "TABLE", .help = "version of upstream's table"});
+    args.option(options.scoped_vmem_kib,
+                {.names = "--scoped-vmem-kib",
+                 .value = "N",
+                 .help = "act as if LIBTPU_INIT_ARGS contained xla_tpu_scoped_vmem_limit_kib=N",
+                 .default_text = "not set"});
     args.example("gdnctl ce-infer --device 'TPU v5 lite' --batch 65536 --hidden 512 --vocab 128256 --dtype bf16",
                  "the sizes for a small model's loss");
     args.example("gdnctl ce-infer --device 'TPU v4' --batch 96 --hidden 64 --vocab 4096 --json",
@@ -132,7 +133,11 @@ Result<ExitCode> run(const Options& o, Context& context) {
     GDNCTL_TRY_ASSIGN(const lce::Inferred inferred,
                       lce::infer({o.device, o.batch.value_or(0), o.hidden.value_or(0), o.vocab.value_or(0), o.dtype,
                                   o.x_dtype, o.w_dtype, o.table, o.scoped_vmem_kib}));
-    context.terminal.out(context.global.json ? to_text(report_json(o, inferred), 2) + "\n" : report_text(o, inferred));
+    if (context.global.json) {
+        print_json(report_json(o, inferred), context);
+    } else {
+        context.terminal.out(report_text(o, inferred));
+    }
     return inferred.not_runnable_because.empty() ? ExitCode::ok : ExitCode::check_failed;
 }
 

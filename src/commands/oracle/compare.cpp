@@ -72,13 +72,15 @@ void describe(cli::Args& args, Options& options) {
     describe_operator(args, options, &Operator::compare);
     args.option(options.inputs, {.names = "--inputs",
                                  .value = "FILE",
-                                 .help = "q, k, v, g, beta, ... (.safetensors, .npz or .npy)",
+                                 .help = "input tensors: q, k, v, g, beta, ... (.safetensors, .npz or .npy)",
                                  .complete = cli::Complete::file});
-    args.option(options.outputs,
-                {.names = "--outputs",
-                 .value = "FILE",
-                 .help = "out, final_state, dq, dk, dv, dg, dbeta, d_initial_state (.safetensors, .npz or .npy)",
-                 .complete = cli::Complete::file});
+    args.option(
+        options.outputs,
+        {.names = "--outputs",
+         .value = "FILE",
+         .help =
+             "output tensors: out, final_state, dq, dk, dv, dg, dbeta, d_initial_state (.safetensors, .npz or .npy)",
+         .complete = cli::Complete::file});
     describe_files_check(args, options);
     args.flag(options.u2_as_bf16, {.names = "--u2-as-bf16", .help = "read uint16 arrays of NumPy files as bfloat16"});
     oracle_gdn::describe_threads(args, options.threads);
@@ -87,11 +89,11 @@ void describe(cli::Args& args, Options& options) {
     args.flag(options.allow_suspect,
               {.names = "--allow-suspect", .help = "exit 0 for SUSPECT too", .group = "Judgement"});
     args.flag(options.heatmap, {.names = "--heatmap",
-                                .help = "show error / budget by value head and chunk (not with --json)",
+                                .help = "show a map of error / budget by value head and chunk (not with --json)",
                                 .group = "Report"});
     args.option(options.html, {.names = "--html",
                                .value = "FILE",
-                               .help = "write one self-contained page: map, error by token, worst elements, hints",
+                               .help = "write a self-contained HTML page: map, error by token, worst elements, hints",
                                .group = "Report",
                                .complete = cli::Complete::file});
     oracle_flashinfer::describe(args, options.flashinfer);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "oracle/gdn/report/report.h"
@@ -114,16 +115,16 @@ void describe(cli::Args& args, Options& o) {
                          .value = "ROOT",
                          .help = "evaluate solutions on the workloads of this FlashInfer-Bench dataset",
                          .group = k_group,
-                         .default_text = "with --definition $FIB_DATASET_PATH, or ~/.cache/flashinfer_bench/dataset",
+                         .default_text = "with --definition: $FIB_DATASET_PATH, or ~/.cache/flashinfer_bench/dataset",
                          .complete = cli::Complete::directory});
-    static const std::string k_definition_help = "one definition (default: all that have workloads): " +
+    static const std::string k_definition_help = "evaluate only this definition (default: all that have workloads): " +
                                                  text::join(oracle::flashinfer::gdn_definition_names(), ", ");
     args.option(o.definition, {.names = "--definition", .value = "NAME", .help = k_definition_help, .group = k_group});
     args.option(o.solution, {.names = "--solution",
                              .value = "NAME",
                              .help = "run only this solution of the dataset",
                              .group = k_group,
-                             .default_text = "all that are in C, else builtin:fused"});
+                             .default_text = "all solutions in C; builtin:fused if there are none"});
     args.option(o.kernel, {.names = "--kernel",
                            .value = "KERNEL",
                            .help = "evaluate this kernel instead: lib:PATH, src:FILE.c, builtin:fused, builtin:chunk",
@@ -141,9 +142,11 @@ void describe(cli::Args& args, Options& o) {
     args.option(o.evaluate.trials.warmup,
                 {.names = "--warmup-runs", .value = "N", .help = "untimed runs before each trial", .group = k_group});
     args.option(o.evaluate.trials.iterations,
-                {.names = "--iterations", .value = "N", .help = "timed runs of a trial", .group = k_group});
-    args.option(o.evaluate.trials.trials,
-                {.names = "--num-trials", .value = "N", .help = "trials; their mean is the latency", .group = k_group});
+                {.names = "--iterations", .value = "N", .help = "timed runs per trial", .group = k_group});
+    args.option(o.evaluate.trials.trials, {.names = "--num-trials",
+                                           .value = "N",
+                                           .help = "number of trials; the latency is their mean",
+                                           .group = k_group});
     describe_limits(args, o.limits);
     args.check([&o]() -> Status {
         const bool others = o.solution || o.kernel || o.traces || o.resume;
@@ -180,7 +183,11 @@ Result<ExitCode> run(const Options& o, int threads, bool allow_suspect, Context&
                                  return context.terminal.flush();
                              }};
     GDNCTL_TRY_ASSIGN(const Evaluated done, evaluate_dataset(request, watch, context));
-    context.terminal.out(lines ? summary(done) : to_text(json_of(done), 2) + "\n");
+    if (lines) {
+        context.terminal.out(summary(done));
+    } else {
+        print_json(json_of(done), context);
+    }
     return done.exit_code(allow_suspect);
 }
 

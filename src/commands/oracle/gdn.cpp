@@ -5,6 +5,8 @@
 #include "commands/oracle/plain.h"
 #include "commands/oracle/read.h"
 #include "core/text.h"
+#include "oracle/gdn/bench/bench.h"
+#include "oracle/gdn/under_test/kernel_under_test.h"
 
 namespace gdnctl::commands::oracle_gdn {
 
@@ -13,6 +15,13 @@ namespace {
 Result<std::unique_ptr<harness::Reading>> read(const Operator& /*op*/, const oracle::TensorFile& inputs,
                                                const ReadOptions& options) {
     return harness::GdnReading::read(inputs, options.contract, options.chunk, options.rule);
+}
+
+std::vector<std::string> kernel_names(bool timed) {
+    if (timed) return oracle::timed_kernel_names();
+    std::vector<std::string> names = oracle::builtin_kernel_names();
+    for (std::string& name : names) name.insert(0, "builtin:");
+    return names;
 }
 
 }  // namespace
@@ -25,11 +34,20 @@ constinit const Operator k_operator = {.name = "gdn",
                                        .compare = {&oracle_plain::compare},
                                        .verify = {&verify},
                                        .bench = {&bench},
-                                       .selftest = {&selftest}};
+                                       .selftest = {&selftest},
+                                       .case_names = &oracle::gdn_case_names,
+                                       .kernel_names = &kernel_names};
+
+harness::TruthOf truth_of(const Operator& op) {
+    return [&op](const oracle::TensorFile& inputs, int threads) -> Result<oracle::GdnReference> {
+        GDNCTL_TRY_ASSIGN(const auto reading, op.read(op, inputs, {{}, {}}));
+        return static_cast<harness::GdnReading&>(*reading).take_reference(threads);
+    };
+}
 
 void describe_contract(cli::Args& args, ContractOptions& options) {
     static const std::string k_contract_help =
-        "contract that says what the tensors mean: " + text::join(oracle::contract_names(), ", ");
+        "contract that defines what the tensors mean: " + text::join(oracle::contract_names(), ", ");
     static const std::string k_set_help =
         "change one contract field: " + text::join(oracle::contract_field_names(), ", ");
     args.option(options.contract, {.names = "--contract",
@@ -43,17 +61,17 @@ void describe_contract(cli::Args& args, ContractOptions& options) {
 void describe_threads(cli::Args& args, std::int64_t& threads) {
     args.option(threads, {.names = "--threads",
                           .value = "N",
-                          .help = "threads to compute with; results do not depend on it",
+                          .help = "number of threads; results do not depend on it",
                           .default_text = "all cores"});
 }
 
 void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::optional<double>& atol, bool& budget) {
     args.option(rtol, {.names = "--rtol",
                        .value = "R",
-                       .help = "judge by |x-y| <= A + R|y| instead of the budget",
+                       .help = "relative tolerance: judge by |x-y| <= A + R|y| instead of the error budget",
                        .group = "Judgement"});
     args.option(atol,
-                {.names = "--atol", .value = "A", .help = "the absolute part of that rule", .group = "Judgement"});
+                {.names = "--atol", .value = "A", .help = "absolute tolerance A for --rtol", .group = "Judgement"});
     args.flag(
         budget,
         {.names = "--budget", .help = "judge by the error budget of these inputs (the default)", .group = "Judgement"});

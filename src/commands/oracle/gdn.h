@@ -22,6 +22,8 @@ Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Con
 Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context);
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context);
 Result<ExitCode> selftest(const Operator& op, const oracle_selftest::Options& options, Context& context);
+// What `verify` and `bench` judge by: the truth about what the row reads in a file of inputs.
+harness::TruthOf truth_of(const Operator& op);
 Status check_run(const oracle_run::Options& options);
 
 using ContractOptions = harness::ContractChoice;  // the same on every command

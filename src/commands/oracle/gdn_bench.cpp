@@ -3,6 +3,7 @@
 
 #include "commands/oracle/bench.h"
 #include "commands/oracle/gdn.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "harness/files.h"
 #include "harness/timing/gdn_sweep.h"
@@ -14,6 +15,7 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
     harness::GdnBenchRequest request;
     GDNCTL_TRY_ASSIGN(request.threads, oracle_files::thread_count(options.threads));
     request.op = op.name;
+    request.truth_of = truth_of(op);
     request.kernel = options.kernel;
     request.peers = options.peers;
     request.shape = options.shape;
@@ -42,7 +44,7 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
     if (context.global.json) {
         Json report = bench.json();
         add_hidden(report, options.hidden);
-        context.terminal.out(to_text(report, 2) + "\n");
+        print_json(report, context);
     } else {
         context.terminal.out(bench.text() + hidden_text(options.hidden));
     }

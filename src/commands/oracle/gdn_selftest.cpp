@@ -3,6 +3,7 @@
 
 #include "commands/oracle/gdn.h"
 #include "commands/oracle/selftest.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "harness/files.h"
 #include "oracle/gdn/selftest/selftest.h"
@@ -79,7 +80,11 @@ Result<ExitCode> selftest(const Operator& op, const oracle_selftest::Options& op
     const auto report =
         oracle::run_selftest({threads, 1, options.every_step, [&] { return context.stop.stop_requested(); }});
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-    context.terminal.out(context.global.json ? to_text(report_json(op.name, report), 2) + "\n" : report_text(report));
+    if (context.global.json) {
+        print_json(report_json(op.name, report), context);
+    } else {
+        context.terminal.out(report_text(report));
+    }
     return report.passed() ? ExitCode::ok : ExitCode::check_failed;
 }
 

@@ -5,6 +5,7 @@
 
 #include "commands/oracle/gdn.h"
 #include "commands/oracle/verify.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "harness/child/kernel.h"
 #include "harness/files.h"
@@ -33,8 +34,9 @@ std::optional<oracle::DType> dtype_of(StoredAs stored) {
     return std::nullopt;
 }
 
-GdnRequest request_of(const oracle_verify::Options& options, int threads, const Context& context) {
+GdnRequest request_of(const Operator& op, const oracle_verify::Options& options, int threads, const Context& context) {
     GdnRequest request;
+    request.truth_of = truth_of(op);
     request.kernel = options.kernel;
     request.cases = options.cases;
     if (options.vectors) request.vectors = context.cwd / *options.vectors;
@@ -76,7 +78,7 @@ Json json_of(std::string_view op, const oracle_verify::Options& options, const G
 
 Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    const GdnRequest request = request_of(options, threads, context);
+    const GdnRequest request = request_of(op, options, threads, context);
     GDNCTL_TRY_ASSIGN(const GdnVerified done, harness::verify_gdn(request, context, [&](const Item& item) {
                           if (!context.global.json) context.terminal.out(text_of(item));
                       }));
@@ -85,7 +87,7 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
     const KernelFault* fault = gravest_fault(items);
     const std::string_view name = fault != nullptr ? oracle::name_of(fault->kind) : oracle::name_of(verdict);
     if (context.global.json) {
-        context.terminal.out(to_text(json_of(op.name, options, request, done, name), 2) + "\n");
+        print_json(json_of(op.name, options, request, done, name), context);
     } else {
         const auto failed = std::count_if(items.begin(), items.end(), [](const Item& i) { return i.failed(); });
         if (!done.network.empty()) {

@@ -15,7 +15,7 @@ void describe_limits(cli::Args& args, LimitOptions& options) {
                  .group = "Limits"});
     args.option(options.memory_limit_mib, {.names = "--memory-limit",
                                            .value = "MIB",
-                                           .help = "memory that the kernel may use besides its tensors",
+                                           .help = "memory that the kernel may use in addition to its tensors",
                                            .group = "Limits"});
     args.check([&options]() -> Status {
         constexpr double k_longest_s = 1e6;

@@ -5,6 +5,7 @@
 #include "commands/oracle/plain.h"
 #include "commands/oracle/selftest.h"
 #include "commands/oracle/verify.h"
+#include "oracle/linear_ce/judge/cases.h"
 
 namespace gdnctl::commands::linear_ce {
 
@@ -12,7 +13,7 @@ void describe_contract(cli::Args& args, Contract& options) {
     const char* group = "linear-ce";
     args.option(options.layout, {.names = "--layout",
                                  .value = "hv|vh",
-                                 .help = "linear-ce: w is [H,V] or [V,H]",
+                                 .help = "linear-ce: layout of w: [H,V] or [V,H]",
                                  .group = group,
                                  .default_text = "as the inputs file says"});
     args.option(options.soft_cap, {.names = "--soft-cap",
@@ -27,23 +28,25 @@ void describe_contract(cli::Args& args, Contract& options) {
                                            .default_text = "as the inputs file says, or 0"});
     args.option(options.reduction, {.names = "--reduction",
                                     .value = "mean|sum|none",
-                                    .help = "linear-ce: what gradients are of",
+                                    .help = "linear-ce: how to reduce the losses; gradients are those of the result",
                                     .group = group,
                                     .default_text = "as the inputs file says, or mean"});
 }
 
 void describe_bench(cli::Args& args, harness::linear_ce::BenchSizes& sizes) {
     const char* group = "linear-ce";
-    args.option(sizes.batch, {.names = "--batch", .value = "B", .help = "linear-ce: rows", .group = group});
-    args.option(sizes.hidden,
-                {.names = "--hidden", .value = "H", .help = "linear-ce: hidden dimensions", .group = group});
-    args.option(sizes.vocab,
-                {.names = "--vocab", .value = "V", .help = "linear-ce: size of the vocabulary", .group = group});
-    args.option(
-        sizes.soft_cap,
-        {.names = "--soft-cap", .value = "C", .help = "linear-ce: soft cap", .group = group, .default_text = "none"});
-    args.option(sizes.logsumexp_weight,
-                {.names = "--logsumexp-weight", .value = "L", .help = "linear-ce: penalty L lse^2", .group = group});
+    args.option(sizes.batch, {.names = "--batch", .value = "B", .help = "linear-ce: number of rows", .group = group});
+    args.option(sizes.hidden, {.names = "--hidden", .value = "H", .help = "linear-ce: hidden size", .group = group});
+    args.option(sizes.vocab, {.names = "--vocab", .value = "V", .help = "linear-ce: vocabulary size", .group = group});
+    args.option(sizes.soft_cap, {.names = "--soft-cap",
+                                 .value = "C",
+                                 .help = "linear-ce: logits are C tanh(z / C)",
+                                 .group = group,
+                                 .default_text = "none"});
+    args.option(sizes.logsumexp_weight, {.names = "--logsumexp-weight",
+                                         .value = "L",
+                                         .help = "linear-ce: penalty L lse^2 added to each loss",
+                                         .group = group});
     args.check([&sizes]() -> Status {
         constexpr std::int64_t k_most = std::int64_t{1} << 31U;
         for (const std::int64_t size : {sizes.batch, sizes.hidden, sizes.vocab}) {
@@ -79,6 +82,8 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
     });
 }
 
+std::vector<std::string> kernel_names(bool /*timed*/) { return {"builtin:fused"}; }
+
 Status check_selftest(const oracle_selftest::Options& o) {
     return o.every_step ? fail(ErrorKind::usage, "--every-step is for gdn") : Status{};
 }
@@ -94,6 +99,8 @@ constinit const Operator k_operator = {.name = harness::linear_ce::k_op,
                                        .compare = {&oracle_plain::compare, &check_compare},
                                        .verify = {&oracle_plain::verify, &check_verify},
                                        .bench = {&bench, &check_bench},
-                                       .selftest = {&selftest, &check_selftest}};
+                                       .selftest = {&selftest, &check_selftest},
+                                       .case_names = &oracle::linear_ce::case_names,
+                                       .kernel_names = &kernel_names};
 
 }  // namespace gdnctl::commands::linear_ce

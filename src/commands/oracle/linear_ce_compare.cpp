@@ -16,7 +16,7 @@ namespace lce = oracle::linear_ce;
 constexpr std::array<cli::Choice<lce::Level>, 3> k_levels = {{
     {"exact", lce::Level::exact, "every row and column"},
     {"sampled", lce::Level::sampled, "some rows and columns, and the invariants"},
-    {"invariants", lce::Level::invariants, "relations between gradients alone: accepts nothing"},
+    {"invariants", lce::Level::invariants, "only relations between gradients: can reject a result, never accept it"},
 }};
 
 }  // namespace
@@ -26,7 +26,7 @@ void describe_compare(cli::Args& args, CompareOptions& options) {
     const char* group = "linear-ce";
     args.option(options.contract.matmul, {.names = "--matmul",
                                           .value = "exact|bf16",
-                                          .help = "linear-ce: bf16 rounds operands first, as a TPU does by default",
+                                          .help = "linear-ce: bf16 rounds the operands first, as a TPU does by default",
                                           .group = group,
                                           .default_text = "exact"});
     args.option(options.contract.ignore_index, {.names = "--ignore-index",
@@ -35,9 +35,11 @@ void describe_compare(cli::Args& args, CompareOptions& options) {
                                                 .group = group});
     args.option(options.level, k_levels,
                 {.names = "--level", .value = "LEVEL", .help = "linear-ce: how much to compare", .group = group});
-    args.option(options.rows, {.names = "--rows", .value = "N", .help = "linear-ce: rows of a sample", .group = group});
-    args.option(options.columns,
-                {.names = "--cols", .value = "N", .help = "linear-ce: columns of gw in a sample", .group = group});
+    args.option(options.rows,
+                {.names = "--rows", .value = "N", .help = "linear-ce: number of rows to sample", .group = group});
+    args.option(
+        options.columns,
+        {.names = "--cols", .value = "N", .help = "linear-ce: number of columns of gw to sample", .group = group});
     args.option(options.seed,
                 {.names = "--seed", .value = "N", .help = "linear-ce: seed of the sample", .group = group});
     args.check([&options]() -> Status {
@@ -63,8 +65,13 @@ Status check_compare(const oracle_compare::Options& o) {
 Result<std::unique_ptr<harness::Reading>> read(const Operator& /*op*/, const oracle::TensorFile& inputs,
                                                const ReadOptions& options) {
     const CompareOptions& ce = options.ce;
+    const oracle::Tensor* x = inputs.find("x");
+    const oracle::Tensor* w = inputs.find("w");
+    if (x != nullptr && w != nullptr && x->shape.size() == 2 && x->shape[1] > 0) {  // before they are copied
+        const auto hidden = static_cast<std::size_t>(x->shape[1]);
+        GDNCTL_TRY(hce::check_memory(x->count() / hidden, hidden, w->count() / hidden, ce.level == lce::Level::exact));
+    }
     GDNCTL_TRY_ASSIGN(lce::Problem problem, hce::read_problem(inputs, ce.contract));
-    GDNCTL_TRY(hce::check_memory(problem.batch, problem.hidden, problem.vocab, ce.level == lce::Level::exact));
     lce::CompareOptions how;
     how.level = ce.level;
     how.rows = static_cast<std::size_t>(ce.rows);

@@ -5,6 +5,7 @@
 
 #include "commands/oracle/read.h"
 #include "commands/oracle/run.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "core/version.h"
 #include "harness/files.h"
@@ -36,7 +37,7 @@ void print(const oracle::TensorFile& file, const lce::Problem& p, const std::str
             {{"name", name}, {"dtype", oracle::name_of(tensor.dtype)}, {"shape", tensor.shape}});
     }
     report["contract"] = lce::contract_json(p.contract);
-    context.terminal.out(to_text(report, 2) + "\n");
+    print_json(report, context);
 }
 
 }  // namespace
@@ -44,13 +45,14 @@ void print(const oracle::TensorFile& file, const lce::Problem& p, const std::str
 void describe_run(cli::Args& args, RunOptions& options) {
     const char* group = "linear-ce";
     args.option(options.batch,
-                {.names = "--batch", .value = "B", .help = "linear-ce: rows of generated inputs", .group = group});
-    args.option(options.hidden, {.names = "--hidden", .value = "H", .help = "linear-ce: columns of x", .group = group});
+                {.names = "--batch", .value = "B", .help = "linear-ce: number of rows to generate", .group = group});
+    args.option(options.hidden,
+                {.names = "--hidden", .value = "H", .help = "linear-ce: hidden size (columns of x)", .group = group});
     args.option(options.vocab,
-                {.names = "--vocab", .value = "V", .help = "linear-ce: size of the vocabulary", .group = group});
+                {.names = "--vocab", .value = "V", .help = "linear-ce: vocabulary size", .group = group});
     args.option(options.weights, {.names = "--weights",
                                   .value = "zero-every=K",
-                                  .help = "linear-ce: weight 0 for every K-th row, 1 for the others",
+                                  .help = "linear-ce: give every K-th row weight 0, the others weight 1",
                                   .group = group});
 }
 

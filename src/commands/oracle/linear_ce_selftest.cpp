@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/oracle/selftest.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "harness/files.h"
 #include "harness/linear_ce/operator.h"
@@ -48,7 +49,11 @@ Result<ExitCode> selftest(const Operator& /*op*/, const oracle_selftest::Options
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     const auto report = lce::run_selftest({threads, [&] { return context.stop.stop_requested(); }});
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-    context.terminal.out(context.global.json ? to_text(selftest_json(report), 2) + "\n" : selftest_text(report));
+    if (context.global.json) {
+        print_json(selftest_json(report), context);
+    } else {
+        context.terminal.out(selftest_text(report));
+    }
     return report.passed() ? ExitCode::ok : ExitCode::check_failed;
 }
 

@@ -68,6 +68,9 @@ struct Operator {
     Verb<oracle_verify::Options> verify = {};
     Verb<oracle_bench::Options> bench = {};
     Verb<oracle_selftest::Options> selftest = {};
+    // For completion. nullptr: as the first row's.
+    std::vector<std::string> (*case_names)() = nullptr;
+    std::vector<std::string> (*kernel_names)(bool timed) = nullptr;  // of our own, as --kernel spells them
 };
 
 using Operators = std::span<const Operator* const>;

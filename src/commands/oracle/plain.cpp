@@ -8,6 +8,7 @@
 #include "commands/oracle/compare.h"
 #include "commands/oracle/read.h"
 #include "commands/oracle/verify.h"
+#include "commands/print.h"
 #include "core/json.h"
 #include "harness/child/kernel.h"
 #include "harness/files.h"
@@ -43,7 +44,7 @@ Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& opti
     if (context.global.json) {
         Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", op.name}};
         report->add_to(object);
-        context.terminal.out(to_text(object, 2) + "\n");
+        print_json(object, context);
     } else {
         context.terminal.out(report->text({options.inputs, options.outputs, options.heatmap}));
     }
@@ -81,9 +82,9 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
         report["network_barrier"] = all.network.empty() ? Json(nullptr) : Json(all.network);
         report["items"] = Json::array();
         for (const harness::CaseVerdict& item : all.cases) report["items"].push_back(json_of(item));
-        context.terminal.out(to_text(report, 2) + "\n");
+        print_json(report, context);
     } else {
-        if (!all.network.empty()) context.terminal.out(fmt::format("network kept away by: {}\n", all.network));
+        if (!all.network.empty()) context.terminal.out(fmt::format("network blocked by: {}\n", all.network));
         context.terminal.out(hidden_text(options.hidden));
         if (all.forward_only()) context.terminal.out("FORWARD ONLY: no gradient was compared\n");
         const std::size_t recorded = all.count_of("vector");

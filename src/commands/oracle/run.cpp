@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/print.h"
 #include "commands/rows.h"
 #include "core/json.h"
 #include "harness/files.h"
@@ -77,7 +78,7 @@ void print(const Options& options, const oracle::ResolvedContract& contract, con
             {{"name", name}, {"dtype", oracle::name_of(tensor.dtype)}, {"shape", tensor.shape}});
     }
     report["contract"] = oracle_report::contract_json(contract);
-    context.terminal.out(to_text(report, 2) + "\n");
+    print_json(report, context);
 }
 
 Status check_generated(const Options& o) {
@@ -101,7 +102,7 @@ void describe_inputs(cli::Args& args, Options& options) {
                                 .group = "Inputs"});
     args.option(options.case_name, {.names = "--case",
                                     .value = "NAME",
-                                    .help = "generate a named case (see oracle cases)",
+                                    .help = "generate a named case (`gdnctl oracle cases` lists them)",
                                     .group = "Inputs",
                                     .complete = cli::Complete::oracle_case});
     args.option(options.inputs, {.names = "--inputs",
@@ -151,23 +152,23 @@ void describe(cli::Args& args, Options& options) {
         "same inputs on every machine.");
     args.about(
         "gdn-layer is the layer between its projections: causal convolution and SiLU, gates, operator, gated RMSNorm. "
-        "It "
-        "takes qkvz and ba (or q, k, v, z, b, a apart), conv_weight, A_log, dt_bias, norm_weight and both states.");
+        "It takes qkvz and ba (or q, k, v, z, b and a separately), conv_weight, A_log, dt_bias, norm_weight and both "
+        "states.");
     describe_operator(args, options, &Operator::run);
     describe_inputs(args, options);
     args.option(options.method, std::span<const cli::Choice<Method>>(k_methods),
-                {.names = "--method", .value = "METHOD", .help = "how to compute"});
+                {.names = "--method", .value = "METHOD", .help = "how to compute the result"});
     args.option(options.chunk, {.names = "--chunk", .value = "C", .help = "chunk length, as --set chunk=C"});
     args.flag(options.backward, {.names = "--backward",
-                                 .help = "also write gradients: exact for recurrent64, else by the chunked fp32 "
-                                         "backward; d_out and d_final_state are generated if not given"});
+                                 .help = "also write gradients: exact for recurrent64, otherwise from the chunked fp32 "
+                                         "backward; d_out and d_final_state are generated if missing"});
     args.flag(options.parts, {.names = "--parts", .help = "gdn-layer: also write conv_out, g, beta and core_out"});
     args.option(options.stream, {.names = "--stream",
                                  .value = "TOKENS",
-                                 .help = "gdn-layer: compute N tokens at a time, passing on the states"});
+                                 .help = "gdn-layer: compute this many tokens at a time, passing on the states"});
     args.option(options.out, {.names = "--out",
                               .value = "FILE",
-                              .help = "where to write (.safetensors or .npz)",
+                              .help = "file to write (.safetensors or .npz)",
                               .complete = cli::Complete::file,
                               .required = true});
     oracle_gdn::describe_threads(args, options.threads);
@@ -180,7 +181,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle run gdn --inputs in.safetensors --backward --out gradients.safetensors",
                  "and the exact gradients, for the d_out and d_final_state of the file");
     args.example("gdnctl oracle run gdn --inputs in.safetensors --method chunk --chunk 32 --out chunked.safetensors",
-                 "the chunked form on inputs of your own");
+                 "the chunked form on your own inputs");
     args.example("gdnctl oracle run gdn-layer --shape 1,2,4,64,32,16 --backward --out layer.safetensors",
                  "the layer around the operator, with all gradients");
     args.exit_code(8, "the file cannot be written");

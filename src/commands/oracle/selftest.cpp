@@ -25,7 +25,7 @@ void describe(cli::Args& args, Options& options) {
         "Checks that the oracle tells right from wrong on this machine. It plants one fault at a time in a chunked "
         "kernel, forward and backward (in all heads, in one head, or in one chunk of one head). Each must be found and "
         "localised. Correct variants (other chunk lengths, orders of summation, kernels and instruction sets, on every "
-        "generated case) must all be OK. Faults that no hint knows, and faults in every step of another kernel, are "
+        "generated case) must all be OK. Faults that no hint covers, and faults in every step of another kernel, are "
         "counted separately. Takes about a minute and a half.");
     const std::string_view first = operators_with(options.operators, &Operator::selftest).front()->name;
     args.positional(options.op, {.name = "OP", .help = fmt::format("the operator (default: {})", first)});
@@ -44,7 +44,7 @@ void describe(cli::Args& args, Options& options) {
     oracle_gdn::describe_threads(args, options.threads);
     args.example("gdnctl oracle selftest", "run it");
     args.example("gdnctl oracle selftest linear-ce", "the same for the fused cross-entropy, in seconds");
-    args.example("gdnctl oracle selftest --json", "the same as gdnctl.oracle-selftest/1");
+    args.example("gdnctl oracle selftest --json", "print JSON (gdnctl.oracle-selftest/1)");
     args.exit_code(1, "a fault was missed, a correct variant flagged, or too many places or stages were wrong");
     args.see_also("oracle compare");
     args.see_also("oracle verify");

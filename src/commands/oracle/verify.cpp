@@ -51,7 +51,7 @@ void describe(cli::Args& args, Options& options) {
                                  .required = true});
     args.option(options.vectors, {.names = "--vectors",
                                   .value = "DIR",
-                                  .help = "folder of recorded inputs and outputs",
+                                  .help = "also judge the recorded outputs in this folder",
                                   .complete = cli::Complete::directory});
     args.option(options.cases, {.names = "--case",
                                 .value = "NAME",
@@ -60,14 +60,15 @@ void describe(cli::Args& args, Options& options) {
     args.option(options.dtype, std::span<const cli::Choice<StoredAs>>(k_dtypes),
                 {.names = "--dtype",
                  .value = "DTYPE",
-                 .help = "how q, k and v of the generated cases, and the outputs, are stored"});
+                 .help = "how to store q, k and v of the generated cases, and the outputs"});
     args.option(options.seed, {.names = "--seed",
                                .value = "N",
-                               .help = "generate all inputs from this seed; `random`: from a new random one",
+                               .help = "generate all inputs from seed N; `random`: from a new random seed",
                                .default_text = "each case has its own"});
-    args.flag(options.slow, {.names = "--slow", .help = "also run the case of 65,537 tokens (takes seconds)"});
-    args.flag(options.metamorphic, {.names = "--metamorphic",
-                                    .help = "check relations between the kernel's own results, without any reference"});
+    args.flag(options.slow, {.names = "--slow", .help = "also run the case of 65,537 tokens (takes a few seconds)"});
+    args.flag(options.metamorphic,
+              {.names = "--metamorphic",
+               .help = "check relations between the kernel's own results instead of comparing with a reference"});
     args.check([&options] { return check(options); });
     oracle_gdn::describe_threads(args, options.threads);
     describe_limits(args, options.limits);

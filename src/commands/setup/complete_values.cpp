@@ -10,16 +10,13 @@
 #include "cli/args.h"
 #include "commands/log/append.h"
 #include "commands/log/common.h"
+#include "commands/oracle/operators.h"
 #include "commands/rows.h"
 #include "commands/table.h"
 #include "core/config.h"
 #include "jobs/place.h"
 #include "loop/prompt/presets.h"
-#include "oracle/gdn/bench/bench.h"
-#include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/contract/contract.h"
-#include "oracle/gdn/under_test/kernel_under_test.h"
-#include "oracle/linear_ce/judge/cases.h"
 #include "platform/context.h"
 #include "platform/terminal.h"
 #include "runlog/lint/lint.h"
@@ -70,20 +67,18 @@ std::vector<std::string> command_names() {
     return names;
 }
 
-// Complete names, and the prefixes of spellings that continue with a path or a command.
-bool is_linear_ce(const std::vector<std::string>& line) {
-    return std::find(line.begin(), line.end(), "linear-ce") != line.end();
+// What the row of the operator in the line has; where it has none, or none is named, the first row's.
+template <class Member>
+Member of_operator(const std::vector<std::string>& line, Member Operator::* member) {
+    for (const Operator* op : operators()) {
+        if (op->*member != nullptr && std::find(line.begin(), line.end(), op->name) != line.end()) return op->*member;
+    }
+    return operators().front()->*member;
 }
 
+// Complete names, and the prefixes of spellings that continue with a path or a command.
 std::vector<std::string> kernels(const std::vector<std::string>& line, bool timed) {
-    std::vector<std::string> names;
-    if (is_linear_ce(line)) {
-        names = {"builtin:fused"};
-    } else if (timed) {
-        names = oracle::timed_kernel_names();
-    } else {
-        for (const std::string& name : oracle::builtin_kernel_names()) names.push_back("builtin:" + name);
-    }
+    std::vector<std::string> names = of_operator(line, &Operator::kernel_names)(timed);
     names.insert(names.end(), {"src:", "lib:", "cmd:"});
     return names;
 }
@@ -170,9 +165,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (options.kind == "local-job") values = local_jobs(context.state_dir);
     if (options.kind == "command") values = command_names();
     if (options.kind == "contract") values = oracle::contract_names();
-    if (options.kind == "case") {
-        values = is_linear_ce(options.line) ? oracle::linear_ce::case_names() : oracle::gdn_case_names();
-    }
+    if (options.kind == "case") values = of_operator(options.line, &Operator::case_names)();
     if (options.kind == "kernel") values = kernels(options.line, false);
     if (options.kind == "timed-kernel") values = kernels(options.line, true);
     if (options.kind == "outcome") values = outcomes();

@@ -182,14 +182,11 @@ Outcome<void> download(World& world, const Options& options, hub::Report& report
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Downloads profiler traces from a repository on the Hugging Face Hub. Every file is checked against the Hub's "
-        "hash "
-        "while it arrives. An interrupted download continues when the same command runs again, and files that are "
-        "there "
-        "already are not fetched.");
+        "hash while it arrives. An interrupted download continues when the same command runs again, and files that are "
+        "there already are not fetched.");
     args.about(
         "A plain id names a dataset, unless --repo-type says otherwise. An hf:// URI or a web address without a type "
-        "names a "
-        "model: hf://datasets/NAMESPACE/NAME@REVISION/PATH is a dataset.");
+        "names a model: hf://datasets/NAMESPACE/NAME@REVISION/PATH is a dataset.");
     args.positional(options.target,
                     {.name = "REPO", .help = "repository id, hf:// URI or web address, in place of --repo-id"});
     args.option(
@@ -207,7 +204,7 @@ void describe(cli::Args& args, Options& options) {
                                 .value = "T",
                                 .help = "token; other users can see it in the process list",
                                 .group = k_group,
-                                .default_text = "$HF_TOKEN, else the file of `hf auth login`"});
+                                .default_text = "$HF_TOKEN, or the file of `hf auth login`"});
     args.option(options.token_file, {.names = "--token-file",
                                      .value = "FILE",
                                      .help = "read the token from this file",
@@ -218,8 +215,9 @@ void describe(cli::Args& args, Options& options) {
                                    .value = "URL",
                                    .help = "the Hub, or a mirror of it",
                                    .group = k_group,
-                                   .default_text = "$HF_ENDPOINT, else https://huggingface.co"});
-    args.flag(options.offline, {.names = "--offline", .help = "use only what is on this machine", .group = k_group});
+                                   .default_text = "$HF_ENDPOINT, or https://huggingface.co"});
+    args.flag(options.offline,
+              {.names = "--offline", .help = "use only files that are on this machine", .group = k_group});
     args.flag(
         options.head_check,
         {.names = "--head-check", .help = "ask for each file's hash again before the download", .group = k_group});

@@ -26,12 +26,12 @@ void describe_selection(cli::Args& args, TraceDownloadOptions& o) {
                                      .complete = cli::Complete::download});
     args.option(o.selection.patterns, {.names = "--pattern",
                                        .value = "REGEX",
-                                       .help = "only paths that match; with several, any of them",
+                                       .help = "download only paths that match REGEX; if repeated, any of them",
                                        .group = k_group,
                                        .default_text = "JSON traces"});
     args.option(o.selection.includes, {.names = "--include",
                                        .value = "GLOB",
-                                       .help = "only paths that match; `*` matches '/' too",
+                                       .help = "download only paths that match; `*` also matches '/'",
                                        .group = k_group});
     args.option(o.selection.excludes, {.names = "--exclude",
                                        .value = "GLOB",
@@ -39,8 +39,9 @@ void describe_selection(cli::Args& args, TraceDownloadOptions& o) {
                                        .group = k_group});
     args.flag(o.selection.include_xplane,
               {.names = "--include-xplane", .help = "also download .xplane.pb files", .group = k_group});
-    args.flag(o.selection.latest_session,
-              {.names = "--latest-session", .help = "only the newest profiler session of each run", .group = k_group});
+    args.flag(o.selection.latest_session, {.names = "--latest-session",
+                                           .help = "download only the newest profiler session of each run",
+                                           .group = k_group});
     args.option(
         o.selection.limit,
         {.names = "--limit", .value = "N", .help = "download at most N files, ordered by path", .group = k_group});
@@ -88,7 +89,7 @@ void describe_transfer(cli::Args& args, TraceDownloadOptions& o, std::string_vie
                                   .value = "S",
                                   .help = "give up a connection after this many seconds of silence",
                                   .group = k_net,
-                                  .default_text = "$HF_HUB_DOWNLOAD_TIMEOUT, else 30"});
+                                  .default_text = "$HF_HUB_DOWNLOAD_TIMEOUT, or 30"});
     args.option(o.ca_bundle, {.names = "--ca-bundle",
                               .value = "FILE",
                               .help = "trust the CA certificates in this file",

@@ -101,19 +101,19 @@ void describe_run(cli::Args& args, RunOptions& options) {
                                   .env = "WANDB_PROJECT"});
     args.option(options.artifact, {.names = "--artifact",
                                    .value = "NAME[:ALIAS]",
-                                   .help = "this artifact instead of the run's profile",
+                                   .help = "download this artifact instead of the run's profile",
                                    .group = k_group});
     args.option(options.alias, {.names = "--alias",
                                 .value = "ALIAS",
-                                .help = "the artifact with this alias or version (v0), not the newest",
+                                .help = "use the artifact with this alias or version (v0) instead of the newest",
                                 .group = k_group});
 }
 
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Downloads the profile that a run logged at Weights & Biases as an artifact of type jax_profile. Every file is "
-        "checked "
-        "against its MD5 while it arrives; an interrupted download continues when the same command runs again.");
+        "checked against its MD5 while it arrives; an interrupted download continues when the same command runs "
+        "again.");
     args.about(
         "The key comes from WANDB_API_KEY, W&B's settings file or the netrc file; WANDB_BASE_URL names another "
         "server.");

@@ -103,12 +103,16 @@ Result<std::unique_ptr<GdnReading>> GdnReading::read(const oracle::TensorFile& i
     return reading;
 }
 
+Result<oracle::GdnReference> GdnReading::take_reference(int threads, oracle::Passes passes) {
+    GDNCTL_TRY(oracle_files::check_memory(problem().dims, problem().sequences.size(), passes));
+    return oracle::make_reference(std::move(m_reference.problem), std::move(m_reference.contract), threads);
+}
+
 Result<Judgement> GdnReading::judge(const oracle::TensorFile& outputs, const Judging& how) {
     const bool gradients = outputs.any_name(
         [](std::string_view name) { return oracle::canonical_name(name).role == oracle::GdnRole::gradient; });
-    GDNCTL_TRY(oracle_files::check_memory(problem().dims, problem().sequences.size(),
-                                          gradients ? oracle::Passes::with_gradients : oracle::Passes::forward));
-    m_reference = oracle::make_reference(std::move(m_reference.problem), std::move(m_reference.contract), how.threads);
+    const auto passes = gradients ? oracle::Passes::with_gradients : oracle::Passes::forward;
+    GDNCTL_TRY_ASSIGN(m_reference, take_reference(how.threads, passes));
     GDNCTL_TRY(oracle::add_backward(m_reference, m_inputs, outputs, how.threads));
     if (how.stop && how.stop()) return Judgement{};
     GDNCTL_TRY_ASSIGN(auto report,

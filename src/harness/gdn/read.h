@@ -26,6 +26,9 @@ public:
     const oracle::GdnProblem& problem() const { return m_reference.problem; }
     const oracle::ResolvedContract& contract() const { return m_reference.contract; }
 
+    // Computes the truth about it and its budget, and gives it away with the problem. Error: bad_input, it is too large
+    // (with its gradients, if they are to follow).
+    Result<oracle::GdnReference> take_reference(int threads, oracle::Passes passes = oracle::Passes::forward);
     Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) override;
 
 private:

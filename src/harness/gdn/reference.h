@@ -1,6 +1,7 @@
 // From the shape or a file of inputs of gdn to the truth about them.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,8 @@ struct ContractChoice {
     std::vector<std::string> sets;  // FIELD=VALUE
 };
 
-// Resolves the contract for these inputs, checks them and their size (with that of gradients, if they are to follow),
-// and computes truth and budget.
-Result<oracle::GdnReference> make_reference(const oracle::TensorFile& inputs, const ContractChoice& choice, int threads,
-                                            oracle::Passes passes = oracle::Passes::forward);
+// A file of inputs as the operator's row reads it, with the truth about it. Errors: of the reading; bad_input, too
+// large.
+using TruthOf = std::function<Result<oracle::GdnReference>(const oracle::TensorFile& inputs, int threads)>;
 
 }  // namespace gdnctl::harness

@@ -25,7 +25,7 @@ Status GdnBench::run() {
     GDNCTL_TRY(add_yardsticks());
     log::info("generating inputs and the exact result");
     GDNCTL_TRY_ASSIGN(auto inputs, oracle::BenchInputs::make(m_request.dims, m_request.seed, m_request.storage));
-    GDNCTL_TRY_ASSIGN(const auto reference, inputs.reference(m_request.threads));
+    GDNCTL_TRY_ASSIGN(const auto reference, m_request.truth_of(inputs.file(), m_request.threads));
     m_checksum = inputs.checksum();
     // Another set, which is drawn anew for every run of a kernel of others. Ours have no memory of what they did.
     std::optional<oracle::BenchInputs> fresh;

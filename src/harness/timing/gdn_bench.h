@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/json.h"
+#include "harness/gdn/reference.h"
 #include "harness/timing/kernel.h"
 #include "harness/timing/machine.h"
 #include "harness/timing/phases.h"
@@ -22,6 +23,7 @@
 namespace gdnctl::harness {
 
 struct GdnBenchRequest {
+    TruthOf truth_of;
     std::string op;
     std::optional<std::string> kernel;  // none: one of ours for each pass
     std::vector<std::string> peers;

@@ -8,7 +8,6 @@
 
 #include "core/json.h"
 #include "core/log.h"
-#include "harness/gdn/reference.h"
 #include "harness/timing/gdn_bench.h"
 
 namespace gdnctl::harness {

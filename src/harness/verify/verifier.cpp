@@ -8,7 +8,6 @@
 #include "core/text.h"
 #include "harness/files.h"
 #include "harness/gdn/kernel.h"
-#include "harness/gdn/reference.h"
 #include "harness/verify/vectors.h"
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
@@ -59,7 +58,7 @@ public:
 private:
     void note_network(const Kernel& kernel) {
         m_done.network = kernel.network();
-        if (m_done.network == "none") log::warning("cannot keep the kernel from the network on this system");
+        if (m_done.network == "none") log::warning("cannot block the kernel's network access on this system");
     }
 
     Status run_relations(Kernel& kernel) {
@@ -166,7 +165,7 @@ private:
             m_done.skipped.backward += backward ? 1 : 0;
             return {};
         }
-        GDNCTL_TRY_ASSIGN(const auto reference, make_reference(inputs, {}, m_request.threads));
+        GDNCTL_TRY_ASSIGN(const auto reference, m_request.truth_of(inputs, m_request.threads));
         if (backward) inputs = oracle::with_cotangents(inputs, reference, c.seed);
         if (can(oracle::KernelPass::forward)) {
             GDNCTL_TRY(run_pass(oracle::KernelPass::forward, "case", c, inputs, reference, kernel));
@@ -184,7 +183,7 @@ private:
             ++m_done.skipped.decode;
             return {};
         }
-        GDNCTL_TRY_ASSIGN(const auto reference, make_reference(inputs, {}, m_request.threads));
+        GDNCTL_TRY_ASSIGN(const auto reference, m_request.truth_of(inputs, m_request.threads));
         for (const auto pass : {oracle::KernelPass::decode, oracle::KernelPass::decode_in_place}) {
             if (can(pass) && !given_up()) GDNCTL_TRY(run_pass(pass, "decode", c, inputs, reference, kernel));
         }
@@ -210,7 +209,7 @@ private:
             log::info("{} is for {}: skipped", vector.inputs.filename().string(), op->second);
             return {};
         }
-        auto reference = make_reference(inputs, {}, m_request.threads);
+        auto reference = m_request.truth_of(inputs, m_request.threads);
         if (!reference) return tl::unexpected(std::move(reference).error().within(vector.inputs.string()));
         for (const auto& path : vector.outputs) {
             GDNCTL_TRY_ASSIGN(const auto outputs, oracle_files::read(m_context, {path.string()}, {}));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/child/process.h"
+#include "harness/gdn/reference.h"
 #include "harness/verify/items.h"
 #include "oracle/tensor/tensor.h"
 #include "platform/context.h"
@@ -17,6 +18,7 @@
 namespace gdnctl::harness {
 
 struct GdnRequest {
+    TruthOf truth_of;
     std::string kernel;
     std::vector<std::string> cases;                // empty: all
     std::optional<std::filesystem::path> vectors;  // folder of recorded inputs and outputs

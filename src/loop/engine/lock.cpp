@@ -6,6 +6,7 @@
 
 #include "core/for_people.h"
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "platform/descendants.h"
 #include "platform/fs.h"
 
@@ -29,14 +30,11 @@ void say_who(const fs::path& lock, const fs::path& log_dir, WallTime now) {
 std::string who_holds(const fs::path& lock) {
     const auto text = read_file_if_exists(lock.string() + ".json", std::size_t{64} << 10);
     if (!text || !*text) return {};
-    const auto who = nlohmann::json::parse(**text, nullptr, false);
+    const Json who = Json::parse(**text, nullptr, false);
     if (!who.is_object()) return {};
-    const auto word = [&](const char* key) {
-        return who.contains(key) && who[key].is_string() ? who[key].get<std::string>() : "?";
-    };
-    const auto pid = who.contains("pid") && who["pid"].is_number_integer() ? who["pid"].get<std::int64_t>() : 0;
-    return fmt::format(": process {}, since {}, log directory {}", pid, local_time_of(word("started_at")),
-                       word("log_dir"));
+    const auto word = [&](const char* key) { return json::maybe_text(who, key).value_or("?"); };
+    return fmt::format(": process {}, since {}, log directory {}", json::integer(who, "pid").value_or(0),
+                       local_time_of(word("started_at")), word("log_dir"));
 }
 
 Result<FileLock> take(const fs::path& lock, std::string_view what, const fs::path& place) {

@@ -52,8 +52,7 @@ constexpr std::string_view k_edit_rules =
     "Answer with at most two edits, each in this form, every marker on its own line:\n\n"
     "EDIT v1 FILE\n<<<<<<< SEARCH\nold lines\n=======\nnew lines\n>>>>>>> REPLACE\n\n"
     "The old lines must be whole lines that occur exactly once in FILE, copied with their indentation. Either all "
-    "edits "
-    "apply or none.\n";
+    "edits apply or none.\n";
 
 }  // namespace
 

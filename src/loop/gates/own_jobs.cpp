@@ -105,7 +105,7 @@ PlaceOptions place_at(const std::string& cluster) {
 }
 
 Result<Target> target_of(const JobSpec& spec, const Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     auto& job = spec.kind == JobKind::tests ? target.test : target.profile;
     if (!spec.argv.empty() && job) {
         job->argv = spec.argv;

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
+#include "core/json_fields.h"
 #include "loop/perf/record.h"
 #include "platform/fs.h"
 #include "platform/lock.h"
@@ -12,24 +14,16 @@ namespace gdnctl::loop {
 
 namespace {
 
-using Sorted = nlohmann::json;
-
 constexpr std::int64_t k_perf_state_version = 2;
 
-std::string key_in(const Sorted& record) {
-    const auto it = record.find("fingerprint_key");
-    return it != record.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
-
-bool belongs(const Sorted& record, const std::string& key) {
-    const std::string own = key_in(record);
+bool belongs(const Json& record, const std::string& key) {
+    const std::string own = json::text(record, "fingerprint_key");
     return own.empty() || own == key;
 }
 
-std::optional<PerfVerdict> verdict_in(const Sorted& record) {
-    const auto it = record.find("decision");
-    if (it == record.end() || !it->is_string()) return std::nullopt;
-    return parse_perf_verdict(it->get<std::string>());
+std::optional<PerfVerdict> verdict_in(const Json& record) {
+    const auto word = json::maybe_text(record, "decision");
+    return word ? parse_perf_verdict(*word) : std::nullopt;
 }
 
 tl::unexpected<Error> damaged(std::string_view name, std::string_view what) {
@@ -40,11 +34,11 @@ tl::unexpected<Error> damaged(std::string_view name, std::string_view what) {
 }  // namespace
 
 struct PerfState::Document {
-    Sorted root;
+    Json root;
 };
 
 PerfState::PerfState() : m_document(std::make_unique<Document>()) {
-    m_document->root = {{"version", k_perf_state_version}, {"champion", nullptr}, {"history", Sorted::array()}};
+    m_document->root = {{"version", k_perf_state_version}, {"champion", nullptr}, {"history", Json::array()}};
 }
 PerfState::PerfState(std::unique_ptr<Document> document) : m_document(std::move(document)) {}
 PerfState::PerfState(PerfState&&) noexcept = default;
@@ -53,15 +47,15 @@ PerfState::~PerfState() = default;
 
 Result<PerfState> PerfState::parse(std::string_view text, std::string_view name) {
     auto document = std::make_unique<Document>();
-    Sorted& root = document->root;
-    root = Sorted::parse(text, nullptr, false);
+    Json& root = document->root;
+    root = Json::parse(text, nullptr, false);
     if (root.is_discarded() || !root.is_object()) return damaged(name, "the performance state is not a JSON object");
-    const auto version = root.find("version");
-    if (version == root.end() || !version->is_number_integer() || *version < 1 || *version > k_perf_state_version) {
+    const auto version = json::integer(root, "version");
+    if (!version || *version < 1 || *version > k_perf_state_version) {
         return damaged(name, "the performance state has a version that this gdnctl does not know");
     }
     if (!root.contains("champion")) root["champion"] = nullptr;
-    if (!root.contains("history")) root["history"] = Sorted::array();
+    if (!root.contains("history")) root["history"] = Json::array();
     if (!root["champion"].is_null() && !root["champion"].is_object()) {
         return damaged(name, "the champion is neither a record nor null");
     }
@@ -69,7 +63,7 @@ Result<PerfState> PerfState::parse(std::string_view text, std::string_view name)
         return damaged(name, "`champions` is not an object");
     }
     if (!root["history"].is_array()) return damaged(name, "`history` is not a list");
-    for (const Sorted& record : root["history"]) {
+    for (const Json& record : root["history"]) {
         if (!record.is_object()) return damaged(name, "a line of `history` is not a record");
     }
     root["version"] = k_perf_state_version;
@@ -77,17 +71,18 @@ Result<PerfState> PerfState::parse(std::string_view text, std::string_view name)
 }
 
 std::string PerfState::text() const {
-    return m_document->root.dump(2, ' ', false, Sorted::error_handler_t::replace) + "\n";
+    using Sorted = nlohmann::json;  // the recipe's program writes its keys in order
+    return Sorted(m_document->root).dump(2, ' ', false, Sorted::error_handler_t::replace) + "\n";
 }
 
 std::optional<PerfRecord> PerfState::champion(const std::string& key) const {
-    const Sorted& root = m_document->root;
-    if (const auto all = root.find("champions"); all != root.end()) {
-        if (const auto own = all->find(key); own != all->end() && own->is_object()) return parse_record(Json(*own));
+    const Json& root = m_document->root;
+    if (const Json* own = json::find(root, {"champions", key}); own != nullptr && own->is_object()) {
+        return parse_record(*own);
     }
-    const Sorted& latest = root["champion"];
+    const Json& latest = root["champion"];
     if (latest.is_null() || !belongs(latest, key)) return std::nullopt;
-    return parse_record(Json(latest));
+    return parse_record(latest);
 }
 
 std::vector<std::string> PerfState::champion_keys() const {
@@ -99,30 +94,30 @@ std::vector<std::string> PerfState::champion_keys() const {
 }
 
 void PerfState::set_champion(const PerfRecord& record) {
-    const Sorted value = Sorted(record_json(record));
+    const Json value = record_json(record);
     m_document->root["champion"] = value;
     m_document->root["champions"][record.measured.fingerprint.key()] = value;
 }
 
-void PerfState::append(const PerfRecord& record) { m_document->root["history"].push_back(Sorted(record_json(record))); }
+void PerfState::append(const PerfRecord& record) { m_document->root["history"].push_back(record_json(record)); }
 
 std::vector<PerfRecord> PerfState::history() const {
     std::vector<PerfRecord> out;
-    for (const Sorted& record : m_document->root["history"]) out.push_back(parse_record(Json(record)));
+    for (const Json& record : m_document->root["history"]) out.push_back(parse_record(record));
     return out;
 }
 
 std::vector<PerfRecord> PerfState::history(const std::string& key) const {
     std::vector<PerfRecord> out;
-    for (const Sorted& record : m_document->root["history"]) {
-        if (belongs(record, key)) out.push_back(parse_record(Json(record)));
+    for (const Json& record : m_document->root["history"]) {
+        if (belongs(record, key)) out.push_back(parse_record(record));
     }
     return out;
 }
 
 int PerfState::mark_suspects(const std::string& key) {
     int marked = 0;
-    Sorted& all = m_document->root["history"];
+    Json& all = m_document->root["history"];
     for (auto it = all.rbegin(); it != all.rend(); ++it) {
         if (!belongs(*it, key)) continue;
         const auto verdict = verdict_in(*it);

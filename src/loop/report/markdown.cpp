@@ -106,8 +106,7 @@ std::string iterations_part(const Report& report) {
     if (report.measured) {
         text +=
             "A gain is over the champion at that time, from alternating pairs of runs if their number is given. "
-            "`gdnctl "
-            "loop-explain N` shows what was compared.\n\n";
+            "`gdnctl loop-explain N` shows what was compared.\n\n";
     }
     text +=
         "| # | result | median | gain | time | device | tokens | why |\n"

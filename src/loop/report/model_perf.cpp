@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
+#include "core/json_fields.h"
 #include "loop/report/model.h"
 #include "platform/fs.h"
 
@@ -12,49 +14,31 @@ namespace gdnctl::loop {
 
 namespace {
 
-using Value = nlohmann::json;
-
-std::string view_word(const Value& object, const char* key) {
-    const auto at = object.find(key);
-    return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
+// nullptr: there is no list of that name.
+const Json* list_at(const Json& object, std::string_view key) {
+    const Json* found = json::find(object, key);
+    return found != nullptr && found->is_array() ? found : nullptr;
 }
 
-std::optional<double> double_at(const Value& object, const char* key) {
-    const auto at = object.find(key);
-    if (at == object.end() || !at->is_number()) return std::nullopt;
-    const auto value = at->get<double>();
-    return std::isfinite(value) ? std::optional(value) : std::nullopt;
-}
-
-std::int64_t whole_at(const Value& object, const char* key) {
-    const auto at = object.find(key);
-    return at != object.end() && at->is_number_integer() ? at->get<std::int64_t>() : 0;
-}
-
-const Value* list_at(const Value& object, const char* key) {
-    const auto at = object.find(key);
-    return at != object.end() && at->is_array() ? &*at : nullptr;
-}
-
-std::optional<PairsView> pairs_at(const Value& record) {
-    const auto at = record.find("pairs");
-    if (at == record.end() || !at->is_object()) return std::nullopt;
+std::optional<PairsView> pairs_at(const Json& record) {
+    const Json* at = json::find(record, "pairs");
+    if (at == nullptr || !at->is_object()) return std::nullopt;
     PairsView pairs;
-    pairs.n = whole_at(*at, "n");
-    pairs.gain_pct = double_at(*at, "gain_pct").value_or(0);
-    pairs.low_pct = double_at(*at, "low_pct").value_or(0);
-    pairs.high_pct = double_at(*at, "high_pct").value_or(0);
-    pairs.deviation_pct = double_at(*at, "deviation_pct").value_or(0);
-    pairs.verdict = view_word(*at, "verdict");
+    pairs.n = json::integer(*at, "n").value_or(0);
+    pairs.gain_pct = json::number(*at, "gain_pct").value_or(0);
+    pairs.low_pct = json::number(*at, "low_pct").value_or(0);
+    pairs.high_pct = json::number(*at, "high_pct").value_or(0);
+    pairs.deviation_pct = json::number(*at, "deviation_pct").value_or(0);
+    pairs.verdict = json::text(*at, "verdict");
     return pairs;
 }
 
 // A state of an earlier version has the difference of the values, and the result of the pairs. It did not record which
 // direction is better. A gain with a smaller value shows it; otherwise the name decides, since only times have a unit
 // in it.
-std::optional<runlog::Gain> gain_at(const Value& record, const MeasuredView& view) {
-    if (const auto own = record.find("gain"); own != record.end() && own->is_object()) {
-        return runlog::parse_gain(Json(*own));
+std::optional<runlog::Gain> gain_at(const Json& record, const MeasuredView& view) {
+    if (const Json* own = json::find(record, "gain"); own != nullptr && own->is_object()) {
+        return runlog::parse_gain(*own);
     }
     if (!view.value || !view.delta_pct || *view.delta_pct <= -100 || view.decision == "aa_ok") return std::nullopt;
     runlog::Gain gain;
@@ -73,21 +57,21 @@ std::optional<runlog::Gain> gain_at(const Value& record, const MeasuredView& vie
     return gain;
 }
 
-void read_gate_list(const Value& record, MeasuredView& view) {
-    if (const Value* gates = list_at(record, "gates")) {
-        for (const Value& gate : *gates) {
+void read_gate_list(const Json& record, MeasuredView& view) {
+    if (const Json* gates = list_at(record, "gates")) {
+        for (const Json& gate : *gates) {
             if (!gate.is_object()) continue;
-            const std::string numbers = view_word(gate, "numbers");
-            const std::string reason = view_word(gate, "reason");
-            GateView one{view_word(gate, "id"), view_word(gate, "result")};
+            const std::string numbers = json::text(gate, "numbers");
+            const std::string reason = json::text(gate, "reason");
+            GateView one{json::text(gate, "id"), json::text(gate, "result")};
             one.words = numbers + (numbers.empty() || reason.empty() ? "" : "; ") + reason;
             view.gates.push_back(std::move(one));
         }
         return;
     }
     // The recipe's program stores the reasons of gates that fired, and nothing about the others.
-    if (const Value* reasons = list_at(record, "control_gate_reasons")) {
-        for (const Value& reason : *reasons) {
+    if (const Json* reasons = list_at(record, "control_gate_reasons")) {
+        for (const Json& reason : *reasons) {
             if (!reason.is_string()) continue;
             GateView one{"gate", "fail"};
             one.words = reason.get<std::string>();
@@ -96,31 +80,32 @@ void read_gate_list(const Value& record, MeasuredView& view) {
     }
 }
 
-MeasuredView measured_view(const Value& record) {
+MeasuredView measured_view(const Json& record) {
     MeasuredView view;
-    view.iteration = static_cast<int>(std::clamp<std::int64_t>(whole_at(record, "iteration"), 0, 1'000'000'000));
-    view.commit = view_word(record, "commit");
-    view.metric = view_word(record, "metric");
-    view.unit = view_word(record, "metric_unit");
+    view.iteration =
+        static_cast<int>(std::clamp<std::int64_t>(json::integer(record, "iteration").value_or(0), 0, 1'000'000'000));
+    view.commit = json::text(record, "commit");
+    view.metric = json::text(record, "metric");
+    view.unit = json::text(record, "metric_unit");
     if (view.unit.empty()) view.unit = runlog::unit_of(view.metric, nullptr);
-    view.source = view_word(record, "metric_source");
-    view.decision = view_word(record, "decision");
-    view.run_url = view_word(record, "run_url");
-    view.key = view_word(record, "fingerprint_key");
-    view.value = double_at(record, "metric_value");
-    view.delta_pct = double_at(record, "delta_vs_champion_pct");
-    if (const Value* points = list_at(record, "points")) {
-        for (const Value& point : *points) {
+    view.source = json::text(record, "metric_source");
+    view.decision = json::text(record, "decision");
+    view.run_url = json::text(record, "run_url");
+    view.key = json::text(record, "fingerprint_key");
+    view.value = json::number(record, "metric_value");
+    view.delta_pct = json::number(record, "delta_vs_champion_pct");
+    if (const Json* points = list_at(record, "points")) {
+        for (const Json& point : *points) {
             if (point.is_number()) view.points.push_back(point.get<double>());
         }
     }
-    if (view.source.starts_with("wandb-history-")) view.window_points = whole_at(record, "metric_points");
+    if (view.source.starts_with("wandb-history-"))
+        view.window_points = json::integer(record, "metric_points").value_or(0);
     view.pairs = pairs_at(record);
     view.gain = gain_at(record, view);
     read_gate_list(record, view);
-    view.timestamp_unix = whole_at(record, "timestamp_unix");
-    const auto suspect = record.find("suspect");
-    view.suspect = suspect != record.end() && suspect->is_boolean() && suspect->get<bool>();
+    view.timestamp_unix = json::integer(record, "timestamp_unix").value_or(0);
+    view.suspect = json::boolean(record, "suspect").value_or(false);
     return view;
 }
 
@@ -175,17 +160,17 @@ std::optional<double> MeasuredRun::noise_pct() const {
 }
 
 Result<MeasuredRun> parse_measured(std::string_view text, std::string_view name) {
-    const Value root = Value::parse(text, nullptr, false);
+    const Json root = Json::parse(text, nullptr, false);
     if (!root.is_object()) {
         return fail(ErrorKind::config, fmt::format("{}: the performance state is not a JSON object", name),
                     "repair it, or move it away to start without a champion");
     }
     MeasuredRun run;
-    if (const auto champion = root.find("champion"); champion != root.end() && champion->is_object()) {
+    if (const Json* champion = json::find(root, "champion"); champion != nullptr && champion->is_object()) {
         run.champion = measured_view(*champion);
     }
-    if (const Value* history = list_at(root, "history")) {
-        for (const Value& record : *history) {
+    if (const Json* history = list_at(root, "history")) {
+        for (const Json& record : *history) {
             if (record.is_object()) run.history.push_back(measured_view(record));
         }
     }

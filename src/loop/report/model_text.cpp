@@ -5,6 +5,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "core/json.h"
+#include "core/json_fields.h"
 #include "core/redact.h"
 #include "core/text.h"
 #include "loop/report/model.h"
@@ -87,13 +89,11 @@ std::optional<RunningLoop> running(const std::filesystem::path& log_dir) {
     RunningLoop loop;
     loop.pid = text::parse_int(text::trim(**holder)).value_or(0);
     const auto text = read_file_if_exists(lock.string() + ".json", std::size_t{64} << 10);
-    const auto who = text && *text ? nlohmann::json::parse(**text, nullptr, false) : nlohmann::json();
-    const auto number = [&](const char* key) {
-        return who.is_object() && who.contains(key) && who[key].is_number_integer() ? who[key].get<std::int64_t>() : 0;
-    };
-    if (who.is_object() && number("pid") == loop.pid) {
-        if (who.contains("started_at") && who["started_at"].is_string()) loop.since = who["started_at"];
-        const ProcessId id{static_cast<pid_t>(loop.pid), static_cast<std::uint64_t>(number("start_ticks"))};
+    const Json who = text && *text ? Json::parse(**text, nullptr, false) : Json();
+    if (who.is_object() && json::integer(who, "pid").value_or(0) == loop.pid) {
+        loop.since = json::text(who, "started_at");
+        const auto ticks = static_cast<std::uint64_t>(json::integer(who, "start_ticks").value_or(0));
+        const ProcessId id{static_cast<pid_t>(loop.pid), ticks};
         if (is_running(id)) return loop;
     }
     // Either the holder died without releasing the lock, or its process is not visible from here (a container); only

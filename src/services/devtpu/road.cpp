@@ -259,7 +259,10 @@ std::string end_line(std::string_view prefix) {
 
 std::optional<Error> host_complaint(int exit_code, std::string_view stderr_text) {
     if (exit_code != k_no_tree_code || stderr_text.find(k_no_tree) == std::string_view::npos) return std::nullopt;
-    return Error{ErrorKind::infrastructure, "nothing was synced to the TPU's host yet", "leave out --no-sync once", {}};
+    return Error{ErrorKind::infrastructure,
+                 "nothing has been synced to the TPU's host yet",
+                 "run the command once without --no-sync",
+                 {}};
 }
 
 }  // namespace gdnctl::devtpu

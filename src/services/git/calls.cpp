@@ -242,7 +242,7 @@ tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult&
     }
     if (result.err.find("Please tell me who you are") != std::string::npos ||
         result.err.find("empty ident name") != std::string::npos) {
-        return fail(ErrorKind::config, "git does not know who commits in " + root.string(),
+        return fail(ErrorKind::config, "git has no name and email for commits in " + root.string(),
                     "git config --global user.name NAME; git config --global user.email ADDRESS");
     }
     // Not all messages of git reveal a full disk.

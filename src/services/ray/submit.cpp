@@ -202,7 +202,7 @@ Status put_beside(Client& client, JobRequest& request, const ServerVersion& vers
     if (const std::size_t slashes = address.find("//"); slashes != std::string::npos) address.erase(0, slashes + 2);
     address = address.substr(0, address.rfind(':'));
     if (other.state != JobState::running || address.empty()) {
-        return fail(ErrorKind::infrastructure, fmt::format("job {} does not run ({}): nothing can run beside it",
+        return fail(ErrorKind::infrastructure, fmt::format("job {} is not running ({}): no command can run beside it",
                                                            request.beside, status_of(other)));
     }
     constexpr double k_sliver = 0.001;

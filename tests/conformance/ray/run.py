@@ -30,6 +30,7 @@ import cases_inputs  # noqa: F401
 import cases_logs  # noqa: F401
 import cases_faults  # noqa: F401
 import cases_lists  # noqa: F401
+import cases_sweep  # noqa: F401
 import cases_uv  # noqa: F401
 
 RUN_MARKER = "GDNCTL_CONFORMANCE_RUN"

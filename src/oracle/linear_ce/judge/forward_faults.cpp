@@ -303,7 +303,13 @@ public:
                  [&](const ProbeRow& r) { return r.lse - to_bf16(r.s[label(r)]); });
         exchanged();
         other_column();
-        if (m_faults.stages.empty()) m_faults.stages = {"label", "tile"};
+        if (m_faults.stages.empty()) {
+            // A logit that was never found leaves an infinity; a NaN was not written.
+            const bool nan =
+                std::any_of(m_rows.begin(), m_rows.end(), [&](const ProbeRow& r) { return std::isnan(got(r)); });
+            m_faults.stages =
+                nan ? std::vector<std::string>{"tile", "label"} : std::vector<std::string>{"label", "tile"};
+        }
         return std::move(m_faults);
     }
 

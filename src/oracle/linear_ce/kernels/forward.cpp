@@ -66,11 +66,11 @@ public:
           m_run(run),
           m_kernel(row_kernel<Real>(run.isa)),
           m_product(operands, m_kernel),
-          m_plan(m_kernel, operands.batch, operands.hidden, run.block),
+          m_plan(m_kernel, operands.batch, operands.hidden, run.block, m_product.in_pairs()),
           m_kept(operands, keep_in, m_kernel.width) {}
 
     void go() {
-        const std::size_t blocks = blocks_of(m_o.vocab, m_plan.block);
+        const std::size_t blocks = blocks_of(m_o.vocab, m_plan.columns);
         m_x = aligned<Real>(m_plan.padded_rows() * m_product.depth());
         m_partial.resize(m_plan.rows * std::min(blocks, k_blocks_kept));
         for (std::size_t row = 0; row < m_o.batch; row += m_plan.rows) {
@@ -110,8 +110,8 @@ private:
     // All rows by one block of columns. The logits of a panel of rows lie in `work` behind the panels of w, one segment
     // for each tile.
     void one_block(std::size_t block, std::size_t slot, Real* work) {
-        const std::size_t first = block * m_plan.block;
-        const std::size_t columns = std::min(m_plan.block, m_o.vocab - first);
+        const std::size_t first = block * m_plan.columns;
+        const std::size_t columns = std::min(m_plan.columns, m_o.vocab - first);
         const std::size_t width = m_kernel.width;
         const std::size_t height = m_kernel.height;
         const std::size_t tiles = blocks_of(columns, width);

@@ -39,9 +39,9 @@ public:
           m_kernel(row_kernel<Real>(run.isa)),
           m_product(operands, m_kernel),
           m_kept(operands, how.kept ? gw : Gradient<Real>{}, m_kernel.width),
-          m_plan(m_kernel, operands.batch, operands.hidden, run.block),
+          m_plan(m_kernel, operands.batch, operands.hidden, run.block, m_product.in_pairs()),
           m_panels(blocks_of(operands.hidden, m_kernel.width)) {
-        m_window = std::min(m_plan.window, rounded_up(operands.vocab, m_plan.block));
+        m_window = std::min(m_plan.window, rounded_up(operands.vocab, m_plan.columns));
     }
 
     void go() {
@@ -79,17 +79,18 @@ private:
     // Of sums over rows and over the columns of a window. A window and a block have whole pairs.
     std::size_t row_depth() const { return m_product.depth_of(m_plan.rows); }
     std::size_t window_depth() const { return m_product.depth_of(m_window); }
+    std::size_t window_room() const { return m_window / m_plan.columns * m_plan.block; }
     View w() const { return m_o.layout == Layout::hv ? View{m_o.w, m_o.vocab, 1} : View{m_o.w, 1, m_o.hidden}; }
 
     void allocate() {
         m_x = aligned<Real>(m_plan.rows * m_product.depth());
         // Where all logits were kept, they are not computed again.
-        if (m_kept.rows(m_plan.block) < m_o.batch || m_kept.rows(m_o.vocab % m_plan.block) < m_o.batch) {
-            m_w = aligned<Real>(m_product.depth() * m_window);
+        if (m_kept.rows(m_plan.columns) < m_o.batch || m_kept.rows(m_o.vocab % m_plan.columns) < m_o.batch) {
+            m_w = aligned<Real>(m_product.depth() * window_room());
         }
         if (m_gw.wanted()) {
             m_xt = aligned<Real>(row_depth() * padded_hidden());
-            if (!all_rows_at_once()) m_sum = aligned<Real>(padded_hidden() * m_window);
+            if (!all_rows_at_once()) m_sum = aligned<Real>(padded_hidden() * window_room());
         }
         if (!m_gx.wanted()) return;
         m_wt = aligned<Real>(m_panels * width() * window_depth());
@@ -120,16 +121,17 @@ private:
     // delta of all blocks of the window, and what they give gw.
     void sweep() {
         const std::size_t size = tile_at() + height() * width();
-        run_tasks(blocks_of(m_columns, m_plan.block), m_run.threads, [&] {
+        run_tasks(blocks_of(m_columns, m_plan.columns), m_run.threads, [&] {
             return [&, delta = aligned<Real>(size)](std::size_t task) {
-                if (!stopped()) one_block(task * m_plan.block, delta.get());
+                if (!stopped()) one_block(task, delta.get());
             };
         });
     }
 
-    void one_block(std::size_t at, Real* delta) {
-        const std::size_t columns = std::min(m_plan.block, m_columns - at);
-        Real* panels = m_w == nullptr ? nullptr : m_w.get() + at * m_product.depth();
+    void one_block(std::size_t task, Real* delta) {
+        const std::size_t at = task * m_plan.columns;
+        const std::size_t columns = std::min(m_plan.columns, m_columns - at);
+        Real* panels = m_w == nullptr ? nullptr : m_w.get() + task * m_plan.block * m_product.depth();
         const std::size_t kept = m_kept.rows(columns);
         if (m_row == 0) {
             if (kept < m_o.batch) m_product.pack_panels(w(), m_first + at, columns, width(), panels);
@@ -151,7 +153,7 @@ private:
             if (m_gx.wanted()) keep_transposed(delta, columns, at, i, rows);
             if (m_product.in_pairs() && m_gw.wanted()) pair_rows(i, rows, tiles, delta);
         }
-        if (m_gw.wanted()) add_to_gw(at, columns, delta);
+        if (m_gw.wanted()) add_to_gw(task, columns, delta);
     }
 
     // Rows [i, i + rows) of delta, two and two; segment t of the pairs is [row_depth()][width].
@@ -226,37 +228,37 @@ private:
         for (std::size_t c = 0; c < count; c += 2) std::memcpy(to + c / 2 * height(), halves + c, 2 * sizeof(Bf16));
     }
 
-    void add_to_gw(std::size_t at, std::size_t columns, Real* delta) {
+    void add_to_gw(std::size_t task, std::size_t columns, Real* delta) {
         const bool last = m_row + m_rows == m_o.batch;
         const bool once = all_rows_at_once();
         const std::size_t whole = m_product.depth_of(m_rows);
         const Real* rows = delta + (m_product.in_pairs() ? pairs_at() : 0);
         for (std::size_t h = 0; h < m_o.hidden; h += height()) {
             for (std::size_t t = 0; t < blocks_of(columns, width()); ++t) {
-                const std::size_t v = m_first + at + t * width();
-                const bool full = h + height() <= m_o.hidden && v + width() <= m_o.vocab;
+                const std::size_t v = m_first + task * m_plan.columns + t * width();
+                const std::size_t across = std::min(width(), columns - t * width());
+                const bool full = h + height() <= m_o.hidden && across == width();
                 // Whole sums of whole tiles need no other place than their own.
                 const bool in_place = once && full && m_o.layout == Layout::hv && m_gw.data != nullptr;
-                Real* sum = in_place ? m_gw.data + h * m_o.vocab + v : once ? delta + tile_at() : sum_of(at, h, t);
+                Real* sum = in_place ? m_gw.data + h * m_o.vocab + v : once ? delta + tile_at() : sum_of(task, h, t);
                 const std::size_t stride = in_place ? m_o.vocab : width();
                 for (std::size_t b = 0; b < whole; b += m_plan.depth) {
                     m_product.multiply(m_xt.get() + h * row_depth() + b * height(),
                                        rows + (t * row_depth() + b) * width(), std::min(m_plan.depth, whole - b), sum,
                                        stride, m_row > 0 || b > 0);
                 }
-                if (last && !in_place) write_gw(sum, h, v);
+                if (last && !in_place) write_gw(sum, h, v, across);
             }
         }
     }
 
-    Real* sum_of(std::size_t at, std::size_t h, std::size_t t) const {
+    Real* sum_of(std::size_t task, std::size_t h, std::size_t t) const {
         const std::size_t tiles = m_plan.block / width();
-        return m_sum.get() + at * padded_hidden() + (h / height() * tiles + t) * height() * width();
+        return m_sum.get() + task * m_plan.block * padded_hidden() + (h / height() * tiles + t) * height() * width();
     }
 
-    void write_gw(const Real* tile, std::size_t h, std::size_t v) {
+    void write_gw(const Real* tile, std::size_t h, std::size_t v, std::size_t columns) {
         const std::size_t rows = std::min(height(), m_o.hidden - h);
-        const std::size_t columns = std::min(width(), m_o.vocab - v);
         for (std::size_t y = 0; y < rows; ++y) {
             const Real* from = tile + y * width();
             const std::size_t place = (h + y) * m_o.vocab + v;

@@ -29,7 +29,7 @@ struct Run {
     int threads = 1;
     Isa isa = best_isa();
     std::function<bool()> stop = {};  // asked between blocks: true leaves the results unfinished
-    std::size_t block = 0;            // columns of a block; 0: the kernel's own. Rounded up to whole tiles.
+    std::size_t block = 0;            // columns of a block, an even number for products of pairs; 0: the kernel's own
 };
 
 // Each [B], or nullptr: not wanted.

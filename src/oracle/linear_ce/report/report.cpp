@@ -114,7 +114,7 @@ std::string report_text(const Problem& problem, const CompareOptions& options, c
                         oracle::name_of(problem.x_dtype), oracle::name_of(problem.w_dtype), name_of(options.level),
                         options.level == Level::sampled ? fmt::format(", seed {}", options.seed) : "");
     if (problem.ignored_count > 0)
-        text += fmt::format("{} rows have the ignored label: weight 0\n", problem.ignored_count);
+        text += fmt::format("rows with the ignored label, taken as weight 0: {}\n", problem.ignored_count);
     text += tensors_text(report) + checks_text(report);
     text += oracle_report::not_compared_text(report.not_compared);
     text += oracle_report::missing_gradients_text(!report.forward_only, missing_gradients(report));

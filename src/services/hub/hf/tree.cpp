@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/text.h"
 
 namespace gdnctl::hub {
@@ -13,19 +14,9 @@ namespace {
 constexpr std::size_t k_sha1_digits = 40;
 constexpr std::size_t k_sha256_digits = 64;
 
-template <class Object>
-std::optional<std::string> string_at(const Object& object, const char* key) {
-    const auto found = object.find(key);
-    if (found == object.end() || !found->is_string()) return std::nullopt;
-    return found->template get<std::string>();
-}
-
-template <class Object>
-std::optional<std::int64_t> size_at(const Object& object, const char* key) {
-    const auto found = object.find(key);
-    if (found == object.end() || !found->is_number_integer()) return std::nullopt;
-    const auto value = found->template get<std::int64_t>();
-    return value < 0 ? std::nullopt : std::optional(value);
+std::optional<std::int64_t> size_at(const Json& object, std::string_view key) {
+    const auto size = json::integer(object, key);
+    return size && *size >= 0 ? size : std::nullopt;
 }
 
 tl::unexpected<Error> malformed(std::string why) {
@@ -34,18 +25,18 @@ tl::unexpected<Error> malformed(std::string why) {
 
 Result<std::optional<TreeFile>> entry_of(const Json& entry) {
     if (!entry.is_object()) return malformed("an entry is not an object");
-    if (string_at(entry, "type") != "file") return std::optional<TreeFile>();
+    if (json::maybe_text(entry, "type") != "file") return std::optional<TreeFile>();
     TreeFile file;
-    const auto path = string_at(entry, "path");
-    const auto oid = string_at(entry, "oid");
+    const auto path = json::maybe_text(entry, "path");
+    const auto oid = json::maybe_text(entry, "oid");
     const auto size = size_at(entry, "size");
     if (!path) return malformed("a file has no path");
     file.path = *path;
     if (!oid || !is_hex(*oid, k_sha1_digits) || !size) return malformed("no oid or size of " + text::visible(*path));
     file.blob_id = *oid;
     file.size = *size;
-    if (const auto lfs = entry.find("lfs"); lfs != entry.end() && lfs->is_object()) {
-        const auto sha256 = string_at(*lfs, "oid");
+    if (const Json* lfs = json::find(entry, "lfs"); lfs != nullptr && lfs->is_object()) {
+        const auto sha256 = json::maybe_text(*lfs, "oid");
         const auto content = size_at(*lfs, "size");
         if (!sha256 || !is_hex(*sha256, k_sha256_digits) || !content) {
             return malformed("no LFS oid or size of " + text::visible(*path));
@@ -54,7 +45,7 @@ Result<std::optional<TreeFile>> entry_of(const Json& entry) {
         file.lfs_size = *content;
         file.size = *content;
     }
-    if (const auto xet = string_at(entry, "xetHash")) {
+    if (const auto xet = json::maybe_text(entry, "xetHash")) {
         if (is_hex(*xet, k_sha256_digits)) {
             file.xet_hash = *xet;
         } else {
@@ -70,21 +61,21 @@ Digest TreeFile::digest() const {
     return lfs_sha256 ? Digest{Digest::Kind::sha256, *lfs_sha256} : Digest{Digest::Kind::git_sha1, blob_id};
 }
 
-Result<Revision> parse_revision(std::string_view json) {
+Result<Revision> parse_revision(std::string_view text) {
     // The list of all files may be as long as the repository and is not needed, so deeper levels are dropped while
     // parsing.
     const auto shallow = [](int depth, Json::parse_event_t event, Json& /*value*/) {
         return depth <= 1 || event == Json::parse_event_t::key;
     };
-    const Json value = Json::parse(json, shallow, false);
+    const Json value = Json::parse(text, shallow, false);
     if (!value.is_object()) return fail(ErrorKind::bad_input, "the answer is not a JSON object");
-    const auto commit = string_at(value, "sha");
+    const auto commit = json::maybe_text(value, "sha");
     if (!commit || !is_hex(*commit, k_sha1_digits)) return fail(ErrorKind::bad_input, "the answer names no commit");
-    return Revision{*commit, string_at(value, "id").value_or("")};
+    return Revision{*commit, json::maybe_text(value, "id").value_or("")};
 }
 
-Result<std::vector<TreeFile>> parse_tree_page(std::string_view json) {
-    GDNCTL_TRY_ASSIGN(const Json page, parse_json(json, "the listing"));
+Result<std::vector<TreeFile>> parse_tree_page(std::string_view text) {
+    GDNCTL_TRY_ASSIGN(const Json page, parse_json(text, "the listing"));
     if (!page.is_array()) return malformed("it is not a list");
     std::vector<TreeFile> files;
     for (const Json& entry : page) {
@@ -117,34 +108,34 @@ std::optional<std::string> tree_file_text(const std::map<std::string, TreeFile>&
 
 namespace {
 
-std::optional<TreeFile> record_of(std::string path, const nlohmann::json& entry) {
-    const auto blob = string_at(entry, "blob_id");
+std::optional<TreeFile> record_of(std::string path, const Json& entry) {
+    const auto blob = json::maybe_text(entry, "blob_id");
     const auto size = size_at(entry, "size");
     if (!blob || !is_hex(*blob, k_sha1_digits) || !size) return std::nullopt;
     TreeFile file;
     file.path = std::move(path);
     file.blob_id = *blob;
     file.size = *size;
-    if (const auto sha256 = string_at(entry, "lfs_sha256")) {
+    if (const auto sha256 = json::maybe_text(entry, "lfs_sha256")) {
         const auto content = size_at(entry, "lfs_size");
         if (!is_hex(*sha256, k_sha256_digits) || !content) return std::nullopt;
         file.lfs_sha256 = *sha256;
         file.lfs_size = *content;
         file.size = *content;
     }
-    file.xet_hash = string_at(entry, "xet_hash");
+    file.xet_hash = json::maybe_text(entry, "xet_hash");
     return file;
 }
 
 }  // namespace
 
-std::optional<std::vector<TreeFile>> parse_tree_file(std::string_view json) {
+std::optional<std::vector<TreeFile>> parse_tree_file(std::string_view text) {
     std::vector<TreeFile> files;
     bool sound = true;
     std::string section, path;
     // A record may have a hundred thousand entries. Each is processed when complete, and not kept as JSON.
-    const auto take = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-        using Event = nlohmann::json::parse_event_t;
+    const auto take = [&](int depth, Json::parse_event_t event, Json& value) {
+        using Event = Json::parse_event_t;
         if (event == Event::key && depth == 1) section = value.get<std::string>();
         if (event == Event::key && depth == 2) path = value.get<std::string>();
         if (section != "files" || depth != 2 || event == Event::key || event == Event::object_start) return true;
@@ -153,7 +144,7 @@ std::optional<std::vector<TreeFile>> parse_tree_file(std::string_view json) {
         if (file) files.push_back(std::move(*file));
         return false;
     };
-    const auto tree = nlohmann::json::parse(json, take, false);
+    const auto tree = Json::parse(text, take, false);
     if (!sound || !tree.is_object()) return std::nullopt;
     const auto version = tree.find("format_version");
     const auto entries = tree.find("files");

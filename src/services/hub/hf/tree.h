@@ -34,14 +34,14 @@ struct Revision {
 };
 
 // Errors of all: bad_input.
-Result<Revision> parse_revision(std::string_view json);
+Result<Revision> parse_revision(std::string_view text);
 // Skips folders and entries of unknown types.
-Result<std::vector<TreeFile>> parse_tree_page(std::string_view json);
+Result<std::vector<TreeFile>> parse_tree_page(std::string_view text);
 
 // trees/<commit>.json, byte for byte as the official client writes it. nullopt: the client would not write it (a
 // malformed xetHash).
 std::optional<std::string> tree_file_text(const std::map<std::string, TreeFile>& files);
 // nullopt: an unknown version, or damaged.
-std::optional<std::vector<TreeFile>> parse_tree_file(std::string_view json);
+std::optional<std::vector<TreeFile>> parse_tree_file(std::string_view text);
 
 }  // namespace gdnctl::hub

@@ -1,6 +1,7 @@
 // Values of the linear cross-entropy that come from outside this program, and what must hold of its two kernels.
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include <doctest/doctest.h>
 
@@ -42,6 +43,21 @@ std::vector<double> turned(const std::vector<double>& gw, std::size_t hidden) {
     return to;
 }
 
+std::pair<std::vector<double>, std::vector<double>> gradients_of(const Problem& p, const std::vector<double>& lse,
+                                                                 const Run& run) {
+    std::pair<std::vector<double>, std::vector<double>> both{p.x.count(), p.w.count()};
+    const std::vector<double> d_lse = p.lse_cotangents(lse);
+    gradients<double>(p.operands(), {lse.data(), p.d_loss.data(), d_lse.data()}, {both.first.data(), nullptr},
+                      {both.second.data(), nullptr}, {}, run);
+    return both;
+}
+
+// sum gx x.
+double first_invariant(const Problem& p, const std::vector<double>& gx) {
+    const std::vector<double> x = to_f64(p.x);
+    return std::inner_product(gx.begin(), gx.end(), x.begin(), 0.0);
+}
+
 constexpr double k_printed = 2e-9;
 
 }  // namespace
@@ -55,6 +71,7 @@ TEST_CASE("linear-ce: golden A, no cap and no penalty") {
     CHECK(std::fabs(reduced_of(p, t.loss, t.lse) - 1.262528562) < k_printed);
     CHECK(difference(t.gx, {0.256547756, 0.212707470, 0.212707470, -0.091604436, 0.206557768, 0.075119078, 0.075119078,
                             -0.104536311, 0.042695335, -0.342231135, -0.342231135, 0.189509062}) < k_printed);
+    CHECK(std::fabs(first_invariant(p, t.gx) - -0.157719467) < k_printed);
     const std::vector<double> gw = turned(truth_of_columns(p, all_of(5), t.lse, {}), 4);
     CHECK(difference(gw,
                      {0.198710789,  -0.023481731, -0.228014210, 0.093023505, -0.040238352, -0.149812724, -0.015646047,
@@ -70,6 +87,7 @@ TEST_CASE("linear-ce: golden B, cap, penalty and a row without weight") {
     CHECK(std::fabs(reduced_of(p, t.loss, t.lse) - 1.648524730) < k_printed);
     CHECK(difference(t.gx, {0.108516665, 0.157556030, 0.257261844, -0.052570560, 0, 0, 0, 0, 0.180090930, -0.595267385,
                             -0.452778659, 0.157346733}) < k_printed);
+    CHECK(std::fabs(first_invariant(p, t.gx) - 0.005111762) < k_printed);
     const std::vector<double> gw = turned(truth_of_columns(p, all_of(5), t.lse, {}), 4);
     CHECK(difference(gw,
                      {0.158971383,  -0.032745582, -0.239229514, 0.236503798,  -0.059325717, -0.075664775, 0.052146535,
@@ -131,9 +149,14 @@ TEST_CASE("linear-ce: streaming in any block is exact") {
                 sum += std::exp(p.c().soft_cap > 0 ? p.c().soft_cap * std::tanh(z / p.c().soft_cap) : z);
             want[b] = std::log(sum);
         }
+        const auto whole = gradients_of(p, want, {1, Isa::scalar, {}, 0});
         for (const std::size_t block : {std::size_t{1}, std::size_t{7}, std::size_t{64}, p.vocab, p.vocab + 1}) {
-            forward<double>(o, {nullptr, got.data(), nullptr, nullptr}, {1, best_isa(), {}, block});
-            CHECK(difference(got, want) < 1e-12 * 20);
+            const Run run{1, best_isa(), {}, block};
+            forward<double>(o, {nullptr, got.data(), nullptr, nullptr}, run);
+            CHECK(difference(got, want) < 1e-12);
+            const auto streamed = gradients_of(p, want, run);
+            CHECK(difference(streamed.first, whole.first) < 1e-12);
+            CHECK(difference(streamed.second, whole.second) < 1e-12);
         }
     }
 }

@@ -1,4 +1,5 @@
 // Verdicts on real dumps, on spoilt ones, and on inputs that cannot be judged.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -7,6 +8,7 @@
 
 #include "oracle/linear_ce/judge/cases.h"
 #include "oracle/linear_ce/judge/selftest.h"
+#include "oracle/linear_ce/judge/truth.h"
 #include "oracle/tensor/formats.h"
 
 namespace gdnctl::oracle::linear_ce {
@@ -99,6 +101,31 @@ TEST_CASE("linear-ce: a row that is not finite is named") {
     const auto report = compare(*problem, inputs, {});
     REQUIRE(report);
     CHECK(report->verdict == Verdict::unstable_input);
+}
+
+TEST_CASE("linear-ce: a small loss under a large logsumexp passes, and one that is off by more does not") {
+    TensorFile inputs = make_inputs(*find_case("huge_30"));
+    const auto drawn = read(inputs);
+    REQUIRE(drawn);
+    tensor(inputs, "labels") = from_i64(truth_of_rows(*drawn, all_of(drawn->batch), false, {}).argmax,
+                                        {static_cast<std::int64_t>(drawn->batch)});
+    const auto problem = read(inputs);
+    REQUIRE(problem);
+    TensorFile dump = kernel_outputs(*problem, {});
+    std::vector<double> loss = to_f64(tensor(dump, "loss"));
+    const std::vector<double> lse = to_f64(tensor(dump, "lse"));
+    CHECK(std::abs(loss[0]) < 1e-3 * lse[0]);
+    CHECK(compare(*problem, dump, {})->verdict == Verdict::ok);
+    const auto shifted = [&](double of_lse) {
+        std::vector<double> values = loss;
+        values[0] += of_lse * lse[0];
+        tensor(dump, "loss") = from_f64(values, {static_cast<std::int64_t>(values.size())}, DType::f32);
+        CompareOptions exact;
+        exact.level = Level::exact;
+        return compare(*problem, dump, exact)->verdict;
+    };
+    CHECK(shifted(0.9e-5) == Verdict::ok);
+    CHECK(shifted(1.5e-5) == Verdict::wrong);
 }
 
 TEST_CASE("linear-ce: nothing to compare is no pass, a missing gradient is said") {

@@ -137,7 +137,7 @@ TEST_CASE("a command without a tree says so") {
     CHECK(answer.exit_code == 97);
     const auto complaint = host_complaint(answer.exit_code, answer.err);
     REQUIRE(complaint);
-    CHECK(complaint->message == "nothing was synced to the TPU's host yet");
+    CHECK(complaint->message == "nothing has been synced to the TPU's host yet");
 }
 
 TEST_CASE("the manifest removes what only the old one has, and folders that it leaves empty") {
