@@ -115,7 +115,7 @@ Result<JobCommand> profile_command(const Target& target, const ProfileSettings& 
     if (target.style == TargetStyle::levanter) return detail::levanter_profile(target, settings);
     ProfileSettings recipe = settings;
     recipe.tpu = ProfileSettings().tpu;
-    recipe.dry_run = false;
+    recipe.dry_run = recipe.on_dev_tpu = false;
     if (recipe != ProfileSettings()) {
         return fail(ErrorKind::usage, "target '" + target.name + "' does not accept options for the model and its run",
                     "its profile runs as it is written: " + text::shell_join(target.profile->argv));

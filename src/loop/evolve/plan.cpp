@@ -61,13 +61,14 @@ Json target_json(const Target& target) {
     return json;
 }
 
-// The newest run by its name, which begins with its time; empty: none.
+// The newest run by its name, which begins with its time; empty: none. One that was refused has an empty journal.
 std::string newest_run(const fs::path& root) {
     std::string newest;
     std::error_code problem;
     for (const auto& entry : fs::directory_iterator(root, problem)) {
         const std::string name = entry.path().filename().string();
-        if (name > newest && fs::exists(entry.path() / "journal.jsonl", problem)) newest = name;
+        const std::uintmax_t size = fs::file_size(entry.path() / "journal.jsonl", problem);
+        if (name > newest && !problem && size > 0) newest = name;
     }
     return newest;
 }

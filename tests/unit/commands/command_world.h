@@ -38,6 +38,7 @@ public:
         asked.push_back(line);
         const auto found = m_answers.find(line);
         if (found == m_answers.end()) {
+            if (otherwise) return otherwise(request);
             FAIL_CHECK("unexpected request: " << line);
             return fail(ErrorKind::infrastructure, "unexpected request");
         }
@@ -57,7 +58,8 @@ public:
     }
 
     std::vector<std::string> asked;
-    std::function<std::unique_ptr<HttpPool>()> pool;  // empty: none can be opened
+    std::function<Result<HttpResponse>(const HttpRequest&)> otherwise;  // empty: what is not in the script fails
+    std::function<std::unique_ptr<HttpPool>()> pool;                    // empty: none can be opened
 
 private:
     std::map<std::string, std::vector<std::pair<int, std::string>>> m_answers;

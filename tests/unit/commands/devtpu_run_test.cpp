@@ -17,12 +17,14 @@ const std::string k_cluster = "http://127.0.0.1:8265";
 // Every program ends like this.
 struct Host final : Process {
     int code = 0;
+    std::string prints;  // of commands whose output is followed
     std::mutex mutex;
     std::vector<std::string> lines;  // words and standard input
 
     Result<ProcessResult> run(const ProcessSpec& spec) override {
         const std::lock_guard lock(mutex);
         if (lines.size() < 100) lines.push_back(text::join(spec.argv, " ") + "\n" + spec.stdin_bytes);
+        if (spec.on_stdout && !prints.empty()) spec.on_stdout(prints);
         ProcessResult result;
         result.exit_code = code;
         return result;
@@ -190,6 +192,31 @@ TEST_CASE("dev-tpu-test and -profile: a name that nobody holds, a test by the ro
     CHECK(world.ask(k_dev_tpu_test_row, words) == 1);
     CHECK(world.json()["status"] == "FAILED");
     CHECK(world.remembered() == 1);
+}
+
+TEST_CASE("dev-tpu-profile: the metric that the run prints, a run that prints none, one that fails") {
+    DevTpuWorld world;
+    world.configure(
+        "target = \"t\"\n[targets.t]\ntest = [\"sh\", \"check.sh\"]\nprofile = [\"sh\", \"time.sh\"]\n"
+        "metric = { name = \"ms\", better = \"lower\", unit = \"ms\", from = \"json:/ms\" }\n");
+    world.remembers("a", true);
+    const std::vector<std::string> words = {"--tpu-name", "a", "--no-sync", "--json"};
+    world.host.prints = "{\"ms\": 7.5}\n";
+    CHECK(world.ask(k_dev_tpu_profile_row, words) == 0);
+    CHECK(world.json()["schema"] == "gdnctl.dev-tpu-profile/1");
+    CHECK(world.json()["status"] == "SUCCEEDED");
+    CHECK(world.json()["metric"]["value"] == 7.5);
+    CHECK(world.host.has_run("time.sh"));
+    CHECK(!world.host.has_run("check.sh"));
+    CHECK(world.ask(k_dev_tpu_profile_row, {"--tpu-name", "a", "--no-sync"}) == 0);
+    CHECK(world.said.find("metric ms: 7.5") != std::string::npos);
+    world.host.prints.clear();
+    CHECK(world.ask(k_dev_tpu_profile_row, words) == 0);
+    CHECK(world.json()["metric"]["value"].is_null());
+    world.host.code = 1;
+    CHECK(world.ask(k_dev_tpu_profile_row, words) == 1);
+    CHECK(world.json()["status"] == "FAILED");
+    CHECK(world.ask(k_dev_tpu_profile_row, {"--tpu-name", "a", "--no-sync", "--profile-env", "NO"}) == 2);
 }
 
 TEST_CASE("dev-tpu-watch: a name that nobody holds, and a stop that ends it") {

@@ -1,101 +1,13 @@
-// What commands around an evolve run decide in a repository: imports, exports, promotions.
-#include "command_world.h"
-#include "core/text.h"
-#include "loop/evolve/journal.h"
-#include "support/git_repo.h"
+// What commands around an evolve run decide in a repository: imports, exports, promotions, judging again, the noise,
+// and the numbers of a log.
+#include "repository_world.h"
 
 namespace gdnctl::commands {
 namespace {
 
+using test::k_runs;
+using test::RepositoryWorld;
 namespace fs = std::filesystem;
-
-constexpr const char* k_runs = ".gdnctl/evolve";
-
-// A repository with a kernel and a test that no candidate may change.
-struct RepositoryWorld : test::CommandWorld {
-    test::GitRepo repo;
-    std::string base;
-
-    RepositoryWorld() : CommandWorld(&system_process()) {
-        context.cwd = repo.path();
-        configure(
-            "target = \"t\"\n[targets.t]\ntest = [\"true\"]\nprofile = [\"true\"]\nkernel = [\"kernel.c\"]\n"
-            "protected = [\"tests/**\"]\nmetric = { name = \"ms\", better = \"lower\", unit = \"ms\", from = "
-            "\"json:/ms\" }\n");
-        repo.write("kernel.c", "int speed = 1;\n");
-        repo.write("tests/cases.txt", "cases\n");
-        base = repo.commit("base");
-    }
-    bool says(std::string_view text) const { return said.find(text) != std::string::npos; }
-
-    // Two kernels of the contest's agent, the second made from the first.
-    void has_contest() const {
-        const auto put = [&](const char* name, const char* text) {
-            test::write_text(repo.outside("old") / name, text);
-        };
-        put("proposal_0_1.py", "int speed = 2;\n");
-        put("proposal_0_1_metrics.json", R"({"compiled":true,"correct":true,"speedup":2.0,"error":null})");
-        put("tune_0_2.py", "int speed = 3;\n");
-        put("tune_0_2_metrics.json", R"({"compiled":true,"correct":false,"speedup":9.0,"error":"wrong"})");
-    }
-    // The commit of a change to `file` that is on no branch.
-    std::string candidate(const std::string& name, const std::string& text) const {
-        repo.write(name, text);
-        const std::string commit = repo.commit("change " + name);
-        repo.sh("git reset -q --hard " + base);
-        return commit;
-    }
-    // A run whose attempts have these commits: the last was kept, the others were rejected.
-    void has_judged(const std::vector<std::string>& commits, const Json& more) const {
-        const fs::path folder = file(k_runs) / "r1";
-        fs::create_directories(folder);
-        fs::permissions(folder, fs::perms::owner_all);
-        auto journal = loop::evolve::EvolveJournal::open(folder);
-        REQUIRE(journal);
-        const auto add = [&](const char* type, const Json& facts) {
-            test::ok(journal->add(type, facts, clock.wall()));
-        };
-        Json start = {{"run", "r1"},
-                      {"base", base},
-                      {"seed", 7},
-                      {"mutable_key", "k0"},
-                      {"branch", "refs/heads/main"},
-                      {"config", {{"lineages", 1}, {"stagnation", 8}}}};
-        start.update(more);
-        add("run_start", start);
-        add("eval_stage", {{"attempt", 0},
-                           {"eval_id", 1},
-                           {"stage", "noise"},
-                           {"verdict", "pass"},
-                           {"metrics", {{"sd", 0.001}, {"pairs", 9}}}});
-        for (std::size_t i = 0; i < commits.size(); ++i) {
-            const std::size_t number = i + 1;
-            add("attempt_start", {{"attempt", number},
-                                  {"operator", "exploit"},
-                                  {"lineage", 0},
-                                  {"parents", {{{"attempt", 0}, {"commit", base}}}}});
-            add("proposal", {{"attempt", number}, {"class", "ok"}, {"tokens", {{"in", 1}, {"out", 1}}}});
-            add("snapshot", {{"attempt", number},
-                             {"commit", commits[i]},
-                             {"mutable_key", "k" + std::to_string(number)},
-                             {"patch_id", "p"},
-                             {"added", 1},
-                             {"removed", 1},
-                             {"files", {"kernel.c"}}});
-            const bool kept = number == commits.size();
-            add("verdict", {{"attempt", number}, {"verdict", kept ? "kept" : "rejected"}, {"reason", "why"}});
-        }
-    }
-    // What this target's candidates are judged by, as a run records it.
-    std::string evaluator() {
-        has_contest();
-        REQUIRE(run(k_evolve_import_row, {"--from", repo.outside("old").string(), "--json"}) == 0);
-        const fs::path folder = json()["log_dir"].get<std::string>();
-        auto journal = loop::evolve::EvolveJournal::open(folder);
-        REQUIRE(journal);
-        return journal->state().evaluator;
-    }
-};
 
 }  // namespace
 
@@ -151,6 +63,72 @@ TEST_CASE("evolve promote: what was not kept, another judge, a branch that moved
     CHECK(world.json()["branch"] == "refs/heads/main");
     CHECK(world.repo.head() == world.base);
     CHECK(world.read(std::string(k_runs) + "/r1/journal.jsonl").find("\"verify\"") != std::string::npos);
+}
+
+TEST_CASE("evolve replay: a gain, none, a path that no candidate may change, and jobs that fail") {
+    RepositoryWorld world;
+    const std::string good = world.candidate("kernel.c", "int speed = 2;\n");
+    const std::string bad = world.candidate("tests/cases.txt", "none\n");
+    world.has_judged({bad, good}, {{"config", {{"lineages", 1}, {"stagnation", 8}, {"pairs", 3}}}});
+    world.measures(4);
+    CHECK(world.run(k_evolve_replay_row, {"best", "--json"}) == 0);
+    CHECK(world.json()["schema"] == "gdnctl.evolve-replay/1");
+    CHECK(world.json()["commit"] == good);
+    CHECK(world.json()["gain"]["est"] == doctest::Approx(std::log(2.0)));
+    world.measures(8);
+    CHECK(world.run(k_evolve_replay_row, {"2"}) == 1);
+    CHECK(world.printed("target     fail   its gain is not distinguishable from the noise"));
+    world.cluster.jobs.clear();
+    CHECK(world.run(k_evolve_replay_row, {"1"}) == 1);
+    CHECK(world.printed("paths      fail   it differs from the base outside of the mutable paths"));
+    CHECK(world.cluster.jobs.empty());
+    world.jobs_end("FAILED", 1);
+    CHECK(world.run(k_evolve_replay_row, {"2"}) == 1);
+    CHECK(world.printed("test       fail   tests failed"));
+    world.jobs_end("STOPPED", 0);
+    CHECK(world.run(k_evolve_replay_row, {"2"}) == 4);
+    CHECK(world.printed("test       infra  the job was stopped"));
+    CHECK(world.run(k_evolve_replay_row, {"9"}) == 6);
+    CHECK(world.repo.head() == world.base);
+    CHECK(world.worktrees() == "1");
+}
+
+TEST_CASE("evolve noise: a quiet profile, one that hides the gain, one that fails, and one of which nothing is known") {
+    RepositoryWorld world;
+    world.measures(8);
+    CHECK(world.run(k_evolve_noise_row, {"--pairs", "3", "--json"}) == 0);
+    CHECK(world.json()["commit"] == world.base);
+    CHECK(world.json()["d"] == Json{0.0, 0.0, 0.0});
+    CHECK(world.json()["schema"] == "gdnctl.evolve-noise/1");
+    CHECK(world.cluster.count("profile") == 6);
+    world.measures(8, {0, 1, 2});
+    CHECK(world.run(k_evolve_noise_row, {"--pairs", "3"}) == 1);
+    CHECK(world.printed("with 3 pairs\npairs_needed "));
+    world.jobs_end("FAILED", 1);
+    CHECK(world.run(k_evolve_noise_row, {}) == 1);
+    CHECK(world.says("the profile of HEAD fails: the profile failed"));
+    world.jobs_end("STOPPED", 0);
+    CHECK(world.run(k_evolve_noise_row, {}) == 4);
+    CHECK(world.worktrees() == "1");
+}
+
+TEST_CASE("evolve lint: numbers with an evaluation of the run, without one, with another's, and the run's own log") {
+    RepositoryWorld world;
+    world.has_judged({}, Json::object());
+    world.write("good.md", "It is 3.1 % faster (eval 1).\n```\n2 ms\n```\n");
+    CHECK(world.run(k_evolve_lint_row, {"good.md", "--json"}) == 0);
+    CHECK(world.json()["numbers"] == 1);
+    CHECK(world.json()["evaluations"] == 1);
+    world.write("bad.md", "It is 3.1 % faster.\nIt takes 2 ms (eval 7).\n");
+    CHECK(world.run(k_evolve_lint_row, {"bad.md"}) == 1);
+    CHECK(world.printed("bad.md:1: 3.1 % names no evaluation: write (eval N) behind it"));
+    CHECK(world.printed("bad.md:2: (eval 7) no such evaluation is on record"));
+    CHECK(world.run(k_evolve_lint_row, {"bad.md", "--json"}) == 1);
+    CHECK(world.json()["problems"].size() == 2);
+    world.check({k_evolve_lint_row, {}, 2, "experiment-log.md"});
+    world.write(std::string(k_runs) + "/r1/experiment-log.md", "Nothing was measured.\n");
+    world.check({k_evolve_lint_row, {}, 0, "0 numbers, 0 problems"});
+    world.check({k_evolve_lint_row, {"--run", "other"}, 6, "no evolve run other"});
 }
 
 }  // namespace gdnctl::commands

@@ -2,10 +2,12 @@
 #include <iostream>
 #include <sstream>
 
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "command_world.h"
+#include "services/local/store.h"
 
 namespace gdnctl::commands {
 namespace {
@@ -22,6 +24,47 @@ int in_child(const Work& work) {
     REQUIRE(waitpid(child, &status, 0) == child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
+
+// A job of the local backend that waits for its supervisor.
+struct StagedJob : CommandWorld {
+    local::Store store{context.state_dir / "local", clock};
+    int code = 0;        // of the supervisor
+    std::string answer;  // to the submitter
+
+    explicit StagedJob(const std::string& command) {
+        REQUIRE(store.create());
+        fs::create_directories(store.job("j") / "work");
+        local::LocalRequest request;
+        request.submission_id = "j";
+        request.entrypoint = command;
+        test::write_text(store.file("j", "request.json"), local::to_json_text(request));
+        JobDetails details;
+        details.submission_id = "j";
+        details.entrypoint = command;
+        details.start_time = clock.wall();
+        REQUIRE(store.write(details));
+    }
+    // As a process of its own, to which the submitter sends this.
+    void supervise(const fs::path& folder, std::string_view environment) {
+        int ends[2];
+        REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+        REQUIRE(::write(ends[0], environment.data(), environment.size()) == static_cast<ssize_t>(environment.size()));
+        shutdown(ends[0], SHUT_WR);
+        code = in_child([&] {
+            constexpr int k_socket = 3;  // where a supervisor looks for it
+            const int far = dup(ends[1]);
+            close(ends[0]);
+            dup2(far, k_socket);
+            return run(k_local_supervisor_row, {folder.string()});
+        });
+        close(ends[1]);
+        char buffer[4096];
+        for (ssize_t n = 0; (n = ::read(ends[0], buffer, sizeof buffer)) > 0;) {
+            answer.append(buffer, static_cast<std::size_t>(n));
+        }
+        close(ends[0]);
+    }
+};
 
 // What is written to std::cout meanwhile.
 class Printed {
@@ -83,6 +126,35 @@ TEST_CASE("__dev-tpu-holder: the lease ends it, a stop ends it, a machine that i
     CommandWorld world;
     world.env.values["GDNCTL_HOLD_FILE"] = world.file("none/lease").string();
     CHECK(world.run(k_dev_tpu_holder_row, {}) == 8);
+}
+
+TEST_CASE("__local-supervisor: a job's end is on record, whatever it is, and a job that is not there is none") {
+    const std::string_view environment("WORD=hello\0\0", 12);
+    {
+        StagedJob job("echo $WORD");
+        job.supervise(job.store.job("j"), environment);
+        CHECK(job.code == 0);
+        CHECK(job.answer == "ready\n");
+        CHECK(job.store.read("j")->state == JobState::succeeded);
+        CHECK(test::read_text(job.store.file("j", "log")) == "hello\n");
+        CHECK(!fs::exists(job.store.file("j", "work")));
+    }
+    {
+        StagedJob job("exit 5");
+        job.supervise(job.store.job("j"), environment);
+        CHECK(job.code == 0);
+        CHECK(job.store.read("j")->state == JobState::failed);
+        CHECK(job.store.read("j")->driver_exit_code == 5);
+    }
+    StagedJob job("true");
+    job.supervise(job.store.job("none"), environment);
+    CHECK(job.code == 4);
+    CHECK(job.answer.find("request.json") != std::string::npos);
+    job.answer.clear();
+    job.supervise(job.store.job("j"), "WORD=hel");
+    CHECK(job.code == 4);
+    CHECK(job.answer == "the submitter ended before it had sent the environment");
+    CHECK(job.store.read("j")->state == JobState::pending);
 }
 
 TEST_CASE("__kernel-host: a program gets the files of both sides") {
