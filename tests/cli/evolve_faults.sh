@@ -52,6 +52,30 @@ esac'
   expect 7 "$GDNCTL" evolve promote best --log-dir "$WORK/log"
 }
 
+test_names_that_an_agent_changes_are_put_back_after_a_kill() {
+  world
+  git branch keep && git branch gone && echo mine >kernel.txt && git stash -q
+  agent "
+[ ! -e \"$WORK/armed\" ] || { rm \"$WORK/armed\""'
+echo 9 >kernel.txt; git commit -qam w; git branch -f keep HEAD; git branch -D gone -q; git branch new; git stash drop -q
+'"kill -9 \$(cat \"$WORK/pid\"); sleep 60; }
+echo 8 >kernel.txt"
+  git for-each-ref refs/heads refs/tags >"$WORK/names" && git stash list >"$WORK/stashes"
+  evolve 0 --max-attempts 1 --operator-mix explore=1
+  : >"$WORK/armed"
+  launch "$GDNCTL" codex-loop --mode evolve --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --perf-pairs 3 \
+    --log-dir "$WORK/log" --lineages 2 --operator-mix explore=1 --resume --max-attempts 2
+  echo "$pid" >"$WORK/pid"
+  wait "$pid"
+  [ $? = 137 ] || fail 'not killed'
+  git for-each-ref refs/heads refs/tags | cmp -s - "$WORK/names" && fail 'the agent changed nothing'
+  evolve 0 --max-attempts 3 --operator-mix explore=1 --resume
+  git for-each-ref refs/heads refs/tags | cmp - "$WORK/names" || fail "names: $(git for-each-ref refs/heads refs/tags)"
+  git stash list | cmp - "$WORK/stashes" || fail "stashes: $(git stash list)"
+  err_has 'put back what the agent did: refs/heads/keep was moved'
+  [ -z "$(ls -R "$WORK/log" | grep names.json)" ] || fail 'the file of names is left'
+}
+
 test_infrastructure_is_never_the_candidates_fault_and_the_reserve_is_kept() {
   world && agent 'echo "$((10 - n))" >kernel.txt'
   # The third profile of an attempt is lost once; a pair that is lost is taken again.

@@ -183,10 +183,7 @@ Status Driver::take(const Step& step) {
         case StepKind::measure_noise: return measure_noise();
         case StepKind::begin_attempt: return begin_attempt();
         case StepKind::run_agent: return run_agent();
-        case StepKind::abandon:
-            return add("verdict", {{"attempt", state().open.number},
-                                   {"verdict", to_text(Verdict::abandoned)},
-                                   {"reason", "the run ended while the agent was working"}});
+        case StepKind::abandon: return abandon();
         case StepKind::run_stage: return run_stage(step.stage, false);
         case StepKind::measure_again: return run_stage("target", true);
         case StepKind::decide: return settle();

@@ -16,6 +16,7 @@
 #include "loop/evolve/budget.h"
 #include "loop/evolve/evaluate.h"
 #include "loop/evolve/journal.h"
+#include "loop/evolve/names.h"
 #include "loop/evolve/store.h"
 #include "platform/clock.h"
 #include "services/agent/agent.h"
@@ -98,6 +99,9 @@ private:
     Result<std::string> prompt();
     Result<AgentOutcome> ask(const std::string& prompt, const std::filesystem::path& worktree, std::string_view suffix);
     struct Answer;
+    std::filesystem::path names_file() const;  // while an agent works: the names that it may have to put back
+    Result<std::vector<std::string>> put_names_back(const NameGuard& names);
+    Status abandon();
     Result<Answer> through_tools(const std::string& prompt);
     Result<Answer> through_edits(const std::string& prompt);
     Status record_answer(Answer answer);

@@ -155,18 +155,39 @@ Result<AgentOutcome> Driver::ask(const std::string& prompt, const fs::path& work
     return outcome;
 }
 
+fs::path Driver::names_file() const { return folder(state().open.number) / "names.json"; }
+
+Result<std::vector<std::string>> Driver::put_names_back(const NameGuard& names) {
+    GDNCTL_TRY_ASSIGN(std::set<std::string> made, m_parts.store.leave_branch());
+    made.erase(state().base);  // the user's own commit: who moves a branch there is not known
+    GDNCTL_TRY_ASSIGN(auto undone, names.put_back(made));
+    for (const auto& what : undone) log::warning("put back what the agent did: {}", what);
+    std::error_code ignored;
+    fs::remove(names_file(), ignored);
+    return undone;
+}
+
+Status Driver::abandon() {
+    std::error_code problem;
+    if (fs::exists(names_file(), problem)) {
+        GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::read(m_parts.store.repository(), names_file()));
+        GDNCTL_TRY(put_names_back(names));
+    }
+    return add("verdict", {{"attempt", state().open.number},
+                           {"verdict", to_text(Verdict::abandoned)},
+                           {"reason", "the run ended while the agent was working"}});
+}
+
 Result<Driver::Answer> Driver::through_tools(const std::string& prompt) {
     Answer answer;
     GDNCTL_TRY_ASSIGN(const fs::path worktree, m_parts.store.prepare(parent_commit()));
     GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::take(m_parts.store.repository()));
+    GDNCTL_TRY(names.write(names_file()));
     auto outcome = ask(prompt, worktree, "");
-    GDNCTL_TRY_ASSIGN(std::set<std::string> made, m_parts.store.leave_branch());
-    made.erase(state().base);  // the user's own commit: who moves a branch there is not known
-    auto undone = names.put_back(made);
+    auto undone = put_names_back(names);
     if (!outcome) return tl::unexpected(std::move(outcome).error());
     answer.outcome = std::move(*outcome);
     GDNCTL_TRY_ASSIGN(answer.put_back, std::move(undone));
-    for (const auto& what : answer.put_back) log::warning("put back what the agent did: {}", what);
     answer.reply = split_trace(answer.outcome.final_message);
     GDNCTL_TRY_ASSIGN(answer.work, m_parts.store.collect(parent_commit()));
     return answer;
@@ -277,6 +298,7 @@ Status Driver::record_answer(Answer answer) {
                             {"commit", it.commit},
                             {"tree", it.tree},
                             {"patch_id", it.patch_id},
+                            {"code_key", it.code_key},
                             {"mutable_key", it.mutable_key},
                             {"files", it.files},
                             {"added", it.added},

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "core/json.h"
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "platform/fs.h"
 
@@ -28,6 +30,10 @@ std::vector<GitName> stashes_in(const std::vector<GitName>& names) {
     return out;
 }
 
+bool holds(const std::vector<GitName>& stashes, const GitName& stash) {
+    return std::any_of(stashes.begin(), stashes.end(), [&](const GitName& one) { return one.object == stash.object; });
+}
+
 }  // namespace
 
 std::set<std::string> commits_of_head(const std::filesystem::path& git_dir) {
@@ -44,6 +50,24 @@ std::set<std::string> commits_of_head(const std::filesystem::path& git_dir) {
 Result<NameGuard> NameGuard::take(const GitCheckout& repository) {
     GDNCTL_TRY_ASSIGN(auto names, repository.names());
     return NameGuard(repository, std::move(names));
+}
+
+Result<NameGuard> NameGuard::read(const GitCheckout& repository, const std::filesystem::path& file) {
+    GDNCTL_TRY_ASSIGN(const std::string text, read_file(file));
+    GDNCTL_TRY_ASSIGN(const Json list, parse_json(text, file.string()));
+    std::vector<GitName> names;
+    for (const Json& one : list) {
+        names.push_back({json::text(one, "ref"), json::text(one, "object"), json::text(one, "said")});
+    }
+    return NameGuard(repository, std::move(names));
+}
+
+Status NameGuard::write(const std::filesystem::path& file) const {
+    Json list = Json::array();
+    for (const GitName& name : m_names) {
+        list.push_back({{"ref", name.ref}, {"object", name.object}, {"said", text::repair_utf8(name.said)}});
+    }
+    return atomic_replace(file, list.dump(), 0600);
 }
 
 Result<std::vector<std::string>> NameGuard::put_back(const std::set<std::string>& made) const {
@@ -73,7 +97,7 @@ Result<std::vector<std::string>> NameGuard::put_back(const std::set<std::string>
         GDNCTL_TRY(set(ref, std::string(k_no_object), object, "was made"));
     }
     for (const GitName& stash : stashes_in(now_names)) {
-        const bool is_known = std::find(m_names.begin(), m_names.end(), stash) != m_names.end();
+        const bool is_known = holds(stashes_in(m_names), stash);
         GDNCTL_TRY_ASSIGN(const auto parent, m_repository->resolve(stash.object + "^1"));
         if (is_known || !parent || !made.contains(*parent)) continue;
         GDNCTL_TRY(m_repository->drop_stash(stash.object));
@@ -83,7 +107,7 @@ Result<std::vector<std::string>> NameGuard::put_back(const std::set<std::string>
     std::vector<GitName> known = stashes_in(m_names);
     std::reverse(known.begin(), known.end());  // the oldest first
     for (const GitName& stash : known) {
-        if (std::find(left.begin(), left.end(), stash) != left.end()) continue;
+        if (holds(left, stash)) continue;
         GDNCTL_TRY(m_repository->store_stash(stash.object, stash.said));
         undone.push_back("a stash was dropped");
     }

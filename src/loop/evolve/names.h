@@ -16,6 +16,9 @@ class NameGuard {
 public:
     // The names as they are now. `repository` must outlive it.
     static Result<NameGuard> take(const GitCheckout& repository);
+    // Those of a run that was killed, from the file that it kept while its agent worked.
+    static Result<NameGuard> read(const GitCheckout& repository, const std::filesystem::path& file);
+    Status write(const std::filesystem::path& file) const;
     // `made`: commits that the agent's HEAD has been at. A name that is gone is there again; one that leads to such a
     // commit is put back, or removed where it is new. Returns what was undone, in words.
     Result<std::vector<std::string>> put_back(const std::set<std::string>& made) const;

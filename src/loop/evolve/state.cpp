@@ -123,6 +123,7 @@ bool has_verdict(const Attempt& one) { return one.verdict != Verdict::abandoned 
 void remember(State& state, const Attempt& one) {
     if (!one.mutable_key.empty()) state.by_content[one.mutable_key].push_back(one.number);
     if (!one.patch_id.empty()) state.by_patch[one.patch_id].push_back(one.number);
+    if (!one.code_key.empty()) state.by_patch[one.code_key].push_back(one.number);
 }
 
 void apply_snapshot(State& state, Attempt& one, const Json& record) {
@@ -131,6 +132,7 @@ void apply_snapshot(State& state, Attempt& one, const Json& record) {
     one.commit = json::text(record, "commit");
     one.mutable_key = json::text(record, "mutable_key");
     one.patch_id = json::text(record, "patch_id");
+    one.code_key = json::text(record, "code_key");
     remember(state, one);
     one.lines = whole(record, "added") + whole(record, "removed");
     for (const auto& file : words(record, "files")) one.place += (one.place.empty() ? "" : ",") + file;
@@ -214,6 +216,7 @@ void apply_import(State& state, const Json& record) {
     one.commit = json::text(record, "commit");
     one.mutable_key = json::text(record, "mutable_key");
     one.patch_id = json::text(record, "patch_id");
+    one.code_key = json::text(record, "code_key");
     one.kind = "ok";
     for (const auto& parent : part(record, "parents")) {
         const int parent_number = whole(parent, "attempt");
@@ -271,11 +274,15 @@ int State::find_same_content(std::string_view mutable_key, int before) const {
     return 0;
 }
 
-int State::find_same_patch(std::string_view patch_id, int parent, int before) const {
-    const auto found = by_patch.find(std::string(patch_id));
-    if (found == by_patch.end()) return 0;
-    for (const int number : found->second) {
-        if (number < before && at(number).parents.front() == parent && has_verdict(at(number))) return number;
+int State::find_same_patch(const Attempt& one) const {
+    for (const std::string& key : {one.patch_id, one.code_key}) {
+        const auto found = by_patch.find(key);
+        if (found == by_patch.end()) continue;
+        for (const int number : found->second) {
+            const Attempt& other = at(number);
+            if (number < one.number && other.parents.front() == one.parents.front() && has_verdict(other))
+                return number;
+        }
     }
     return 0;
 }

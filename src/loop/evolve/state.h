@@ -36,7 +36,7 @@ Json json_of(const Gain& gain);
 struct Attempt : Member {
     std::string started;  // UTC
     std::string kind;     // class of the proposal
-    std::string commit, mutable_key, patch_id, reason;
+    std::string commit, mutable_key, patch_id, code_key, reason;
     std::optional<Gain> measured;  // against the champion of its time
     std::optional<std::int64_t> tokens;
     double usd = 0, wall_s = 0, device_s = 0;
@@ -102,7 +102,7 @@ struct State {
     std::map<std::string, int> verdicts() const;  // by word, those that occur
     // Of attempts 1 to the last one that has a verdict; 0: none.
     int find_same_content(std::string_view mutable_key, int before) const;
-    int find_same_patch(std::string_view patch_id, int parent, int before) const;
+    int find_same_patch(const Attempt& one) const;  // or the same but for comments, against the same parent
     // Takes one record. Errors: config (a type that is not known), conflict (it does not fit to those before).
     Status apply(const Json& record, std::string_view journal, std::size_t line);
 };

@@ -26,7 +26,7 @@ Step next(const State& state, bool interrupted) {
     if (open.tampered || verdict_of_class(one.kind) != Verdict::none) return {StepKind::decide};
     if (!open.has_snapshot) return {StepKind::abandon};  // killed before its commit was on record
     const bool same = state.find_same_content(one.mutable_key, one.number) != 0 ||
-                      state.find_same_patch(one.patch_id, one.parents.front(), one.number) != 0 ||
+                      state.find_same_patch(one) != 0 ||
                       one.mutable_key == state.at(0).mutable_key;
     if (!open.refused.empty() || same) return {StepKind::decide};
     for (const StageResult& stage : open.stages) {
@@ -52,7 +52,7 @@ Decision decide(const State& state) {
         return {Verdict::duplicate, "the same content as the base"};
     }
     int same = state.find_same_content(one.mutable_key, one.number);
-    if (same == 0) same = state.find_same_patch(one.patch_id, one.parents.front(), one.number);
+    if (same == 0) same = state.find_same_patch(one);
     if (same != 0) {
         return {Verdict::duplicate,
                 fmt::format("the same change as attempt {}: {}", same, to_text(state.at(same).verdict)), std::nullopt,

@@ -7,6 +7,7 @@
 
 #include "core/glob.h"
 #include "core/log.h"
+#include "loop/evolve/code_key.h"
 #include "loop/evolve/names.h"
 #include "loop/measure/trees.h"
 #include "platform/fs.h"
@@ -102,8 +103,12 @@ Result<Work> Store::collect(const std::string& parent) {
     return work;
 }
 
-Result<std::set<std::string>> Store::leave_branch() const {
-    if (!m_slot) return std::set<std::string>();
+Result<std::set<std::string>> Store::leave_branch() {
+    std::error_code problem;
+    if (!m_slot && !fs::exists(slot_folder(), problem)) return std::set<std::string>();
+    if (!m_slot) {
+        GDNCTL_TRY_ASSIGN(m_slot, GitSlot::open(m_repository, slot_folder(), true, m_process, m_clock));
+    }
     const GitCheckout& checkout = m_slot->checkout();
     const auto head = checkout.head();
     // Without a branch of its own: that may be about to go.
@@ -120,12 +125,31 @@ Result<std::optional<Candidate>> Store::commit(const Work& work, std::span<const
     made.tree = commit.tree;
     GDNCTL_TRY_ASSIGN(made.mutable_key, mutable_key(made.commit));
     GDNCTL_TRY_ASSIGN(made.patch_id, m_repository.patch_id(parents.front(), made.commit));
+    GDNCTL_TRY_ASSIGN(made.code_key, code_key(work.changes));
     for (const GitFileChange& change : work.changes) made.files.push_back(change.path);
     GDNCTL_TRY(m_repository.patch_lines(parents.front(), made.commit, [&made](std::string_view line) {
         if (line.starts_with('+') && !line.starts_with("+++ ")) ++made.added;
         if (line.starts_with('-') && !line.starts_with("--- ")) ++made.removed;
     }));
     return std::optional(std::move(made));
+}
+
+Result<std::string> Store::code_key(std::span<const GitFileChange> changes) const {
+    std::vector<std::string> objects;
+    for (const GitFileChange& change : changes) {
+        objects.push_back(change.old_object);
+        objects.push_back(change.new_object);
+    }
+    GDNCTL_TRY_ASSIGN(const auto bytes, m_repository.objects(objects));
+    std::string all;
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+        const GitFileChange& change = changes[i];
+        const std::string now = without_comments(change.path, bytes[2 * i + 1].value_or(""));
+        const bool same =
+            change.old_mode == change.new_mode && now == without_comments(change.path, bytes[2 * i].value_or(""));
+        if (!same) all += fmt::format("{} {} {} {}\n{}", change.status, change.new_mode, change.path, now.size(), now);
+    }
+    return hash_hex(HashKind::sha256, all);
 }
 
 Status Store::write_patch(const std::string& from, const std::string& to, const fs::path& file) const {

@@ -41,6 +41,7 @@ struct Work {
 
 struct Candidate {
     std::string commit, tree, mutable_key, patch_id;
+    std::string code_key;        // as patch_id, but for comments and white space
     int added = 0, removed = 0;  // lines
     std::vector<std::string> files;
 };
@@ -63,8 +64,8 @@ public:
     // The agent's worktree, with the files of `commit` and nothing else. What was in it is gone: collect it first.
     Result<std::filesystem::path> prepare(const std::string& commit);
     Result<Work> collect(const std::string& parent);
-    // Detaches HEAD of the agent's worktree, and returns the commits that it has been at.
-    Result<std::set<std::string>> leave_branch() const;
+    // Detaches HEAD of the agent's worktree, if there is one, and returns the commits that it has been at.
+    Result<std::set<std::string>> leave_branch();
     // The commit of that work; the same input has the same id. nullopt: nothing mutable was changed.
     Result<std::optional<Candidate>> commit(const Work& work, std::span<const std::string> parents,
                                             std::string_view message, WallTime when) const;
@@ -87,6 +88,7 @@ public:
 private:
     std::filesystem::path slot_folder() const { return m_worktrees / "agent"; }
     Status sort_change(const GitFileChange& change, Work& work) const;
+    Result<std::string> code_key(std::span<const GitFileChange> changes) const;
     const GitCheckout& m_repository;
     std::string m_run;
     PathRules m_rules;

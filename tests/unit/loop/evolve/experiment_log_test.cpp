@@ -135,8 +135,11 @@ TEST_CASE("evolve state: many attempts fold fast, and their number changes no an
     CHECK(state.verdicts().at("kept") == attempts / 5);
     CHECK(state.find_same_content("k77", attempts) == 77);
     CHECK(state.find_same_content("k77", 77) == 0);
-    CHECK(state.find_same_patch("p78", 0, attempts) == 78);
-    CHECK(state.find_same_patch("p78", 1, attempts) == 0);
+    Attempt like = state.at(78);
+    like.number = attempts;
+    CHECK(state.find_same_patch(like) == 78);
+    like.parents = {1};
+    CHECK(state.find_same_patch(like) == 0);
 }
 
 }  // namespace gdnctl::loop::evolve

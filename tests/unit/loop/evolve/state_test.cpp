@@ -43,8 +43,9 @@ struct Told {
         must("proposal",
              {{"attempt", attempt}, {"class", kind}, {"tokens", {{"in", 100}, {"out", 10}}}, {"tampered", tampered}});
     }
-    void snapshot(int attempt, const char* key, const char* patch = "p") {
+    void snapshot(int attempt, const char* key, const char* patch = "p", const char* code = "") {
         must("snapshot", {{"attempt", attempt},
+                          {"code_key", code},
                           {"commit", std::string("c") + key},
                           {"mutable_key", key},
                           {"patch_id", patch},
@@ -294,6 +295,26 @@ TEST_CASE("evolve keeps few candidates that change nothing, and the naive rule k
         }
     }
     CHECK(naive / static_cast<double>(k_trials) > .08);
+}
+
+TEST_CASE("evolve: what differs in comments alone from another change of the same parent is that one again") {
+    Told told;
+    told.must("run_start", {{"run", "r"}, {"base", "b0"}, {"seed", 7}});
+    told.must("eval_start", {{"attempt", 0}, {"eval_id", 1}, {"stage", "noise"}});
+    told.must("eval_stage", {{"attempt", 0}, {"stage", "noise"}, {"verdict", "pass"}, {"metrics", {{"sd", 0.01}}}});
+    told.begin(1);
+    told.propose(1);
+    told.snapshot(1, "k1", "p1", "code");
+    CHECK(told.step() == StepKind::run_stage);
+    told.stage(1, "paths", "fail");
+    told.must("verdict", {{"attempt", 1}, {"verdict", "invalid"}, {"reason", "why"}});
+    told.begin(2);
+    told.propose(2);
+    told.snapshot(2, "k2", "p2", "code");
+    CHECK(told.step() == StepKind::decide);
+    const Decision decision = decide(told.state);
+    CHECK(decision.verdict == Verdict::duplicate);
+    CHECK(decision.reason == "the same change as attempt 1: invalid");
 }
 
 }  // namespace gdnctl::loop::evolve

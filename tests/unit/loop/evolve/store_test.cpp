@@ -66,6 +66,7 @@ TEST_CASE("evolve takes the mutable files of what an agent left, and names the r
     CHECK(made->added == 2);
     CHECK(made->removed == 2);
     CHECK(made->patch_id.size() == 40);
+    CHECK(made->code_key.size() == 64);
     CHECK(ok(world.store->commit(work, parents, "attempt\n", when))->commit ==
           made->commit);  // the same input, the same id
     CHECK(ok(world.store->mutable_key(made->commit)) == made->mutable_key);
