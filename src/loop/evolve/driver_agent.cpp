@@ -243,6 +243,25 @@ Status Driver::run_agent() {
     return record_answer(std::move(answer));
 }
 
+namespace {
+
+Json snapshot_of(int number, const Candidate& it, const Work& work) {
+    return {{"attempt", number},
+            {"commit", it.commit},
+            {"tree", it.tree},
+            {"patch_id", it.patch_id},
+            {"code_key", it.code_key},
+            {"mutable_key", it.mutable_key},
+            {"files", it.files},
+            {"added", it.added},
+            {"removed", it.removed},
+            {"ignored_files", work.ignored},
+            {"forbidden_paths", work.forbidden},
+            {"refused", work.refused}};
+}
+
+}  // namespace
+
 Status Driver::record_answer(Answer answer) {
     const int number = state().open.number;
     const Attempt& one = state().at(number);
@@ -294,18 +313,7 @@ Status Driver::record_answer(Answer answer) {
     if (!has_something) return {};
     const Candidate none;
     const Candidate& it = made && !same ? *made : none;
-    return add("snapshot", {{"attempt", number},
-                            {"commit", it.commit},
-                            {"tree", it.tree},
-                            {"patch_id", it.patch_id},
-                            {"code_key", it.code_key},
-                            {"mutable_key", it.mutable_key},
-                            {"files", it.files},
-                            {"added", it.added},
-                            {"removed", it.removed},
-                            {"ignored_files", answer.work.ignored},
-                            {"forbidden_paths", answer.work.forbidden},
-                            {"refused", answer.work.refused}});
+    return add("snapshot", snapshot_of(number, it, answer.work));
 }
 
 }  // namespace gdnctl::loop::evolve
