@@ -100,7 +100,7 @@ private:
     Result<AgentOutcome> ask(const std::string& prompt, const std::filesystem::path& worktree, std::string_view suffix);
     struct Answer;
     std::filesystem::path names_file() const;  // while an agent works: the names that it may have to put back
-    Result<std::vector<std::string>> put_names_back(const NameGuard& names);
+    Result<std::vector<std::string>> put_names_back(const NameGuard& names, bool after_a_kill);
     Status abandon();
     Result<Answer> through_tools(const std::string& prompt);
     Result<Answer> through_edits(const std::string& prompt);

@@ -157,10 +157,10 @@ Result<AgentOutcome> Driver::ask(const std::string& prompt, const fs::path& work
 
 fs::path Driver::names_file() const { return folder(state().open.number) / "names.json"; }
 
-Result<std::vector<std::string>> Driver::put_names_back(const NameGuard& names) {
+Result<std::vector<std::string>> Driver::put_names_back(const NameGuard& names, bool after_a_kill) {
     GDNCTL_TRY_ASSIGN(std::set<std::string> made, m_parts.store.leave_branch());
     made.erase(state().base);  // the user's own commit: who moves a branch there is not known
-    GDNCTL_TRY_ASSIGN(auto undone, names.put_back(made));
+    GDNCTL_TRY_ASSIGN(auto undone, names.put_back(made, after_a_kill));
     for (const auto& what : undone) log::warning("put back what the agent did: {}", what);
     std::error_code ignored;
     fs::remove(names_file(), ignored);
@@ -171,7 +171,7 @@ Status Driver::abandon() {
     std::error_code problem;
     if (fs::exists(names_file(), problem)) {
         GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::read(m_parts.store.repository(), names_file()));
-        GDNCTL_TRY(put_names_back(names));
+        GDNCTL_TRY(put_names_back(names, true));
     }
     return add("verdict", {{"attempt", state().open.number},
                            {"verdict", to_text(Verdict::abandoned)},
@@ -184,7 +184,7 @@ Result<Driver::Answer> Driver::through_tools(const std::string& prompt) {
     GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::take(m_parts.store.repository()));
     GDNCTL_TRY(names.write(names_file()));
     auto outcome = ask(prompt, worktree, "");
-    auto undone = put_names_back(names);
+    auto undone = put_names_back(names, false);
     if (!outcome) return tl::unexpected(std::move(outcome).error());
     answer.outcome = std::move(*outcome);
     GDNCTL_TRY_ASSIGN(answer.put_back, std::move(undone));

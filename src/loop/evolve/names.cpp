@@ -71,7 +71,7 @@ Status NameGuard::write(const std::filesystem::path& file) const {
     return atomic_replace(file, list.dump(), 0600);
 }
 
-Result<std::vector<std::string>> NameGuard::put_back(const std::set<std::string>& made) const {
+Result<std::vector<std::string>> NameGuard::put_back(const std::set<std::string>& made, bool after_a_kill) const {
     std::vector<std::string> undone;
     GDNCTL_TRY_ASSIGN(const auto now_names, m_repository->names());
     if (now_names == m_names) return undone;
@@ -94,13 +94,13 @@ Result<std::vector<std::string>> NameGuard::put_back(const std::set<std::string>
         }
     }
     for (const auto& [ref, object] : now) {
-        if (before.contains(ref) || !made.contains(object)) continue;
+        if (after_a_kill || before.contains(ref) || !made.contains(object)) continue;
         GDNCTL_TRY(set(ref, std::string(k_no_object), object, "was made"));
     }
     for (const GitName& stash : stashes_in(now_names)) {
         const bool is_known = holds(stashes_in(m_names), stash);
         GDNCTL_TRY_ASSIGN(const auto parent, m_repository->resolve(stash.object + "^1"));
-        if (is_known || !parent || !made.contains(*parent)) continue;
+        if (after_a_kill || is_known || !parent || !made.contains(*parent)) continue;
         GDNCTL_TRY(m_repository->drop_stash(stash.object));
         undone.push_back("a stash was made");
     }

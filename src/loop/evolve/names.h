@@ -20,8 +20,9 @@ public:
     static Result<NameGuard> read(const GitCheckout& repository, const std::filesystem::path& file);
     Status write(const std::filesystem::path& file) const;
     // `made`: commits that the agent's HEAD has been at. A name that is gone is there again; one that leads to such a
-    // commit is put back, or removed where it is new. Returns what was undone, in words.
-    Result<std::vector<std::string>> put_back(const std::set<std::string>& made) const;
+    // commit is put back, or removed where it is new: but not `after_a_kill`, when it may be somebody else's who has
+    // looked at what was left. Returns what was undone, in words.
+    Result<std::vector<std::string>> put_back(const std::set<std::string>& made, bool after_a_kill) const;
 
 private:
     NameGuard(const GitCheckout& repository, std::vector<GitName> names)
