@@ -25,8 +25,7 @@ Step next(const State& state, bool interrupted) {
     const Attempt& one = state.at(open.number);
     if (open.tampered || verdict_of_class(one.kind) != Verdict::none) return {StepKind::decide};
     if (!open.has_snapshot) return {StepKind::abandon};  // killed before its commit was on record
-    const bool same = state.find_same_content(one.mutable_key, one.number) != 0 ||
-                      state.find_same_patch(one) != 0 ||
+    const bool same = state.find_same_content(one.mutable_key, one.number) != 0 || state.find_same_patch(one) != 0 ||
                       one.mutable_key == state.at(0).mutable_key;
     if (!open.refused.empty() || same) return {StepKind::decide};
     for (const StageResult& stage : open.stages) {
