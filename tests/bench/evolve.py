@@ -110,7 +110,7 @@ def dry_run(folder):
                             "--log-dir", log], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                            cwd=folder, env=dict(os.environ, TMPDIR=folder))
     begun, done, early = time.monotonic(), 0, 0.0
-    while run.poll() is None and done < ATTEMPTS - 10:
+    while run.poll() is None and done < ATTEMPTS - max(10, ATTEMPTS // 50):  # before it ends between two looks
         time.sleep(2 if ATTEMPTS > 1000 else 0.1)
         done = status(log)[1].get("spent", {}).get("attempts", 0)
         if done and done <= ATTEMPTS / 5:
