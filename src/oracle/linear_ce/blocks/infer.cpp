@@ -70,7 +70,8 @@ std::int64_t divisor(std::int64_t count, std::int64_t unit, std::int64_t preferr
 
 class Inference {
 public:
-    Inference(const InferRequest& request, std::int64_t w_bytes) : m_r(request), m_w_bytes(w_bytes) {}
+    Inference(const InferRequest& request, std::int64_t w_bytes, TunedSizes entries)
+        : m_r(request), m_w_bytes(w_bytes), m_entries(entries) {}
 
     Inferred run(const DTypeName& row, std::int64_t x_bytes) {
         m_to.dtype = row.large;
@@ -116,11 +117,11 @@ private:
     bool tuned_by(const std::string& key, const std::string& bucket) {
         constexpr std::string_view k_huge = "huge-batch-llama3-ish";
         constexpr std::string_view k_instead = "llama3-ish";
-        auto sizes = tuned_sizes(m_r.table, key, bucket);
+        auto sizes = m_entries(m_r.table, key, bucket);
         if (!sizes) return false;
         if (bucket == k_huge) {
             if (m_r.scoped_vmem_kib) {
-                if (const auto other = tuned_sizes(m_r.table, key, k_instead)) sizes = other;
+                if (const auto other = m_entries(m_r.table, key, k_instead)) sizes = other;
             } else {
                 m_to.warnings.emplace_back(
                     "safer huge-batch sizes (v = 256): LIBTPU_INIT_ARGS does not set xla_tpu_scoped_vmem_limit_kib "
@@ -133,7 +134,7 @@ private:
     bool borrowed() {
         for (const Bucket& bucket : v4_buckets()) {
             if (!bucket.holds(m_r.batch, m_r.hidden, m_r.vocab)) continue;
-            const auto sizes = tuned_sizes(m_r.table, "TPU v4", bucket.name);
+            const auto sizes = m_entries(m_r.table, "TPU v4", bucket.name);
             if (!sizes || !take("TPU v4", bucket.name, *sizes)) continue;
             m_to.bucket = bucket.name;
             m_to.remapped = true;
@@ -198,6 +199,7 @@ private:
 
     const InferRequest& m_r;
     std::int64_t m_w_bytes;
+    TunedSizes m_entries;
     Vendor m_vendor = Vendor::other;
     Inferred m_to;
 };
@@ -238,7 +240,9 @@ std::optional<std::string_view> bucket_of(std::string_view device_key, std::int6
     return std::nullopt;
 }
 
-Result<Inferred> infer(const InferRequest& request) {
+Result<Inferred> infer(const InferRequest& request) { return infer(request, tuned_sizes); }
+
+Result<Inferred> infer(const InferRequest& request, TunedSizes entries) {
     const std::pair<const char*, std::int64_t> sizes[] = {
         {"--batch", request.batch}, {"--hidden", request.hidden}, {"--vocab", request.vocab}};
     for (const auto& [name, size] : sizes) {
@@ -252,7 +256,7 @@ Result<Inferred> infer(const InferRequest& request) {
     for (const DTypeName& d : {x, w}) {
         if (d.bytes > widest.bytes) widest = d;
     }
-    return Inference(request, w.bytes).run(widest, x.bytes);
+    return Inference(request, w.bytes, entries).run(widest, x.bytes);
 }
 
 }  // namespace gdnctl::oracle::linear_ce

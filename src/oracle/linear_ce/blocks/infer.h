@@ -54,6 +54,9 @@ struct Inferred {
 
 // usage: a dtype that is not f32, bf16, f16 or a long name of them; sizes below 1.
 Result<Inferred> infer(const InferRequest& request);
+// With other entries than those of the tables.
+using TunedSizes = std::optional<BlockSizes> (*)(TableDate table, std::string_view device_key, std::string_view bucket);
+Result<Inferred> infer(const InferRequest& request, TunedSizes entries);
 
 // The largest b block that XLA's path takes for this v block.
 std::int64_t xla_b_block(std::int64_t batch, std::int64_t v_block);

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "oracle/linear_ce/blocks/tables.h"
+
 namespace gdnctl::oracle::linear_ce {
 
 namespace {
@@ -101,6 +103,19 @@ TEST_CASE("ce-infer: borrowed buckets, rejected entries, padding") {
     CHECK(i.rejected[0].bucket == "llama3-ish");
     CHECK(i.rejected[0].reason == "12288 % 8192 is not 0: b does not divide B");
     CHECK(i.pad_columns == 768);
+}
+
+TEST_CASE("ce-infer: an entry that upstream's test replaces by one that is not valid is skipped") {
+    const auto replaced = [](TableDate table, std::string_view key, std::string_view bucket) {
+        if (key == "TPU v5p" && bucket == "llama3-ish") return std::optional(BlockSizes{3072, 512, 1024});
+        return tuned_sizes(table, key, bucket);
+    };
+    const auto i = infer({"TPU v5p", 4096, 4096, 128256, "bf16", {}, {}, TableDate::latest, {}}, replaced);
+    REQUIRE(i);
+    CHECK(i->sizes == BlockSizes{1024, 512, 1024});
+    CHECK_FALSE(i->tuned);
+    REQUIRE(i->rejected.size() == 1);
+    CHECK(i->rejected[0].sizes == BlockSizes{3072, 512, 1024});
 }
 
 TEST_CASE("ce-infer: the table of February") {
