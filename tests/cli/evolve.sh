@@ -72,6 +72,10 @@ test_dry_run_is_a_whole_run_and_leaves_nothing() {
   out_has 'kept'
   expect 0 "$GDNCTL" evolve lineage --log-dir "$WORK/dry" --json
   jq -e '.attempts[-1].attempt == 0' "$WORK/out" >/dev/null || fail 'another lineage'
+  expect 0 "$GDNCTL" loop-report --log-dir "$WORK/dry" --html "$WORK/page.html"
+  [ "$(grep -o '<circle' "$WORK/page.html" | wc -l)" -ge 13 ] || fail 'attempts are not in the tree'
+  # What lies beyond the edge of the chart has its value beside it.
+  grep -q '>-100 %<' "$WORK/page.html" || fail 'attempt 10 has no value'
   # The same seed draws the same again.
   dry 0 --max-attempts 12 --seed 3 --log-dir "$WORK/again"
   for d in dry again; do jq -c 'select(.type=="attempt_start") | [.operator,.lineage,.draws,[.parents[].attempt]]' "$WORK/$d/journal.jsonl" >"$WORK/$d.draws"; done

@@ -80,7 +80,7 @@ std::string gains_svg(const State& state) {
         low = std::min(low, one.measured->lo);
         high = std::max(high, one.measured->hi);
     }
-    // One that is many times slower would flatten all others: it stands at the edge.
+    // One that is many times slower would flatten all others: it stands at the edge, with its value.
     low = std::max(low, -std::max(2 * high, .05));
     const auto y = [&](double gain) {
         return k_margin + (high - std::max(gain, low)) / (high - low) * (k_height - 2 * k_margin);
@@ -98,6 +98,9 @@ std::string gains_svg(const State& state) {
         out += svg::line(fmt::format("bar {}", colour), x, y(one.measured->lo), x, y(one.measured->hi)) +
                svg::circle({colour, gain_text(*one.measured)}, x, y(one.measured->est), 4) +
                svg::text(x, k_height + 14, std::to_string(one.number), Anchor::middle);
+        if (one.measured->est < low) {
+            out += svg::text(x, y(low) - 8, fmt::format("{:+.0f} %", to_percent(one.measured->est)), Anchor::middle);
+        }
     }
     return out.append(svg::k_close);
 }
