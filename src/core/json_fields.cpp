@@ -1,8 +1,11 @@
 #include "core/json_fields.h"
 
 #include <cmath>
+#include <utility>
 
 #include <nlohmann/json.hpp>
+
+#include "core/text.h"
 
 namespace gdnctl::json {
 
@@ -12,45 +15,78 @@ const Json* find(const Json& value, std::string_view name) {
     return found == value.end() || found->is_null() ? nullptr : &*found;
 }
 
-const Json* find(const Json& value, std::initializer_list<std::string_view> path) {
+const Json* find_at(const Json& value, std::string_view pointer) {
     const Json* at = &value;
-    for (const std::string_view name : path) {
-        at = find(*at, name);
-        if (at == nullptr) return nullptr;
+    while (at != nullptr && !pointer.empty()) {
+        pointer.remove_prefix(1);
+        const std::string_view step = pointer.substr(0, pointer.find('/'));
+        pointer.remove_prefix(step.size());
+        if (at->is_array()) {
+            const auto index = text::parse_int(step);
+            at = index && *index >= 0 && std::cmp_less(*index, at->size()) ? &(*at)[static_cast<std::size_t>(*index)]
+                                                                           : nullptr;
+        } else {
+            at = find(*at, step);
+        }
     }
-    return at;
+    return at == nullptr || at->is_null() ? nullptr : at;
 }
 
-std::optional<std::string> maybe_text(const Json& value, std::string_view name) {
-    const Json* found = find(value, name);
+namespace {
+
+const Json* as_object(const Json* found) { return found != nullptr && found->is_object() ? found : nullptr; }
+const Json* as_array(const Json* found) { return found != nullptr && found->is_array() ? found : nullptr; }
+
+std::optional<std::string> as_text(const Json* found) {
     return found != nullptr && found->is_string() ? std::optional(found->get<std::string>()) : std::nullopt;
 }
 
-std::string text(const Json& value, std::string_view name) { return maybe_text(value, name).value_or(std::string()); }
-
-std::vector<std::string> texts(const Json& value, std::string_view name) {
+std::vector<std::string> as_texts(const Json* found) {
     std::vector<std::string> list;
-    const Json* found = find(value, name);
-    if (found == nullptr || !found->is_array()) return list;
+    if (as_array(found) == nullptr) return list;
     for (const Json& item : *found) {
         if (item.is_string()) list.push_back(item.get<std::string>());
     }
     return list;
 }
 
-std::optional<double> number(const Json& value, std::string_view name) {
-    const Json* found = find(value, name);
+std::optional<double> as_number(const Json* found) {
     return found != nullptr && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
 }
 
-std::optional<std::int64_t> integer(const Json& value, std::string_view name) {
-    const Json* found = find(value, name);
+std::optional<std::int64_t> as_integer(const Json* found) {
     return found != nullptr && found->is_number_integer() ? std::optional(found->get<std::int64_t>()) : std::nullopt;
 }
+
+}  // namespace
+
+const Json* object(const Json& value, std::string_view name) { return as_object(find(value, name)); }
+const Json* object_at(const Json& value, std::string_view pointer) { return as_object(find_at(value, pointer)); }
+const Json* array(const Json& value, std::string_view name) { return as_array(find(value, name)); }
+const Json* array_at(const Json& value, std::string_view pointer) { return as_array(find_at(value, pointer)); }
+
+std::optional<std::string> maybe_text(const Json& value, std::string_view name) { return as_text(find(value, name)); }
+std::string text(const Json& value, std::string_view name) { return as_text(find(value, name)).value_or(""); }
+std::vector<std::string> texts(const Json& value, std::string_view name) { return as_texts(find(value, name)); }
+std::optional<double> number(const Json& value, std::string_view name) { return as_number(find(value, name)); }
+std::optional<std::int64_t> integer(const Json& value, std::string_view name) { return as_integer(find(value, name)); }
 
 std::optional<bool> boolean(const Json& value, std::string_view name) {
     const Json* found = find(value, name);
     return found != nullptr && found->is_boolean() ? std::optional(found->get<bool>()) : std::nullopt;
+}
+
+std::string text_at(const Json& value, std::string_view pointer) {
+    return as_text(find_at(value, pointer)).value_or("");
+}
+std::vector<std::string> texts_at(const Json& value, std::string_view pointer) {
+    return as_texts(find_at(value, pointer));
+}
+std::optional<double> number_at(const Json& value, std::string_view pointer) {
+    return as_number(find_at(value, pointer));
+}
+std::optional<std::int64_t> integer_at(const Json& value, std::string_view pointer) {
+    return as_integer(find_at(value, pointer));
 }
 
 Json or_null(const std::optional<double>& value) { return value && std::isfinite(*value) ? Json(*value) : Json(); }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,8 +13,14 @@ namespace gdnctl::json {
 
 // nullptr: missing or null, or `value` is no object.
 const Json* find(const Json& value, std::string_view name);
-// A field of a field of ...
-const Json* find(const Json& value, std::initializer_list<std::string_view> path);
+// "/a/b": field `b` of field `a`, or an index of a list (a JSON pointer without its escapes).
+const Json* find_at(const Json& value, std::string_view pointer);
+
+// nullptr also for a value of another type.
+const Json* object(const Json& value, std::string_view name);
+const Json* object_at(const Json& value, std::string_view pointer);
+const Json* array(const Json& value, std::string_view name);
+const Json* array_at(const Json& value, std::string_view pointer);
 
 std::optional<std::string> maybe_text(const Json& value, std::string_view name);
 std::string text(const Json& value, std::string_view name);                // "": nothing
@@ -23,6 +28,11 @@ std::vector<std::string> texts(const Json& value, std::string_view name);  // th
 std::optional<double> number(const Json& value, std::string_view name);
 std::optional<std::int64_t> integer(const Json& value, std::string_view name);
 std::optional<bool> boolean(const Json& value, std::string_view name);
+
+std::string text_at(const Json& value, std::string_view pointer);
+std::vector<std::string> texts_at(const Json& value, std::string_view pointer);
+std::optional<double> number_at(const Json& value, std::string_view pointer);
+std::optional<std::int64_t> integer_at(const Json& value, std::string_view pointer);
 
 // For writing: null where there is nothing, the number is not finite, or the text is empty.
 Json or_null(const std::optional<double>& value);

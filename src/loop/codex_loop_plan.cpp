@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "core/log_timed.h"
 #include "core/text.h"
@@ -173,15 +174,13 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
                                 run.word("run"), what),
                     "repeat the original command with --resume, or start a new run without it");
     };
-    const auto gates = was.find("gates");
-    const bool judged = gates != was.end() && gates->is_boolean() && gates->get<bool>();
-    if (judged && !options.gates.used) return missing("--validation-* or --perf-*");
+    if (json::boolean(was, "gates").value_or(false) && !options.gates.used)
+        return missing("--validation-* or --perf-*");
     const auto checks = was.find("post_checks");
     if (checks != was.end() && !checks->empty() && options.post_checks.empty()) return missing("--post-check");
     const auto differs = [&](const char* what, const std::string& now) {
-        const auto then = was.find(what);
-        if (then == was.end() || !then->is_string() || then->get<std::string>() == now) return;
-        log::warning("{}: {} now, {} when the run started", what, now, then->get<std::string>());
+        const auto then = json::maybe_text(was, what);
+        if (then && *then != now) log::warning("{}: {} now, {} when the run started", what, now, *then);
     };
     const Json now = Json::parse(config_of(plan, request));
     for (const char* what : {"target", "agent", "model", "prompt", "stamp_mode"})

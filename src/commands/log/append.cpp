@@ -14,6 +14,7 @@
 #include "commands/log/common.h"
 #include "commands/print.h"
 #include "commands/rows.h"
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "platform/clock.h"
@@ -116,7 +117,7 @@ Status add_metric(Json& record, const std::string& item) {
 
 // The default commit value of a record.
 std::string default_commit(const Json& record, bool has_change, bool in_repository) {
-    const auto outcome = runlog::text_at(record, "/outcome");
+    const auto outcome = json::text(record, "outcome");
     if (outcome == "infra" || outcome == "environment") return "none (infra-blocked)";
     if (!outcome.empty() && outcome != "accepted" && outcome != "no-op") return "none (failed attempt)";
     if (!has_change) return "none (measurement only)";
@@ -124,11 +125,11 @@ std::string default_commit(const Json& record, bool has_change, bool in_reposito
 }
 
 std::string default_title(const Json& record) {
-    if (const auto hypothesis = runlog::text_at(record, "/idea/hypothesis"); !hypothesis.empty()) {
+    if (const auto hypothesis = json::text_at(record, "/idea/hypothesis"); !hypothesis.empty()) {
         return hypothesis.substr(0, hypothesis.find('\n'));
     }
-    if (const auto name = runlog::text_at(record, "/checks/0/name"); !name.empty()) return name;
-    return runlog::find_at(record, "/profiles/0") != nullptr ? "profile run" : "";
+    if (const auto name = json::text_at(record, "/checks/0/name"); !name.empty()) return name;
+    return json::find_at(record, "/profiles/0") != nullptr ? "profile run" : "";
 }
 
 Status apply_options(const Options& options, Json& record, CommitFacts* facts) {
@@ -159,13 +160,13 @@ Status apply_options(const Options& options, Json& record, CommitFacts* facts) {
         }
         record["base"]["commit"] = sha;
     }
-    const bool given = !runlog::text_at(record, "/commit_status").empty();
+    const bool given = !json::text(record, "commit_status").empty();
     if (options.commit || !given) {
-        const bool has_change = !runlog::texts_at(record, "/changes").empty();
+        const bool has_change = !json::texts(record, "changes").empty();
         GDNCTL_TRY(
             set_commit(record, options.commit.value_or(default_commit(record, has_change, facts != nullptr)), facts));
     }
-    if (runlog::text_at(record, "/title").empty()) record["title"] = default_title(record);
+    if (json::text(record, "title").empty()) record["title"] = default_title(record);
     return {};
 }
 
@@ -178,14 +179,14 @@ void report(const std::filesystem::path& path, const Json& record, const runlog:
         log::info("iteration {} is in {}", iteration, path.string());
         return;
     }
-    const Json* outcome = runlog::find_at(record, "/outcome");
+    const Json* outcome = json::find(record, "outcome");
     print_json({{"schema", "gdnctl.log-append/1"},
                 {"log", path.string()},
                 {"records", runlog::records_path(path).string()},
                 {"id", runlog::id_of(record)},
                 {"iteration", iteration},
-                {"title", runlog::text_at(record, "/title")},
-                {"commit_status", runlog::text_at(record, "/commit_status")},
+                {"title", json::text(record, "title")},
+                {"commit_status", json::text(record, "commit_status")},
                 {"outcome", outcome != nullptr ? *outcome : Json()},
                 {"repaired", appended.repaired},
                 {"warnings", appended.warnings}},

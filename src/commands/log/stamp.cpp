@@ -14,6 +14,7 @@
 #include "commands/log/common.h"
 #include "commands/print.h"
 #include "commands/rows.h"
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "platform/clock.h"
 #include "platform/context.h"
@@ -53,7 +54,7 @@ Result<std::string> full_sha(const std::string& given, const std::filesystem::pa
     Json probe = Json::object();
     const auto facts = facts_for(path, context);
     GDNCTL_TRY(set_commit(probe, given, facts.get()));
-    const auto commits = runlog::texts_at(probe, "/commits");
+    const auto commits = json::texts(probe, "commits");
     if (commits.empty()) return fail(ErrorKind::usage, fmt::format("--commit: not a commit: {}", given), "give a sha");
     return commits.front();
 }
@@ -92,7 +93,7 @@ const Json* find_record(const std::vector<Json>& current, const std::vector<Json
 }
 
 Result<ExitCode> stamp_record(runlog::LogWriter& writer, const Json& old, const std::string& sha, Context& context) {
-    const std::string status = runlog::text_at(old, "/commit_status");
+    const std::string status = json::text(old, "commit_status");
     if (status != "self" && status != "pending") {
         return nothing(
             fmt::format("iteration {} already says `{}`", runlog::iteration_of(old).text(), runlog::render_commit(old)),

@@ -11,6 +11,7 @@
 #include "commands/rows.h"
 #include "core/exit_code.h"
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "loop/engine/lock.h"
 #include "loop/evolve/experiment_log.h"
@@ -167,9 +168,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     const fs::path file = options.file ? context.cwd / *options.file : folder / std::string(k_experiment_log);
     std::set<int> evals;
     GDNCTL_TRY(each_record(folder, [&](const Json& record, std::size_t) -> Status {
-        if (const auto eval = record.find("eval_id"); eval != record.end() && eval->is_number_integer()) {
-            evals.insert(eval->get<int>());
-        }
+        if (const auto eval = json::integer(record, "eval_id")) evals.insert(static_cast<int>(*eval));
         return {};
     }));
     GDNCTL_TRY_ASSIGN(const std::string text, read_file(file));

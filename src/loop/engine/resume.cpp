@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "platform/fs.h"
 #include "platform/replace.h"
 
@@ -196,14 +197,14 @@ Result<std::optional<RunState>> read_state(const std::filesystem::path& path) {
     RunState state;
     bool whole = true;
     const auto word = [&](const char* key, std::string& value) {
-        const auto at = json.find(key);
-        whole = whole && at != json.end() && at->is_string();
-        if (whole) value = at->get<std::string>();
+        const auto at = json::maybe_text(json, key);
+        whole = whole && at;
+        if (whole) value = *at;
     };
     const auto number = [&](const char* key, auto& value) {
-        const auto at = json.find(key);
-        whole = whole && at != json.end() && at->is_number_integer();
-        if (whole) value = at->get<std::remove_reference_t<decltype(value)>>();
+        const auto at = json::integer(json, key);
+        whole = whole && at;
+        if (whole) value = static_cast<std::remove_reference_t<decltype(value)>>(*at);
     };
     std::string schema;
     word("schema", schema);
@@ -222,8 +223,8 @@ Result<std::optional<RunState>> read_state(const std::filesystem::path& path) {
     number("tpu_ms", state.tpu_ms);
     word("stop_reason", state.stop_reason);
     number("journal_records", state.records);
-    const auto outcomes = json.find("outcomes");
-    whole = whole && outcomes != json.end() && outcomes->is_object();
+    const Json* outcomes = json::object(json, "outcomes");
+    whole = whole && outcomes != nullptr;
     if (whole) {
         for (const auto& [name, count] : outcomes->items()) {
             whole = whole && count.is_number_integer();

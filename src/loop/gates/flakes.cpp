@@ -39,10 +39,8 @@ std::vector<FlakeSighting> parse_flakes(std::string_view text) {
         one.test = json::text(line, "test");
         one.run = json::text(line, "run");
         one.time = json::text(line, "ts");
-        const auto iteration = line.find("iteration");
-        if (iteration != line.end() && iteration->is_number_integer()) one.iteration = iteration->get<int>();
-        const auto passed = line.find("passed_alone");
-        one.passed_alone = passed != line.end() && passed->is_boolean() && passed->get<bool>();
+        one.iteration = static_cast<int>(json::integer(line, "iteration").value_or(one.iteration));
+        one.passed_alone = json::boolean(line, "passed_alone").value_or(false);
         one.max_abs = json::number(line, "max_abs");
         one.limit = json::number(line, "limit");
         list.push_back(std::move(one));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "core/log_timed.h"
 #include "core/text.h"
@@ -270,11 +271,8 @@ Result<StoredMeasurement> load_measurement(const std::filesystem::path& path) {
         return fail(ErrorKind::bad_input, path.string() + " is not a measurement");
     }
     StoredMeasurement stored{parse_measurement(value), {}};
-    const auto word = [&value](const char* pointer) {
-        const Json::json_pointer at(pointer);
-        return value.contains(at) && value[at].is_string() ? value[at].get<std::string>() : std::string();
-    };
-    stored.site = {word("/site/cluster"), word("/site/dev_tpu"), word("/site/tpu")};
+    stored.site = {json::text_at(value, "/site/cluster"), json::text_at(value, "/site/dev_tpu"),
+                   json::text_at(value, "/site/tpu")};
     return stored;
 }
 

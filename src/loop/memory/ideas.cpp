@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "platform/fs.h"
 #include "runlog/records/record.h"
@@ -103,22 +104,22 @@ std::vector<PastIdea> past_ideas(std::span<const Json> ledger) {
     past.reserve(ledger.size());
     for (const Json& record : ledger) {
         PastIdea one;
-        one.idea.title = runlog::text_at(record, "/idea/title");
-        one.idea.move = runlog::text_at(record, "/idea/move");
-        one.idea.slot = runlog::text_at(record, "/coverage_slot");
-        one.idea.patch_id = runlog::text_at(record, "/idea/patch_id");
-        one.idea.new_argument = runlog::text_at(record, "/idea/new_argument");
-        one.idea.files = runlog::texts_at(record, "/files");
-        one.iteration = static_cast<int>(runlog::integer_at(record, "/loop/index").value_or(0));
-        one.run = runlog::text_at(record, "/loop/run_id");
-        one.outcome = runlog::text_at(record, "/outcome");
-        const auto reasons = runlog::texts_at(record, "/decision_reasons");
+        one.idea.title = json::text_at(record, "/idea/title");
+        one.idea.move = json::text_at(record, "/idea/move");
+        one.idea.slot = json::text(record, "coverage_slot");
+        one.idea.patch_id = json::text_at(record, "/idea/patch_id");
+        one.idea.new_argument = json::text_at(record, "/idea/new_argument");
+        one.idea.files = json::texts(record, "files");
+        one.iteration = static_cast<int>(json::integer_at(record, "/loop/index").value_or(0));
+        one.run = json::text_at(record, "/loop/run_id");
+        one.outcome = json::text(record, "outcome");
+        const auto reasons = json::texts(record, "decision_reasons");
         if (!reasons.empty()) one.reason = reasons.front();
         for (const char* table : {"metrics", "extra_metrics"}) {
-            const Json* metrics = runlog::find_at(record, std::string("/") + table);
-            if (metrics == nullptr || !metrics->is_object()) continue;
+            const Json* metrics = json::object(record, table);
+            if (metrics == nullptr) continue;
             for (const auto& [name, value] : metrics->items()) {
-                if (!one.gain_pct) one.gain_pct = runlog::number_at(value, "/gain_pct");
+                if (!one.gain_pct) one.gain_pct = json::number(value, "gain_pct");
             }
         }
         past.push_back(std::move(one));
@@ -161,14 +162,14 @@ std::vector<DeadIdea> dead_ideas(std::span<const PastIdea> past) {
 
 Result<std::vector<CoverageSlot>> parse_coverage(std::string_view text, std::string_view name) {
     GDNCTL_TRY_ASSIGN(const Json json, parse_json(text, name));
-    const Json* slots = json.is_object() ? runlog::find_at(json, "/slots") : nullptr;
+    const Json* slots = json.is_object() ? json::find(json, "slots") : nullptr;
     if (slots == nullptr || !slots->is_array()) {
         return fail(ErrorKind::bad_input, fmt::format("{}: no list `slots`", name),
                     R"(it reads {"slots": [{"slot": "G", "title": "decay ratios"}]})");
     }
     std::vector<CoverageSlot> list;
     for (const Json& slot : *slots) {
-        CoverageSlot one{runlog::text_at(slot, "/slot"), runlog::text_at(slot, "/title")};
+        CoverageSlot one{json::text(slot, "slot"), json::text(slot, "title")};
         if (one.slot.empty()) return fail(ErrorKind::bad_input, fmt::format("{}: a slot without a name", name));
         list.push_back(std::move(one));
     }

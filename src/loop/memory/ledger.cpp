@@ -69,8 +69,8 @@ Status append_ledger(const fs::path& log_dir, const Json& record) {
     if (!lines.empty()) {
         const Json last = Json::parse(lines.back(), nullptr, false);
         const bool same = last.is_object() &&
-                          runlog::text_at(last, "/loop/run_id") == runlog::text_at(record, "/loop/run_id") &&
-                          runlog::integer_at(last, "/loop/index") == runlog::integer_at(record, "/loop/index");
+                          json::text_at(last, "/loop/run_id") == json::text_at(record, "/loop/run_id") &&
+                          json::integer_at(last, "/loop/index") == json::integer_at(record, "/loop/index");
         if (same) return {};
     }
     return journal.append(gdnctl::to_text(record));

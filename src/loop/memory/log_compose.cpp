@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "runlog/import/import.h"
 #include "runlog/parse/block.h"
 #include "runlog/parse/log.h"
@@ -19,7 +20,6 @@ namespace {
 
 using runlog::Document;
 using runlog::EntryHead;
-using runlog::text_at;
 
 std::string with_record(const std::string& lines, const Json& record) {
     std::string out = lines;
@@ -70,8 +70,8 @@ const Json* standing_record(const std::vector<Json>& current, const std::vector<
 }
 
 bool is_of_iteration(const Json& one, const Json& record) {
-    return text_at(one, "/loop/run_id") == text_at(record, "/loop/run_id") &&
-           runlog::integer_at(one, "/loop/index") == runlog::integer_at(record, "/loop/index");
+    return json::text_at(one, "/loop/run_id") == json::text_at(record, "/loop/run_id") &&
+           json::integer_at(one, "/loop/index") == json::integer_at(record, "/loop/index");
 }
 
 bool has_any(const Json& record, const char* field) {
@@ -105,7 +105,7 @@ Json with_measured(const Json& agents, const Json& ours, WallTime at) {
 void take_words(Json& record, const Json& agents) {
     for (const char* pointer :
          {"/title", "/idea/hypothesis", "/idea/move", "/coverage_slot", "/change_class", "/next_hypothesis"}) {
-        const std::string words = text_at(agents, pointer);
+        const std::string words = json::text_at(agents, pointer);
         if (!words.empty()) record[Json::json_pointer(pointer)] = words;
     }
     for (const char* list : {"changes", "interpretation"}) {
@@ -138,7 +138,7 @@ Result<std::optional<ComposedLog>> fill_in(const LogSources& sources, const std:
 std::optional<ComposedLog> stamp(const LogSources& sources, const Document& document, const EntryHead& head,
                                  const Json& ours) {
     const auto entry = runlog::parse_entry(head);
-    const auto commits = runlog::texts_at(ours, "/commits");
+    const auto commits = json::texts(ours, "commits");
     if (entry.commit < 0 || commits.empty()) return std::nullopt;
     const std::string_view value = entry.fields[static_cast<std::size_t>(entry.commit)].value;
     const auto kind = runlog::classify_commit(value).kind;
@@ -162,7 +162,7 @@ Result<Document> open_document(const std::string& text, const std::string& name)
 Result<std::optional<ComposedLog>> add_entry(const LogSources& sources, const Document& document, std::vector<Json> all,
                                              Json record, WallTime at) {
     const auto number = runlog::next_iteration(document, all);
-    const auto started = parse_iso8601(text_at(record, "/started_at")).value_or(at);
+    const auto started = parse_iso8601(json::text(record, "started_at")).value_or(at);
     record["iteration"] = number.number;
     record["suffix"] = number.suffix;
     record["id"] = runlog::make_record_id(started, number);
@@ -190,7 +190,7 @@ Result<std::string> compose_note(Json record, int number, WallTime at) {
     const runlog::IterationNumber iteration{number, {}};
     record["iteration"] = number;
     record["suffix"] = "";
-    record["id"] = runlog::make_record_id(parse_iso8601(text_at(record, "/started_at")).value_or(at), iteration);
+    record["id"] = runlog::make_record_id(parse_iso8601(json::text(record, "started_at")).value_or(at), iteration);
     runlog::make_public(record);
     GDNCTL_TRY(runlog::check_record(record, "the iteration's record"));
     return runlog::render_entry(record);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "loop/report/model.h"
 #include "runlog/records/record.h"
@@ -13,7 +14,6 @@ namespace gdnctl::loop {
 
 namespace {
 
-using runlog::text_at;
 
 constexpr std::size_t k_most_words = 2000;
 constexpr std::string_view k_metric = "metric.";
@@ -38,7 +38,7 @@ std::string body_of(const std::string& message) {
 
 void put_missing_words(Json& record, const LogFacts& log) {
     const auto put = [&](const char* pointer, const std::string& words) {
-        if (text_at(record, pointer).empty() && !words.empty()) record[Json::json_pointer(pointer)] = words;
+        if (json::text_at(record, pointer).empty() && !words.empty()) record[Json::json_pointer(pointer)] = words;
     };
     if (!log.messages.empty()) {
         const std::string& last = log.messages.back();
@@ -49,7 +49,7 @@ void put_missing_words(Json& record, const LogFacts& log) {
             for (const auto& message : log.messages) record["changes"].push_back(subject_of(message));
         }
     }
-    const std::string outcome = text_at(record, "/outcome");
+    const std::string outcome = json::text(record, "outcome");
     put("/title", outcome == "no-op" ? "nothing was changed" : outcome);
     put("/idea/hypothesis", std::string(k_not_stated));
     put("/next_hypothesis", std::string(k_not_stated));
@@ -57,8 +57,8 @@ void put_missing_words(Json& record, const LogFacts& log) {
 
 // Measured results are numbers; decisions without a measurement use the words of a log.
 void put_decision(Json& record) {
-    const std::string outcome = text_at(record, "/outcome");
-    const std::string verdict = text_at(record, "/decision");
+    const std::string outcome = json::text(record, "outcome");
+    const std::string verdict = json::text(record, "decision");
     if (outcome == "infra" || outcome == "environment") {
         record["decision"] = "infra-blocked";
     } else if (outcome == "no-op" || verdict == "park") {
@@ -69,17 +69,17 @@ void put_decision(Json& record) {
         record["decision"] = "rejected";
     }
     // Parked work is not a result yet, and must not look like a commit of the branch.
-    if (text_at(record, "/commit_status") == "parked") {
+    if (json::text(record, "commit_status") == "parked") {
         record["commit_status"] = "none";
         record["commits"] = Json::array();
     }
     // The reason follows the decision.
-    if (runlog::texts_at(record, "/decision_reasons").size() == 1 &&
-        text_at(record, "/decision_reasons/0") == text_at(record, "/assessment")) {
+    if (json::texts(record, "decision_reasons").size() == 1 &&
+        json::text_at(record, "/decision_reasons/0") == json::text(record, "assessment")) {
         record["assessment"] = nullptr;
     }
     // "regression: 3 % slower" follows "regression".
-    const std::string said = text_at(record, "/decision") + ": ";
+    const std::string said = json::text(record, "decision") + ": ";
     for (Json& reason : record["decision_reasons"]) {
         if (reason.is_string() && reason.get<std::string>().starts_with(said)) {
             reason = reason.get<std::string>().substr(said.size());
@@ -110,7 +110,7 @@ void put_plain_metrics(Json& record, const StageView& stage) {
         const bool known = key.starts_with("throughput/") || key.ends_with("_ms");
         record[known ? "metrics" : "extra_metrics"][key] = {
             {"before", nullptr}, {"after", *number}, {"source", "profile"}, {"repeats", 1}};
-        if (runlog::text_at(record, "/comparison/kind").empty()) record["comparison"]["kind"] = "champion";
+        if (json::text_at(record, "/comparison/kind").empty()) record["comparison"]["kind"] = "champion";
     }
 }
 
@@ -140,12 +140,12 @@ void put_profile(Json& record, const StageView& stage, const LogFacts& log) {
 void put_checks(Json& record, const IterationView& view, const LogFacts& log) {
     Json checks = Json::array();
     for (Json& check : record["checks"]) {
-        const std::string name = text_at(check, "/name");
+        const std::string name = json::text(check, "name");
         const StageView* stage = stage_named(view, name);
         const bool is_check =
             name != "validation-profile" && name != "performance" && name != "idea" && name != "running-log";
         if (!is_check || stage == nullptr) continue;
-        if (const auto file = text_at(check, "/evidence"); !file.empty())
+        if (const auto file = json::text(check, "evidence"); !file.empty())
             check["evidence"] = log.evidence_folder + file;
         std::string verdict = fact_of(*stage, "verdict");
         if (verdict.empty()) verdict = stage->verdict == "pass" ? "OK" : "FAILED";

@@ -66,22 +66,18 @@ ReplayCase log_case(const Json& line, std::string place, const std::string& metr
     ReplayCase one;
     one.place = std::move(place);
     one.decided = json::text(line, "decision");
-    one.record.iteration = line.value("iteration", Json(0)).is_number_integer() ? line["iteration"].get<int>() : 0;
+    one.record.iteration = static_cast<int>(json::integer(line, "iteration").value_or(0));
     one.record.change_class = json::text(line, "change_class");
     one.record.measured.metric = metric;
-    if (const auto it = line.find("commits");
-        it != line.end() && it->is_array() && !it->empty() && it->back().is_string()) {
+    if (const Json* it = json::array(line, "commits"); it != nullptr && !it->empty() && it->back().is_string()) {
         one.record.commit = it->back().get<std::string>();
     }
     PerfRecord champion;
     champion.measured.metric = metric;
-    const auto metrics = line.find("metrics");
-    if (metrics != line.end() && metrics->is_object()) {
+    if (const Json* metrics = json::object(line, "metrics")) {
         for (const auto& [name, pair] : metrics->items()) {
-            if (!pair.is_object()) continue;
-            const Json before = pair.value("before", Json()), after = pair.value("after", Json());
-            if (before.is_number()) champion.measured.metrics[name] = before.get<double>();
-            if (after.is_number()) one.record.measured.metrics[name] = after.get<double>();
+            if (const auto before = json::number(pair, "before")) champion.measured.metrics[name] = *before;
+            if (const auto after = json::number(pair, "after")) one.record.measured.metrics[name] = *after;
         }
     }
     const auto value_in = [&metric](Measurement& m) {

@@ -25,8 +25,8 @@ Json numbers_json(const MetricMap& metrics, std::string_view metric, bool hotspo
 }
 
 void read_numbers(const Json& value, const char* field, MetricMap& into) {
-    const auto it = value.find(field);
-    if (it == value.end() || !it->is_object()) return;
+    const Json* it = json::object(value, field);
+    if (it == nullptr) return;
     for (const auto& [name, number] : it->items()) {
         if (number.is_number()) into[name] = number.get<double>();
     }
@@ -34,8 +34,8 @@ void read_numbers(const Json& value, const char* field, MetricMap& into) {
 
 std::map<std::string, std::string> words_in(const Json& value, const char* field) {
     std::map<std::string, std::string> out;
-    const auto it = value.find(field);
-    if (it == value.end() || !it->is_object()) return out;
+    const Json* it = json::object(value, field);
+    if (it == nullptr) return out;
     for (const auto& [name, word] : it->items()) {
         if (word.is_string()) out[name] = word.get<std::string>();
     }
@@ -61,8 +61,8 @@ Json ce_compare_json(const CeCompare& c, const std::string& metric) {
 
 // What another program has written there is of another form, and not looked at.
 std::optional<CeCompare> read_ce_compare(const Json& value) {
-    const auto it = value.find("ce_ab_compare");
-    if (it == value.end() || !it->is_object() || json::text(*it, "profile_prefix").empty()) return std::nullopt;
+    const Json* it = json::object(value, "ce_ab_compare");
+    if (it == nullptr || json::text(*it, "profile_prefix").empty()) return std::nullopt;
     CeCompare c;
     c.implementation = json::text(*it, "ce_requested_implementation");
     c.bwd_mode = json::text(*it, "ce_bwd_mode");
@@ -103,8 +103,8 @@ void put_measurement(Json& out, const Measurement& m) {
 }
 
 void read_gates(const Json& value, std::vector<GateResult>& into) {
-    const auto it = value.find("gates");
-    if (it == value.end() || !it->is_array()) return;
+    const Json* it = json::array(value, "gates");
+    if (it == nullptr) return;
     for (const Json& gate : *it) {
         if (!gate.is_object()) continue;
         const std::string result = json::text(gate, "result");
@@ -118,8 +118,8 @@ void read_gates(const Json& value, std::vector<GateResult>& into) {
 }
 
 std::optional<PairLook> read_pairs(const Json& value) {
-    const auto it = value.find("pairs");
-    if (it == value.end() || !it->is_object()) return std::nullopt;
+    const Json* it = json::object(value, "pairs");
+    if (it == nullptr) return std::nullopt;
     PairLook look;
     const auto share = [&](const char* field) { return std::log1p(json::number(*it, field).value_or(0.0) / 100.0); };
     look.n = static_cast<int>(json::integer(*it, "n").value_or(0));
@@ -168,7 +168,7 @@ Measurement parse_measurement(const Json& value) {
     m.metric = json::text(value, "metric");
     m.value = json::number(value, "metric_value");
     m.source = json::text(value, "metric_source");
-    if (const auto it = value.find("points"); it != value.end() && it->is_array()) {
+    if (const Json* it = json::array(value, "points")) {
         for (const Json& point : *it) {
             if (point.is_number()) m.points.push_back(point.get<double>());
         }
@@ -187,12 +187,12 @@ Measurement parse_measurement(const Json& value) {
     m.gdn_layer_fraction = json::number(value, "gdn_layer_fraction");
     m.run_url = json::text(value, "run_url");
     m.busy = json::text(value, "busy");
-    if (const auto it = value.find("warnings"); it != value.end() && it->is_array()) {
+    if (const Json* it = json::array(value, "warnings")) {
         for (const Json& warning : *it) {
             if (warning.is_string()) m.warnings.push_back(warning.get<std::string>());
         }
     }
-    if (const auto it = value.find("fingerprint"); it != value.end() && it->is_object()) {
+    if (const Json* it = json::object(value, "fingerprint")) {
         m.fingerprint = {words_in(*it, "asked"), words_in(*it, "effective")};
     }
     return m;
@@ -237,9 +237,8 @@ PerfRecord parse_record(const Json& value) {
     read_gates(value, record.gates);
     record.pairs = read_pairs(value);
     if (const auto gain = value.find("gain"); gain != value.end()) record.gain = runlog::parse_gain(*gain);
-    const auto suspect = value.find("suspect");
     record.unit = json::text(value, "metric_unit");
-    record.suspect = suspect != value.end() && suspect->is_boolean() && suspect->get<bool>();
+    record.suspect = json::boolean(value, "suspect").value_or(false);
     return record;
 }
 

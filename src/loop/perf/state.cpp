@@ -77,7 +77,9 @@ std::string PerfState::text() const {
 
 std::optional<PerfRecord> PerfState::champion(const std::string& key) const {
     const Json& root = m_document->root;
-    if (const Json* own = json::find(root, {"champions", key}); own != nullptr && own->is_object()) {
+    const Json* champions = json::find(root, "champions");
+    const Json* own = champions != nullptr ? json::find(*champions, key) : nullptr;
+    if (own != nullptr && own->is_object()) {
         return parse_record(*own);
     }
     const Json& latest = root["champion"];

@@ -21,8 +21,8 @@ const Json* list_at(const Json& object, std::string_view key) {
 }
 
 std::optional<PairsView> pairs_at(const Json& record) {
-    const Json* at = json::find(record, "pairs");
-    if (at == nullptr || !at->is_object()) return std::nullopt;
+    const Json* at = json::object(record, "pairs");
+    if (at == nullptr) return std::nullopt;
     PairsView pairs;
     pairs.n = json::integer(*at, "n").value_or(0);
     pairs.gain_pct = json::number(*at, "gain_pct").value_or(0);
@@ -37,7 +37,7 @@ std::optional<PairsView> pairs_at(const Json& record) {
 // direction is better. A gain with a smaller value shows it; otherwise the name decides, since only times have a unit
 // in it.
 std::optional<runlog::Gain> gain_at(const Json& record, const MeasuredView& view) {
-    if (const Json* own = json::find(record, "gain"); own != nullptr && own->is_object()) {
+    if (const Json* own = json::object(record, "gain")) {
         return runlog::parse_gain(*own);
     }
     if (!view.value || !view.delta_pct || *view.delta_pct <= -100 || view.decision == "aa_ok") return std::nullopt;
@@ -166,7 +166,7 @@ Result<MeasuredRun> parse_measured(std::string_view text, std::string_view name)
                     "repair it, or move it away to start without a champion");
     }
     MeasuredRun run;
-    if (const Json* champion = json::find(root, "champion"); champion != nullptr && champion->is_object()) {
+    if (const Json* champion = json::object(root, "champion")) {
         run.champion = measured_view(*champion);
     }
     if (const Json* history = list_at(root, "history")) {

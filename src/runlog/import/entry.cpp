@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "runlog/import/detail.h"
 #include "runlog/import/import.h"
@@ -323,7 +324,7 @@ private:
             const std::string arm = text::to_lower(reading.arm);
             Json& profiles = m_record["profiles"];
             auto profile = std::find_if(profiles.begin(), profiles.end(),
-                                        [&](const Json& known) { return text_at(known, "/arm") == arm; });
+                                        [&](const Json& known) { return json::text(known, "arm") == arm; });
             if (profile == profiles.end()) {
                 profiles.push_back({{"arm", arm}, {"metrics", Json::object()}});
                 profile = profiles.end() - 1;
@@ -373,7 +374,7 @@ private:
     }
 
     void verdict() {
-        const std::string decision = text_at(m_record, "/decision");
+        const std::string decision = json::text(m_record, "decision");
         const auto ruling = detail::ruling_of(m_entry, decision);
         if (!ruling) return;
         if (decision.empty()) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "runlog/import/import.h"
 #include "runlog/parse/block.h"
@@ -78,7 +79,7 @@ public:
         make_public(record);
         const auto [first, last] = m_known.equal_range(key_of(record));
         for (auto it = first; it != last; ++it) {
-            if (text_at(it->second, "/raw/digest") == text_at(record, "/raw/digest")) {
+            if (json::text_at(it->second, "/raw/digest") == json::text_at(record, "/raw/digest")) {
                 m_known.erase(it);
                 ++imported.unchanged;
                 return;
@@ -106,7 +107,7 @@ public:
 
 private:
     static std::string key_of(const Json& record) {
-        return is_experiment(record) ? text_at(record, "/raw/heading") : iteration_of(record).text();
+        return is_experiment(record) ? json::text_at(record, "/raw/heading") : iteration_of(record).text();
     }
 
     WallTime m_now;

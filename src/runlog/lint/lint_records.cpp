@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "runlog/records/gain.h"
 #include "runlog/records/record.h"
 #include "runlog/records/store.h"
@@ -17,18 +18,18 @@ RecordFacts facts_of(const Json& record) {
     const IterationNumber iteration = iteration_of(record);
     facts.number = iteration.number;
     facts.suffix = iteration.suffix;
-    facts.outcome = text_at(record, "/outcome");
-    facts.move = text_at(record, "/idea/move");
-    facts.files = texts_at(record, "/files");
-    const std::string decision = text_at(record, "/decision");
+    facts.outcome = json::text(record, "outcome");
+    facts.move = json::text_at(record, "/idea/move");
+    facts.files = json::texts(record, "files");
+    const std::string decision = json::text(record, "decision");
     facts.champion = decision == "promoted" || decision == "baseline" || decision == "promote_corrupt_champion";
-    if (const Json* fingerprint = find_at(record, "/base/fingerprint")) facts.fingerprint = to_text(*fingerprint);
-    if (const Json* metrics = find_at(record, "/metrics"); metrics != nullptr && metrics->is_object()) {
+    if (const Json* fingerprint = json::find_at(record, "/base/fingerprint")) facts.fingerprint = to_text(*fingerprint);
+    if (const Json* metrics = json::object(record, "metrics")) {
         for (const auto& [key, value] : metrics->items()) {
-            facts.metrics.push_back({key, number_at(value, "/before"), number_at(value, "/after")});
+            facts.metrics.push_back({key, json::number(value, "before"), json::number(value, "after")});
         }
     }
-    facts.measured_anew = integer_at(record, "/gain/pairs").value_or(0) > 0;
+    facts.measured_anew = json::integer_at(record, "/gain/pairs").value_or(0) > 0;
     facts.gain_fault = gain_fault(record);
     return facts;
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "runlog/parse/detail.h"
 #include "runlog/parse/experiment.h"
@@ -76,30 +77,30 @@ void fill_sections(Json& record) {
         for (const auto& item : items) text += fmt::format("{}- {}", text.empty() ? "" : "\n", item);
         return text;
     };
-    put("Goal", text_at(record, "/idea/title"));
-    put("Hypothesis", text_at(record, "/idea/hypothesis"));
-    auto actions = texts_at(record, "/changes");
+    put("Goal", json::text_at(record, "/idea/title"));
+    put("Hypothesis", json::text_at(record, "/idea/hypothesis"));
+    auto actions = json::texts(record, "changes");
     std::vector<std::string> outcomes;
-    if (const Json* checks = find_at(record, "/checks")) {
+    if (const Json* checks = json::find(record, "checks")) {
         for (const Json& check : *checks) {
-            const std::string command = text_at(check, "/command");
+            const std::string command = json::text(check, "command");
             if (!command.empty()) actions.push_back(fmt::format("Ran `{}`", command));
             outcomes.push_back(fmt::format(
                 "{}{}", render_check_result(check),
-                text_at(check, "/job_id").empty() ? "" : fmt::format(" (job `{}`)", text_at(check, "/job_id"))));
+                json::text(check, "job_id").empty() ? "" : fmt::format(" (job `{}`)", json::text(check, "job_id"))));
         }
     }
-    if (const Json* metrics = find_at(record, "/metrics")) {
+    if (const Json* metrics = json::find(record, "metrics")) {
         for (const auto& [key, value] : metrics->items()) outcomes.push_back(render_metric(key, value));
     }
-    if (const Json* metrics = find_at(record, "/extra_metrics")) {
+    if (const Json* metrics = json::find(record, "extra_metrics")) {
         for (const auto& [key, value] : metrics->items()) outcomes.push_back(render_metric(key, value));
     }
-    if (const auto assessment = text_at(record, "/assessment"); !assessment.empty()) outcomes.push_back(assessment);
+    if (const auto assessment = json::text(record, "assessment"); !assessment.empty()) outcomes.push_back(assessment);
     put("Action", bullets(actions));
     put("Outcome", bullets(outcomes));
-    put("Breakthrough / Insight", bullets(texts_at(record, "/interpretation")));
-    put("Next Step", text_at(record, "/next_hypothesis"));
+    put("Breakthrough / Insight", bullets(json::texts(record, "interpretation")));
+    put("Next Step", json::text(record, "next_hypothesis"));
 }
 
 namespace {
@@ -135,9 +136,9 @@ Status give_identity(Json& record, const LogWriter& writer, const Document& docu
         record["id"] = make_record_id(options.now, iteration);
         record["started_at"] = format_iso8601(options.now);
     }
-    if (text_at(record, "/finished_at").empty()) {
+    if (json::text(record, "finished_at").empty()) {
         // A draft may have been started before the clock was set back.
-        const auto started = parse_iso8601(text_at(record, "/started_at"));
+        const auto started = parse_iso8601(json::text(record, "started_at"));
         record["finished_at"] = format_iso8601(std::max(options.now, started.value_or(options.now)));
     }
     return {};
@@ -171,10 +172,11 @@ Result<Appended> append_entry(LogWriter& writer, Json& record, const AppendOptio
     GDNCTL_TRY(give_identity(record, writer, document, options));
     if (template_of(document) == Template::experiment) record["kind"] = "experiment";
     const auto has_numbers = [&](const char* table) {
-        const Json* numbers = find_at(record, table);
+        const Json* numbers = json::find_at(record, table);
         return numbers != nullptr && !numbers->empty();
     };
-    if ((has_numbers("/metrics") || has_numbers("/extra_metrics")) && text_at(record, "/comparison/kind").empty()) {
+    if ((has_numbers("/metrics") || has_numbers("/extra_metrics")) &&
+        json::text_at(record, "/comparison/kind").empty()) {
         record["comparison"]["kind"] = name_of(Comparison::unknown);
     }
     make_public(record);

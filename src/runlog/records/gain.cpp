@@ -17,8 +17,8 @@ namespace {
 
 std::vector<double> numbers_at(const Json& value, const char* field) {
     std::vector<double> out;
-    const auto it = value.find(field);
-    if (it == value.end() || !it->is_array()) return out;
+    const Json* it = json::array(value, field);
+    if (it == nullptr) return out;
     for (const Json& one : *it) {
         if (one.is_number()) out.push_back(one.get<double>());
     }
@@ -53,8 +53,8 @@ bool is_speed(const Gain& gain) {
 
 const Json* value_of(const Json& record, const std::string& metric) {
     for (const char* table : {"metrics", "extra_metrics"}) {
-        const auto values = record.find(table);
-        if (values == record.end() || !values->is_object()) continue;
+        const Json* values = json::object(record, table);
+        if (values == nullptr) continue;
         const auto found = values->find(metric);
         if (found != values->end() && found->is_object()) return &*found;
     }
@@ -68,7 +68,7 @@ std::string fault_of_values(const Json& record, const Gain& gain) {
     const Json* value = value_of(record, gain.metric);
     if (value == nullptr) return fmt::format("the gain is of {}, which the record has no value of", gain.metric);
     for (const auto& [name, mine] : {std::pair{"before", gain.before}, {"after", gain.after}}) {
-        const auto other = number_at(*value, std::string("/") + name);
+        const auto other = json::number(*value, name);
         if (other.has_value() == mine.has_value() && (!other || !differ(*other, *mine))) continue;
         return fmt::format("{} {} is {} in the record, and {} in what the gain was computed from", gain.metric, name,
                            other ? quantity(*other, gain.unit) : "missing",
@@ -170,7 +170,7 @@ std::string fault_of_copies(const Json& record, const Gain& gain) {
     const Json& value = *value_of(record, gain.metric);
     const auto percent = [&](const char* name, const char* pointer,
                              const std::optional<double>& factor) -> std::string {
-        const Json* field = find_at(value, pointer);
+        const Json* field = json::find_at(value, pointer);
         if (field == nullptr) return {};
         const bool same =
             field->is_number() && factor && std::abs(1 + field->get<double>() / 100 - *factor) <= 1e-6 * *factor;
@@ -184,11 +184,11 @@ std::string fault_of_copies(const Json& record, const Gain& gain) {
                                                 {"gain_bounds_pct", "/gain_bounds_pct/1", &gain.high}}) {
         if (std::string fault = percent(name, pointer, *factor); !fault.empty()) return fault;
     }
-    const auto pairs = integer_at(value, "/pairs");
+    const auto pairs = json::integer(value, "pairs");
     if (pairs && *pairs != gain.pairs) {
         return fmt::format("{} has {} pairs, but the gain has {}", gain.metric, *pairs, gain.pairs);
     }
-    const std::string unit = text_at(value, "/unit");
+    const std::string unit = json::text(value, "unit");
     if (unit.empty() || gain.unit.empty() || unit == gain.unit) return {};
     return fmt::format("{} is in {}, but the gain is in {}", gain.metric, unit, gain.unit);
 }
@@ -258,30 +258,29 @@ Json gain_json(const Gain& gain) {
 }
 
 std::optional<Gain> parse_gain(const Json& value) {
-    if (!value.is_object() || text_at(value, "/metric").empty()) return std::nullopt;
+    if (!value.is_object() || json::text(value, "metric").empty()) return std::nullopt;
     Gain gain;
-    gain.metric = text_at(value, "/metric");
-    gain.unit = text_at(value, "/unit");
-    gain.lower_is_better = text_at(value, "/better") == "lower";
-    gain.against = text_at(value, "/against");
-    gain.before = number_at(value, "/before");
-    gain.after = number_at(value, "/after");
+    gain.metric = json::text(value, "metric");
+    gain.unit = json::text(value, "unit");
+    gain.lower_is_better = json::text(value, "better") == "lower";
+    gain.against = json::text(value, "against");
+    gain.before = json::number(value, "before");
+    gain.after = json::number(value, "after");
     gain.before_runs = numbers_at(value, "before_runs");
     gain.after_runs = numbers_at(value, "after_runs");
-    gain.pairs = std::max<std::int64_t>(0, integer_at(value, "/pairs").value_or(0));
-    gain.factor = number_at(value, "/factor");
-    gain.low = number_at(value, "/low");
-    gain.high = number_at(value, "/high");
-    gain.lone_baseline = number_at(value, "/lone_baseline");
-    gain.busy = text_at(value, "/busy");
-    const auto apart = value.find("values_apart");
-    gain.values_apart = apart != value.end() && apart->is_boolean() && apart->get<bool>();
+    gain.pairs = std::max<std::int64_t>(0, json::integer(value, "pairs").value_or(0));
+    gain.factor = json::number(value, "factor");
+    gain.low = json::number(value, "low");
+    gain.high = json::number(value, "high");
+    gain.lone_baseline = json::number(value, "lone_baseline");
+    gain.busy = json::text(value, "busy");
+    gain.values_apart = json::boolean(value, "values_apart").value_or(false);
     return gain;
 }
 
 std::string unit_of(std::string_view metric, const Json* value) {
     if (value != nullptr) {
-        if (std::string unit = text_at(*value, "/unit"); !unit.empty()) return unit;
+        if (std::string unit = json::text(*value, "unit"); !unit.empty()) return unit;
     }
     for (const std::string_view unit : {"ms", "us", "ns", "s"}) {
         if (metric.size() > unit.size() && metric.ends_with(unit) && metric[metric.size() - unit.size() - 1] == '_') {
@@ -307,17 +306,17 @@ std::optional<Gain> gain_of(const Json& record, const std::string& metric, bool 
     gain.metric = metric;
     gain.unit = unit_of(metric, value);
     gain.lower_is_better = lower_is_better;
-    gain.against = text_at(record, "/comparison/kind");
-    gain.before = number_at(*value, "/before");
-    gain.after = number_at(*value, "/after");
+    gain.against = json::text_at(record, "/comparison/kind");
+    gain.before = json::number(*value, "before");
+    gain.after = json::number(*value, "after");
     if (!gain.before && !gain.after) return std::nullopt;
     gain.factor = speed_factor(gain.before, gain.after, lower_is_better);
-    const auto percent = number_at(*value, "/gain_pct");
-    gain.pairs = percent ? integer_at(*value, "/pairs").value_or(0) : 0;
+    const auto percent = json::number(*value, "gain_pct");
+    gain.pairs = percent ? json::integer(*value, "pairs").value_or(0) : 0;
     if (gain.pairs <= 0) return gain;
     gain.factor = 1 + *percent / 100;
-    const auto low = number_at(*value, "/gain_bounds_pct/0");
-    const auto high = number_at(*value, "/gain_bounds_pct/1");
+    const auto low = json::number_at(*value, "/gain_bounds_pct/0");
+    const auto high = json::number_at(*value, "/gain_bounds_pct/1");
     if (low && high) {
         gain.low = 1 + *low / 100;
         gain.high = 1 + *high / 100;
@@ -343,10 +342,10 @@ std::string gain_fault(const Json& record) {
         return fault_of_copies(record, *gain);
     }
     for (const char* table : {"metrics", "extra_metrics"}) {
-        const auto values = record.find(table);
-        if (values == record.end() || !values->is_object()) continue;
+        const Json* values = json::object(record, table);
+        if (values == nullptr) continue;
         for (const auto& [metric, value] : values->items()) {
-            const auto percent = number_at(value, "/gain_pct");
+            const auto percent = json::number(value, "gain_pct");
             if (!percent) continue;
             // These records do not say which direction is better, so the name decides: a shorter time is better.
             auto gain = gain_of(record, metric, !unit_of(metric, &value).empty());

@@ -16,31 +16,31 @@ namespace {
 std::string first_line(std::string_view text) { return std::string(text::trim(text.substr(0, text.find('\n')))); }
 
 Json copy_at(const Json& object, std::string_view pointer) {
-    const Json* found = find_at(object, pointer);
+    const Json* found = json::find_at(object, pointer);
     return found != nullptr ? *found : Json();
 }
 
 // "ray-test" from "gdnctl.ray-test/1"; for a job that was looked up by id, from what it was submitted as.
 std::string command_name(const Json& job) {
-    if (const auto kind = text_at(job, "/kind"); kind == "test" || kind == "profile") return "ray-" + kind;
-    std::string name = text_at(job, "/schema");
+    if (const auto kind = json::text(job, "kind"); kind == "test" || kind == "profile") return "ray-" + kind;
+    std::string name = json::text(job, "schema");
     if (name.starts_with("gdnctl.")) name.erase(0, 7);
     return name.substr(0, name.find('/'));
 }
 
 std::string command_of(const Json& job, const std::string& name) {
-    for (const char* pointer : {"/command", "/entrypoint"}) {
-        if (auto command = text_at(job, pointer); !command.empty()) return command;
+    for (const char* field : {"command", "entrypoint"}) {
+        if (auto command = json::text(job, field); !command.empty()) return command;
     }
-    const std::string cluster = text_at(job, "/cluster");
+    const std::string cluster = json::text(job, "cluster");
     return cluster.empty() ? "gdnctl " + name : fmt::format("gdnctl {} --cluster {}", name, cluster);
 }
 
 // Test counts, wherever the command reports them.
 void put_counts(Json& check, const Json& job) {
-    for (const char* pointer : {"/tests", "/pytest", "/counts"}) {
-        const Json* counts = find_at(job, pointer);
-        if (counts == nullptr || !counts->is_object()) continue;
+    for (const char* field : {"tests", "pytest", "counts"}) {
+        const Json* counts = json::object(job, field);
+        if (counts == nullptr) continue;
         for (const char* name :
              {"passed", "failed", "skipped", "deselected", "xfailed", "xpassed", "errors", "warnings", "flaky"}) {
             const Json value = copy_at(*counts, std::string("/") + name);
@@ -52,19 +52,19 @@ void put_counts(Json& check, const Json& job) {
 // The oracle's last verdict. `OK` only if no item has a worse one, because a job may run the oracle more than once.
 // Items that the oracle finds unstable may be unstable on purpose.
 std::string verdict_of(const Json& job) {
-    if (auto verdict = text_at(job, "/verdict"); !verdict.empty()) return verdict;
-    const std::string overall = text_at(job, "/verdict/overall");
+    if (auto verdict = json::text(job, "verdict"); !verdict.empty()) return verdict;
+    const std::string overall = json::text_at(job, "/verdict/overall");
     if (overall != "OK") return overall;
     for (const char* bad : {"WRONG", "NO_DATA"}) {
-        const auto count = integer_at(job, std::string("/verdict/counts/") + bad);
+        const auto count = json::integer_at(job, std::string("/verdict/counts/") + bad);
         if (count && *count > 0) return bad;
     }
     return overall;
 }
 
 Json seconds_between(const Json& job) {
-    const auto start = number_at(job, "/start_time");
-    const auto end = number_at(job, "/end_time");
+    const auto start = json::number(job, "start_time");
+    const auto end = json::number(job, "end_time");
     // If the clock was set back in between, the duration is unknown.
     return start && end && *end >= *start ? Json((*end - *start) / 1000.0) : Json();
 }
@@ -82,9 +82,9 @@ Json check_of(const Json& job, const std::string& name) {
         check["cases"] = copy_at(job, "/verdict/cases");
         check["vectors"] = copy_at(job, "/verdict/vectors");
     }
-    const bool succeeded = text_at(job, "/status") == "SUCCEEDED";
+    const bool succeeded = json::text(job, "status") == "SUCCEEDED";
     if (!check.contains("passed") && !succeeded && check["exit"].is_null()) {
-        check["result"] = fmt::format("{}: {}", text_at(job, "/status"), first_line(text_at(job, "/message")));
+        check["result"] = fmt::format("{}: {}", json::text(job, "status"), first_line(json::text(job, "message")));
     }
     check["status"] = copy_at(job, "/status");
     check["backend"] = copy_at(job, "/device/backend");
@@ -108,30 +108,30 @@ void add_profile(Json& record, const Json& job, const std::string& name) {
                     {"tpu", copy_at(job, "/tpu")},
                     {"job_id", copy_at(job, "/submission_id")},
                     {"run_url", copy_at(job, "/profile/run_url")}};
-    if (text_at(job, "/status") != "SUCCEEDED") profile["failure"] = first_line(text_at(job, "/message"));
+    if (json::text(job, "status") != "SUCCEEDED") profile["failure"] = first_line(json::text(job, "message"));
     record["profiles"].push_back(std::move(profile));
     for (const auto& [field, metric] : {std::pair{"mfu", "throughput/mfu"},
                                         {"tokens_per_second", "throughput/tokens_per_second"},
                                         {"duration_s", "throughput/duration"}}) {
         put_metric(record, metric, copy_at(job, std::string("/profile/") + field));
     }
-    if (const Json* metrics = find_at(job, "/metrics"); metrics != nullptr && metrics->is_object()) {
+    if (const Json* metrics = json::object(job, "metrics")) {
         for (const auto& [key, value] : metrics->items()) put_metric(record, key, value);
     }
-    if (const auto metric = text_at(job, "/metric/name"); !metric.empty()) {
+    if (const auto metric = json::text_at(job, "/metric/name"); !metric.empty()) {
         put_metric(record, metric, copy_at(job, "/metric/value"));
     }
 }
 
 void add_outcome(Json& record, const Json& job) {
-    const std::string failure = text_at(job, "/failure_class");
-    const std::string status = text_at(job, "/status");
+    const std::string failure = json::text(job, "failure_class");
+    const std::string status = json::text(job, "status");
     const bool infra = failure == "infra" || failure == "infra-suspect" || failure == "auth";
     if (infra) {
-        record["infra"].push_back({{"class", json::or_null(text_at(job, "/error_type"))},
+        record["infra"].push_back({{"class", json::or_null(json::text(job, "error_type"))},
                                    {"command", command_of(job, command_name(job))},
                                    {"exit", copy_at(job, "/driver_exit_code")},
-                                   {"signature", json::or_null(first_line(text_at(job, "/message")))},
+                                   {"signature", json::or_null(first_line(json::text(job, "message")))},
                                    {"job_id", copy_at(job, "/submission_id")}});
     }
     const char* outcome = infra                                     ? "infra"
@@ -144,14 +144,14 @@ void add_outcome(Json& record, const Json& job) {
 }  // namespace
 
 Status add_job(Json& record, const Json& job) {
-    const std::string status = text_at(job, "/status");
-    if (!job.is_object() || status.empty() || text_at(job, "/submission_id").empty()) {
+    const std::string status = json::text(job, "status");
+    if (!job.is_object() || status.empty() || json::text(job, "submission_id").empty()) {
         return fail(ErrorKind::bad_input, "not the JSON of a job: it has no `status` or no `submission_id`",
                     "give what `gdnctl ray-test --json` or `gdnctl ray-wait ID --json` printed");
     }
     if (status == "PENDING" || status == "RUNNING") {
-        return fail(ErrorKind::usage, fmt::format("job {} has not ended: {}", text_at(job, "/submission_id"), status),
-                    fmt::format("`gdnctl ray-wait {} --json` prints it when it has", text_at(job, "/submission_id")));
+        return fail(ErrorKind::usage, fmt::format("job {} has not ended: {}", json::text(job, "submission_id"), status),
+                    fmt::format("`gdnctl ray-wait {} --json` prints it when it has", json::text(job, "submission_id")));
     }
     const std::string name = command_name(job);
     if (name.find("profile") != std::string::npos) {

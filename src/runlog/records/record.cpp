@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/redact.h"
 #include "core/text.h"
 #include "runlog/parse/home_path.h"
@@ -164,12 +165,12 @@ bool is_id(std::string_view id) {
 }
 
 Status check_metrics(const Json& record, std::string_view what) {
-    const Json* metrics = find_at(record, "/metrics");
+    const Json* metrics = json::find(record, "metrics");
     if (metrics == nullptr) return {};
     for (const auto& [key, value] : metrics->items()) {
         if (!value.is_object()) return bad(what, "metrics." + key, "an object");
         for (const char* side : {"before", "after"}) {
-            const Json* number = find_at(value, std::string("/") + side);
+            const Json* number = json::find(value, side);
             if (number != nullptr && !number->is_number()) {
                 return bad(what, fmt::format("metrics.{}.{}", key, side), "a number or null");
             }
@@ -182,82 +183,34 @@ Status check_metrics(const Json& record, std::string_view what) {
 
 Status check_record(const Json& value, std::string_view what) {
     if (!value.is_object()) return fail(ErrorKind::bad_input, fmt::format("{}: not a JSON object", what));
-    if (text_at(value, "/schema") != k_record_schema) {
+    if (json::text(value, "schema") != k_record_schema) {
         return bad(what, "schema", fmt::format("\"{}\"", k_record_schema));
     }
-    if (!is_id(text_at(value, "/id"))) return bad(what, "id", "an identifier");
+    if (!is_id(json::text(value, "id"))) return bad(what, "id", "an identifier");
     const bool experiment = is_experiment(value);
-    const auto number = integer_at(value, "/iteration");
+    const auto number = json::integer(value, "iteration");
     if (!experiment && (!number || *number < 0)) return bad(what, "iteration", "a number of 0 or more");
-    const auto suffix = text_at(value, "/suffix");
+    const auto suffix = json::text(value, "suffix");
     const auto suffixed = parse_iteration_number("0" + suffix);
     if (!suffixed || suffixed->suffix != suffix) return bad(what, "suffix", "made of letters");
     for (const KnownField& field : k_fields) {
-        const Json* found = find_at(value, "/" + std::string(field.name));
+        const Json* found = json::find(value, field.name);
         if (found != nullptr && !has_shape(*found, field.shape)) return bad(what, field.name, name_of(field.shape));
     }
     return check_metrics(value, what);
 }
 
-const Json* find_at(const Json& record, std::string_view pointer) {
-    const Json* at = &record;
-    while (!pointer.empty()) {
-        pointer.remove_prefix(1);
-        const auto end = pointer.find('/');
-        const std::string_view step = pointer.substr(0, end);
-        pointer = end == std::string_view::npos ? std::string_view() : pointer.substr(end);
-        if (at->is_array()) {
-            const auto index = text::parse_int(step);
-            if (!index || *index < 0 || static_cast<std::size_t>(*index) >= at->size()) return nullptr;
-            at = &(*at)[static_cast<std::size_t>(*index)];
-        } else {
-            if (!at->is_object()) return nullptr;
-            const auto found = at->find(std::string(step));
-            if (found == at->end()) return nullptr;
-            at = &*found;
-        }
-    }
-    return at->is_null() ? nullptr : at;
-}
-
-std::string text_at(const Json& record, std::string_view pointer) {
-    const Json* found = find_at(record, pointer);
-    return found != nullptr && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-std::optional<double> number_at(const Json& record, std::string_view pointer) {
-    const Json* found = find_at(record, pointer);
-    if (found == nullptr || !found->is_number()) return std::nullopt;
-    return found->get<double>();
-}
-
-std::optional<std::int64_t> integer_at(const Json& record, std::string_view pointer) {
-    const Json* found = find_at(record, pointer);
-    if (found == nullptr || !found->is_number_integer()) return std::nullopt;
-    return found->get<std::int64_t>();
-}
-
-std::vector<std::string> texts_at(const Json& record, std::string_view pointer) {
-    std::vector<std::string> texts;
-    const Json* found = find_at(record, pointer);
-    if (found == nullptr || !found->is_array()) return texts;
-    for (const Json& item : *found) {
-        if (item.is_string()) texts.push_back(item.get<std::string>());
-    }
-    return texts;
-}
-
-std::string id_of(const Json& record) { return text_at(record, "/id"); }
+std::string id_of(const Json& record) { return json::text(record, "id"); }
 
 IterationNumber iteration_of(const Json& record) {
-    return {integer_at(record, "/iteration").value_or(0), text_at(record, "/suffix")};
+    return {json::integer(record, "iteration").value_or(0), json::text(record, "suffix")};
 }
 
-std::string replaced_id(const Json& record) { return text_at(record, "/supersedes"); }
+std::string replaced_id(const Json& record) { return json::text(record, "supersedes"); }
 
-bool is_import(const Json& record) { return text_at(record, "/source") == "import"; }
+bool is_import(const Json& record) { return json::text(record, "source") == "import"; }
 
-bool is_experiment(const Json& record) { return text_at(record, "/kind") == "experiment"; }
+bool is_experiment(const Json& record) { return json::text(record, "kind") == "experiment"; }
 
 Json superseding(const Json& old, WallTime at, std::string_view why) {
     Json record = old;

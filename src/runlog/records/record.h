@@ -56,11 +56,6 @@ Json superseding(const Json& old, WallTime at, std::string_view why);
 std::vector<Json> current_records(const std::vector<Json>& all);
 
 // ---- access to fields; "" / nullopt / empty if absent or of another type
-std::string text_at(const Json& record, std::string_view pointer);
-std::optional<double> number_at(const Json& record, std::string_view pointer);
-std::optional<std::int64_t> integer_at(const Json& record, std::string_view pointer);
-std::vector<std::string> texts_at(const Json& record, std::string_view pointer);
-const Json* find_at(const Json& record, std::string_view pointer);  // nullptr: absent or null
 
 // Masks secret-shaped strings and replaces home directories by `~/` in every text of the record, because logs are
 // public.

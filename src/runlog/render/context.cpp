@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "runlog/records/record.h"
 #include "runlog/render/render.h"
@@ -35,50 +36,51 @@ std::string tests_text(const Json& check) {
 
 // The number shown by the loop, if it differs from the log's.
 std::string number_in_run(const Json& record) {
-    const auto index = integer_at(record, "/loop/index");
+    const auto index = json::integer_at(record, "/loop/index");
     if (!index || IterationNumber{*index, {}} == iteration_of(record)) return {};
     return fmt::format(" (iteration {} of its run)", *index);
 }
 
 std::string one_line(const Json& record, const Objective& objective) {
-    const std::string title = short_text(text_at(record, "/title"), 90);
+    const std::string title = short_text(json::text(record, "title"), 90);
     std::string line = fmt::format("- {}{}{}{}: ", iteration_of(record).text(), number_in_run(record),
                                    title.empty() ? "" : " ", title);
-    std::string outcome = text_at(record, "/decision");
-    if (outcome.empty()) outcome = text_at(record, "/outcome");
+    std::string outcome = json::text(record, "decision");
+    if (outcome.empty()) outcome = json::text(record, "outcome");
     line += outcome.empty() ? short_text(commit_text(record), 60) : outcome;
     if (const auto change = change_text(record, objective); !change.empty()) line += "; " + change;
     return line + "\n";
 }
 
 std::string in_full(const Json& record, const Objective& objective) {
-    const std::string title = short_text(text_at(record, "/title"), 120);
+    const std::string title = short_text(json::text(record, "title"), 120);
     std::string text =
         fmt::format("### Iteration {}{}{}\n", iteration_of(record).text(), title.empty() ? "" : " - ", title);
     const auto add = [&](std::string_view label, const std::string& value) {
         if (!value.empty()) text += fmt::format("- {}: {}\n", label, short_text(value, k_text));
     };
-    if (const auto index = integer_at(record, "/loop/index")) {
+    if (const auto index = json::integer_at(record, "/loop/index")) {
         add("Iteration of its run", std::to_string(*index));
     }
     add("Commit", commit_text(record));
-    add("Decision", text_at(record, "/decision").empty() ? text_at(record, "/outcome") : text_at(record, "/decision"));
-    add("Hypothesis", text_at(record, "/idea/hypothesis"));
-    add("Change", text::join(texts_at(record, "/changes"), "; "));
-    if (const Json* checks = find_at(record, "/checks")) {
+    add("Decision",
+        json::text(record, "decision").empty() ? json::text(record, "outcome") : json::text(record, "decision"));
+    add("Hypothesis", json::text_at(record, "/idea/hypothesis"));
+    add("Change", text::join(json::texts(record, "changes"), "; "));
+    if (const Json* checks = json::find(record, "checks")) {
         for (const Json& check : *checks) add("Tests", tests_text(check));
     }
     add("Result", change_text(record, objective));
     std::size_t shown = 0;
-    if (const Json* metrics = find_at(record, "/metrics")) {
+    if (const Json* metrics = json::find(record, "metrics")) {
         for (const auto& [key, value] : metrics->items()) {
             if (key == objective.key || ++shown > k_metrics) continue;
             text += fmt::format("  - {}\n", metric_for_people(key, value));
         }
     }
-    add("Assessment", text_at(record, "/assessment"));
-    for (const auto& line : texts_at(record, "/interpretation")) add("Interpretation", line);
-    add("Next hypothesis", text_at(record, "/next_hypothesis"));
+    add("Assessment", json::text(record, "assessment"));
+    for (const auto& line : json::texts(record, "interpretation")) add("Interpretation", line);
+    add("Next hypothesis", json::text(record, "next_hypothesis"));
     return text + "\n";
 }
 
@@ -89,7 +91,7 @@ std::string head(const std::vector<Json>& history, const Objective& objective) {
     if (champion != history.rend()) {
         text +=
             fmt::format("- Champion: iteration {}{} ({}), {}", iteration_of(*champion).text(), number_in_run(*champion),
-                        commit_text(*champion), short_text(text_at(*champion, "/title"), 90));
+                        commit_text(*champion), short_text(json::text(*champion, "title"), 90));
         const auto change = change_text(*champion, objective);
         text += change.empty() ? "\n" : fmt::format("; {}\n", change);
     } else {
@@ -98,8 +100,8 @@ std::string head(const std::vector<Json>& history, const Objective& objective) {
     text += fmt::format("- Outcomes: {}\n", counts_text(summary["outcomes"]));
     for (const Json& slot : summary["best_by_slot"]) {
         const auto gain = parse_gain(slot["gain"]);
-        text += fmt::format("- Best of slot {}: iteration {}, {}\n", text_at(slot, "/slot"),
-                            text_at(slot, "/iteration"), gain ? gain_text(*gain) : "");
+        text += fmt::format("- Best of slot {}: iteration {}, {}\n", json::text(slot, "slot"),
+                            json::text(slot, "iteration"), gain ? gain_text(*gain) : "");
     }
     return text + "\n";
 }

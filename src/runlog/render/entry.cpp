@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "runlog/parse/block.h"
 #include "runlog/parse/log.h"
@@ -79,7 +80,7 @@ private:
 
     void field(std::string_view label, std::string_view pointer, int depth = 0) {
         if (stands_in_raw(pointer.substr(pointer.rfind('/') + 1))) return;
-        const std::string value = text_at(m_record, pointer);
+        const std::string value = json::text_at(m_record, pointer);
         if (!value.empty()) bullet(depth, label, shown(value));
     }
 
@@ -92,7 +93,7 @@ private:
     }
 
     void list(std::string_view label, std::string_view pointer) {
-        const auto items = texts_at(m_record, pointer);
+        const auto items = json::texts_at(m_record, pointer);
         if (items.empty()) return;
         if (items.size() == 1) return bullet(0, label, shown(items[0]));
         bullet(0, label, "");
@@ -102,24 +103,24 @@ private:
     }
 
     void heading() {
-        const std::string title = one_line(text_at(m_record, "/title"), std::min<std::size_t>(m_limits.bytes, 200));
+        const std::string title = one_line(json::text(m_record, "title"), std::min<std::size_t>(m_limits.bytes, 200));
         m_text = fmt::format("### Iteration {}", iteration_of(m_record).text());
         m_text += title.empty() ? "\n\n" : fmt::format(" - {}\n\n", title);
     }
 
     void identity() {
-        const std::string written = text_at(m_record, "/raw/date");  // as written in an imported entry
-        bullet(0, "Date", written.empty() ? text_at(m_record, "/started_at") : written);
+        const std::string written = json::text_at(m_record, "/raw/date");  // as written in an imported entry
+        bullet(0, "Date", written.empty() ? json::text(m_record, "started_at") : written);
         const std::string commit = render_commit(m_record);
         if (!commit.empty()) bullet(0, "Commit", commit);
         field("Starting commit", "/base/commit");
-        const auto index = integer_at(m_record, "/loop/index");
-        const auto total = integer_at(m_record, "/loop/total");
+        const auto index = json::integer_at(m_record, "/loop/index");
+        const auto total = json::integer_at(m_record, "/loop/total");
         if (index && total) bullet(0, "Codex loop iteration", fmt::format("{} / {}", *index, *total));
         field("Coverage slot", "/coverage_slot");
         field("Change class", "/change_class");
-        const std::string decision = text_at(m_record, "/decision");
-        const auto reasons = texts_at(m_record, "/decision_reasons");
+        const std::string decision = json::text(m_record, "decision");
+        const auto reasons = json::texts(m_record, "decision_reasons");
         if (!decision.empty()) {
             bullet(0, "Decision",
                    reasons.empty() ? decision : fmt::format("{} ({})", decision, shown(text::join(reasons, "; "))));
@@ -129,7 +130,7 @@ private:
     void idea() {
         field("Selected macro-move category", "/idea/move");
         field("Hypothesis", "/idea/hypothesis");
-        if (const Json* expected = find_at(m_record, "/idea/expected"); expected != nullptr && expected->is_object()) {
+        if (const Json* expected = json::object_at(m_record, "/idea/expected")) {
             for (const auto& [key, value] : expected->items()) {
                 if (value.is_string())
                     bullet(0, fmt::format("Expected effect on `{}`", key), shown(value.get<std::string>()));
@@ -140,17 +141,17 @@ private:
 
     // An imported entry keeps its original fields verbatim, so they must not be written again.
     bool stands_in_raw(std::string_view what) const {
-        return find_at(m_record, fmt::format("/raw/{}_in_fields", what)) != nullptr;
+        return json::find_at(m_record, fmt::format("/raw/{}_in_fields", what)) != nullptr;
     }
 
     void checks() {
-        const Json* checks = find_at(m_record, "/checks");
+        const Json* checks = json::find(m_record, "checks");
         if (checks == nullptr || checks->empty() || stands_in_raw("checks")) return;
         bullet(0, "Correctness checks", "");
         const std::size_t n = std::min(checks->size(), m_limits.items);
         for (std::size_t i = 0; i < n; ++i) {
             const Json& check = (*checks)[i];
-            const std::string command = text_at(check, "/command");
+            const std::string command = json::text(check, "command");
             if (!command.empty()) bullet(1, "Command", code(shown(command)));
             const std::string result = render_check_result(check);
             if (!result.empty()) bullet(1, "Result", code(shown(result)));
@@ -158,7 +159,7 @@ private:
                                                  {"Cluster", "/cluster"},
                                                  {"Backend", "/backend"},
                                                  {"Evidence", "/evidence"}}) {
-                const std::string value = text_at(check, pointer);
+                const std::string value = json::text_at(check, pointer);
                 if (!value.empty()) bullet(1, label, code(shown(value)));
             }
         }
@@ -166,12 +167,12 @@ private:
     }
 
     void profiles() {
-        const Json* profiles = find_at(m_record, "/profiles");
+        const Json* profiles = json::find(m_record, "profiles");
         if (profiles == nullptr || profiles->empty() || stands_in_raw("profiles")) return;
         const std::size_t n = std::min(profiles->size(), m_limits.items);
         for (std::size_t i = 0; i < n; ++i) {
             const Json& profile = (*profiles)[i];
-            const std::string arm = text_at(profile, "/arm");
+            const std::string arm = json::text(profile, "arm");
             bullet(0, arm.empty() || arm == "candidate" ? "Profile run" : fmt::format("Profile run ({})", arm), "");
             for (const auto& [label, pointer] : {std::pair{"Command", "/command"},
                                                  {"Job ID", "/job_id"},
@@ -182,7 +183,7 @@ private:
                                                  {"Trace location", "/trace/path"},
                                                  {"Output path", "/output"},
                                                  {"Failure mode", "/failure"}}) {
-                const std::string value = text_at(profile, pointer);
+                const std::string value = json::text_at(profile, pointer);
                 if (!value.empty()) bullet(1, label, code(shown(value)));
             }
             other_settings(profile);
@@ -192,14 +193,14 @@ private:
 
     // Settings that took effect with a value other than the requested one, for L507.
     void other_settings(const Json& profile) {
-        const Json* requested = find_at(profile, "/requested");
-        const Json* effective = find_at(profile, "/effective");
+        const Json* requested = json::find(profile, "requested");
+        const Json* effective = json::find(profile, "effective");
         if (requested == nullptr || effective == nullptr || !requested->is_object()) return;
         const auto words = [](const Json& value) {
             return value.is_string() ? value.get<std::string>() : value.dump();
         };
         for (const auto& [name, asked] : requested->items()) {
-            const Json* taken = find_at(*effective, "/" + name);
+            const Json* taken = json::find(*effective, name);
             if (taken == nullptr || *taken == asked) continue;
             bullet(1, "Setting",
                    fmt::format("{}, requested {}, effective {}", code(shown(name)), code(shown(words(asked))),
@@ -208,21 +209,21 @@ private:
     }
 
     void infra() {
-        const Json* failures = find_at(m_record, "/infra");
+        const Json* failures = json::find(m_record, "infra");
         if (failures == nullptr) return;
         for (std::size_t i = 0; i < std::min(failures->size(), m_limits.items); ++i) {
             const Json& failure = (*failures)[i];
-            bullet(0, "Infra failure", text_at(failure, "/class"));
-            const std::string command = text_at(failure, "/command");
+            bullet(0, "Infra failure", json::text(failure, "class"));
+            const std::string command = json::text(failure, "command");
             if (!command.empty()) bullet(1, "Command", code(shown(command)));
-            const std::string error = text_at(failure, "/signature");
+            const std::string error = json::text(failure, "signature");
             if (!error.empty()) bullet(1, "Error", shown(error));
         }
     }
 
     // Heading words that the parser reads back as the same kind of comparison.
     std::string compared() const {
-        const std::string kind = text_at(m_record, "/comparison/kind");
+        const std::string kind = json::text_at(m_record, "/comparison/kind");
         if (kind == "champion") return " (champion vs candidate)";
         if (kind == "previous") return " (previous vs this iteration)";
         if (kind == "control") return " (control vs candidate)";
@@ -231,13 +232,13 @@ private:
     }
 
     static bool only_before(const Json& value) {
-        return find_at(value, "/before") != nullptr && find_at(value, "/after") == nullptr;
+        return json::find(value, "before") != nullptr && json::find(value, "after") == nullptr;
     }
 
     // Values measured by a loop have too many digits to read; the record keeps them.
     std::string metric_line(const std::string& key, const Json& value) const {
         const auto gain = gain_of(m_record, key, false);
-        const bool own = text_at(m_record, "/gain/metric") == key && gain && gain->after;
+        const bool own = json::text_at(m_record, "/gain/metric") == key && gain && gain->after;
         return own ? fmt::format("{}: `{}`", key, compared_text(*gain)) : render_measured(key, value);
     }
 
@@ -245,8 +246,8 @@ private:
     void metric_group(std::string_view heading, Wanted wanted) {
         std::vector<std::string> lines;
         for (const char* table : {"/metrics", "/extra_metrics"}) {
-            const Json* metrics = find_at(m_record, table);
-            if (metrics == nullptr || !metrics->is_object()) continue;
+            const Json* metrics = json::object_at(m_record, table);
+            if (metrics == nullptr) continue;
             for (const auto& [key, value] : metrics->items()) {
                 if (value.is_object() && wanted(key, value)) lines.push_back(metric_line(key, value));
             }
@@ -272,7 +273,7 @@ private:
     }
 
     void gain() {
-        const Json* found = find_at(m_record, "/gain");
+        const Json* found = json::find(m_record, "gain");
         const auto gain = found == nullptr ? std::nullopt : parse_gain(*found);
         if (!gain) return;
         const std::string words = gain_text(*gain);
@@ -286,16 +287,16 @@ private:
     }
 
     void topk() {
-        const Json* tables = find_at(m_record, "/topk");
-        if (tables == nullptr || !tables->is_object()) return;
+        const Json* tables = json::object(m_record, "topk");
+        if (tables == nullptr) return;
         for (const auto& [key, items] : tables->items()) {
             std::string line;
             const std::size_t n = items.is_array() ? std::min(items.size(), m_limits.items) : 0;
             for (std::size_t i = 0; i < n; ++i) {
-                const auto ms = number_at(items[i], "/ms");
+                const auto ms = json::number(items[i], "ms");
                 if (!ms) continue;
-                const bool delta = find_at(items[i], "/delta") != nullptr && *ms >= 0;
-                line += fmt::format("{}{}: {}{} ms", line.empty() ? "" : "; ", text_at(items[i], "/path"),
+                const bool delta = json::find(items[i], "delta") != nullptr && *ms >= 0;
+                line += fmt::format("{}{}: {}{} ms", line.empty() ? "" : "; ", json::text(items[i], "path"),
                                     delta ? "+" : "", *ms);
             }
             if (!line.empty()) bullet(0, key, line);
@@ -304,19 +305,19 @@ private:
 
     // Gates that judged nothing appear only in the record.
     void gates() {
-        const Json* gates = find_at(m_record, "/gates");
+        const Json* gates = json::find(m_record, "gates");
         if (gates == nullptr) return;
         std::vector<const Json*> judged;
         for (const Json& gate : *gates) {
-            if (text_at(gate, "/result") != "skip") judged.push_back(&gate);
+            if (json::text(gate, "result") != "skip") judged.push_back(&gate);
         }
         if (judged.empty()) return;
         bullet(0, "Acceptance gate checklist", "");
         const std::size_t n = std::min(judged.size(), m_limits.items);
         for (std::size_t i = 0; i < n; ++i) {
-            const std::string reason = text_at(*judged[i], "/reason");
-            const std::string result = text_at(*judged[i], "/result");
-            bullet(1, text_at(*judged[i], "/id"),
+            const std::string reason = json::text(*judged[i], "reason");
+            const std::string result = json::text(*judged[i], "result");
+            bullet(1, json::text(*judged[i], "id"),
                    reason.empty() ? result : fmt::format("{} ({})", result, shown(reason)));
         }
         more(gates->size() - n, 1);
@@ -327,9 +328,9 @@ private:
         field("Assessment", "/assessment");
         list("Interpretation", "/interpretation");
         field("Next hypothesis", "/next_hypothesis");
-        const Json* notes = find_at(m_record, "/notes");
+        const Json* notes = json::find(m_record, "notes");
         for (std::size_t i = 0; notes != nullptr && i < std::min(notes->size(), m_limits.items); ++i) {
-            bullet(0, fmt::format("Note ({})", text_at((*notes)[i], "/at")), shown(text_at((*notes)[i], "/text")));
+            bullet(0, fmt::format("Note ({})", json::text((*notes)[i], "at")), shown(json::text((*notes)[i], "text")));
         }
     }
 
@@ -342,11 +343,11 @@ private:
                 m_text += '\n';
             }
         };
-        const auto fields = texts_at(m_record, "/raw/fields");
+        const auto fields = json::texts_at(m_record, "/raw/fields");
         const std::size_t n = std::min(fields.size(), m_limits.items);
         for (std::size_t i = 0; i < n; ++i) keep(fields[i]);
         more(fields.size() - n, 0);
-        const auto lines = texts_at(m_record, "/raw/lines");
+        const auto lines = json::texts_at(m_record, "/raw/lines");
         if (!lines.empty() && m_limits.items == k_no_limit) {
             m_text += '\n';
             for (const auto& line : lines) keep(line);
@@ -359,9 +360,9 @@ private:
 };
 
 std::string render_experiment(const Json& record) {
-    std::string text = fmt::format("## {} - {}\n", text_at(record, "/started_at").substr(0, 10),
-                                   one_line(text_at(record, "/title"), 200));
-    const Json* sections = find_at(record, "/sections");
+    std::string text = fmt::format("## {} - {}\n", json::text(record, "started_at").substr(0, 10),
+                                   one_line(json::text(record, "title"), 200));
+    const Json* sections = json::find(record, "sections");
     if (sections == nullptr) return text;
     for (const auto& [name, body] : sections->items()) {
         if (!body.is_string()) continue;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "runlog/parse/log.h"
 #include "runlog/records/gain.h"
@@ -63,7 +64,7 @@ std::string number(double value, Kind kind) {
 
 template <class Number>
 std::string side(const Json& value, const char* name, const Number& number_text) {
-    const Json* found = find_at(value, std::string("/") + name);
+    const Json* found = json::find(value, name);
     if (found == nullptr) return "n/a";
     if (found->is_string()) return found->get<std::string>();
     return found->is_number() ? number_text(found->get<double>()) : std::string("n/a");
@@ -72,8 +73,8 @@ std::string side(const Json& value, const char* name, const Number& number_text)
 // "before -> after", or the only one that exists.
 template <class Number>
 std::string sides(const Json& value, const Number& number_text) {
-    const bool has_before = find_at(value, "/before") != nullptr;
-    const bool has_after = find_at(value, "/after") != nullptr;
+    const bool has_before = json::find(value, "before") != nullptr;
+    const bool has_after = json::find(value, "after") != nullptr;
     if (!has_before && !has_after) return "n/a";
     if (!has_before) return side(value, "after", number_text);
     return side(value, "before", number_text) + (has_after ? " -> " + side(value, "after", number_text) : "");
@@ -93,15 +94,15 @@ std::string label_of(std::string_view key, std::string_view unit) {
 }  // namespace
 
 std::string render_metric(std::string_view key, const Json& value) {
-    const std::string unit = text_at(value, "/unit");
+    const std::string unit = json::text(value, "unit");
     const Kind kind = kind_of(key, unit);
     return fmt::format("{}: `{}`", label_of(key, unit), sides(value, [&](double n) { return number(n, kind); }));
 }
 
 std::string render_measured(std::string_view key, const Json& value) {
-    const auto after = number_at(value, "/after");
-    const std::string unit = text_at(value, "/unit");
-    if (text_at(value, "/source") != "profile" || unit.empty() || !after || find_at(value, "/before") != nullptr) {
+    const auto after = json::number(value, "after");
+    const std::string unit = json::text(value, "unit");
+    if (json::text(value, "source") != "profile" || unit.empty() || !after || json::find(value, "before") != nullptr) {
         return render_metric(key, value);
     }
     if (metric_key(key) && kind_of(key, "") == Kind::ms) {
@@ -111,10 +112,10 @@ std::string render_measured(std::string_view key, const Json& value) {
 }
 
 std::string metric_for_people(std::string_view key, const Json& value) {
-    const Kind kind = kind_of(key, text_at(value, "/unit"));
+    const Kind kind = kind_of(key, json::text(value, "unit"));
     const std::string unit = kind == Kind::fraction ? "%" : kind == Kind::ms ? "ms" : shown_unit(key, &value);
     const auto number_text = [&](double n) { return quantity(kind == Kind::fraction ? n * 100 : n, unit); };
-    return fmt::format("{}: `{}`", label_of(key, text_at(value, "/unit")), sides(value, number_text));
+    return fmt::format("{}: `{}`", label_of(key, json::text(value, "unit")), sides(value, number_text));
 }
 
 namespace {
@@ -124,12 +125,12 @@ std::string render_judged(const Json& check) {
     std::string items;
     for (const auto& [pointer, one, many] :
          {std::tuple{"/cases", "case", "cases"}, {"/vectors", "recorded vector", "recorded vectors"}}) {
-        const auto count = integer_at(check, pointer);
+        const auto count = json::integer_at(check, pointer);
         if (!count || *count == 0) continue;
         items += fmt::format("{}{} {}", items.empty() ? "" : ", ", *count, *count == 1 ? one : many);
     }
     std::string verdicts;
-    if (const Json* counts = find_at(check, "/verdicts"); counts != nullptr && counts->is_object()) {
+    if (const Json* counts = json::object(check, "verdicts")) {
         for (const auto& [word, count] : counts->items()) {
             if (!count.is_number_integer()) continue;
             verdicts += fmt::format("{}{} {}", verdicts.empty() ? "" : ", ", count.get<std::int64_t>(), word);
@@ -143,27 +144,27 @@ std::string render_judged(const Json& check) {
 std::string render_check_result(const Json& check) {
     std::string counts;
     for (const char* name : {"failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "errors", "warnings"}) {
-        const auto count = integer_at(check, std::string("/") + name);
+        const auto count = json::integer(check, name);
         const bool matters = count && (*count != 0 || std::string_view(name) == "passed");
         if (matters) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", *count, name);
     }
     if (!counts.empty()) return counts;
-    const std::string verdict = text_at(check, "/verdict");
+    const std::string verdict = json::text(check, "verdict");
     const std::string judged = render_judged(check);
-    const auto exit = integer_at(check, "/exit");
+    const auto exit = json::integer(check, "exit");
     if (exit && *exit != 0) {
         return verdict.empty() ? fmt::format("FAILED (exit {})", *exit)
                                : fmt::format("FAILED (exit {}, verdict {}{}{})", *exit, verdict,
                                              judged.empty() ? "" : ": ", judged);
     }
     if (!verdict.empty()) return judged.empty() ? verdict : fmt::format("{} ({})", verdict, judged);
-    return exit ? "OK" : text_at(check, "/result");
+    return exit ? "OK" : json::text(check, "result");
 }
 
 std::string render_commit(const Json& record) {
-    const std::string status = text_at(record, "/commit_status");
-    const std::string reason = text_at(record, "/commit_reason");
-    const auto commits = texts_at(record, "/commits");
+    const std::string status = json::text(record, "commit_status");
+    const std::string reason = json::text(record, "commit_reason");
+    const auto commits = json::texts(record, "commits");
     if (status == "self") return "this commit";
     if (status == "pending") return "(pending)";
     if (status == "none") return reason.empty() ? "none" : fmt::format("none ({})", reason);

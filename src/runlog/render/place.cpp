@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "runlog/parse/block.h"
 #include "runlog/parse/experiment.h"
@@ -109,9 +110,10 @@ private:
         difference.kind = kind;
         difference.id = std::move(id);
         if (record != nullptr) difference.iteration = iteration_of(*record);
-        const std::string name = record == nullptr        ? fmt::format("block {}", difference.id)
-                                 : is_experiment(*record) ? fmt::format("experiment \"{}\"", text_at(*record, "/title"))
-                                                          : fmt::format("iteration {}", difference.iteration.text());
+        const std::string name = record == nullptr ? fmt::format("block {}", difference.id)
+                                 : is_experiment(*record)
+                                     ? fmt::format("experiment \"{}\"", json::text(*record, "title"))
+                                     : fmt::format("iteration {}", difference.iteration.text());
         difference.message = fmt::format("{}: {}", name, what);
         difference.settled = settled;
         m_differences.push_back(std::move(difference));
@@ -161,7 +163,7 @@ private:
     bool stands_by_hand(const Json& record) {
         if (is_experiment(record)) return experiment_stands_by_hand(record);
         const IterationNumber iteration = iteration_of(record);
-        const std::string digest = text_at(record, "/raw/digest");
+        const std::string digest = json::text_at(record, "/raw/digest");
         std::optional<std::size_t> same_number;
         for (std::size_t i = 0; i < m_document.entries.size(); ++i) {
             const EntryHead& entry = m_document.entries[i];
@@ -187,11 +189,11 @@ private:
     }
 
     bool experiment_stands_by_hand(const Json& record) {
-        const std::string heading = text_at(record, "/raw/heading");
+        const std::string heading = json::text_at(record, "/raw/heading");
         bool found = false;
         for (const ExperimentEntry& entry : m_experiments) {
             if (heading.empty() || entry.heading.text != heading) continue;
-            if (entry_digest(entry.text) == text_at(record, "/raw/digest")) return true;
+            if (entry_digest(entry.text) == json::text_at(record, "/raw/digest")) return true;
             found = true;
         }
         if (found) {

@@ -47,7 +47,7 @@ Result<Json> whole_record(std::string_view log, const std::vector<Json>& records
 namespace {
 
 std::optional<Gain> recorded_gain(const Json& record) {
-    const Json* own = find_at(record, "/gain");
+    const Json* own = json::find(record, "gain");
     return own == nullptr ? std::nullopt : parse_gain(*own);
 }
 
@@ -83,16 +83,16 @@ Objective choose_objective(const std::vector<Json>& history, const Objective& wa
 }
 
 bool is_champion(const Json& record) {
-    const std::string decision = text_at(record, "/decision");
+    const std::string decision = json::text(record, "decision");
     if (decision == "promoted" || decision == "baseline") return true;
-    const std::string status = text_at(record, "/commit_status");
-    return text_at(record, "/outcome") == "accepted" && decision != "within_threshold" &&
+    const std::string status = json::text(record, "commit_status");
+    return json::text(record, "outcome") == "accepted" && decision != "within_threshold" &&
            (status == "committed" || status == "self");
 }
 
 std::string commit_text(const Json& record) {
     const std::string text = render_commit(record);
-    return text_at(record, "/commit_status") == "committed" ? text.substr(0, 12) : text;
+    return json::text(record, "commit_status") == "committed" ? text.substr(0, 12) : text;
 }
 
 std::string short_text(std::string_view text, std::size_t limit) {
@@ -117,9 +117,9 @@ namespace {
 Json entry_of(const Json& record, const Objective& objective) {
     Json entry = {{"iteration", iteration_of(record).text()},
                   {"id", id_of(record)},
-                  {"title", text_at(record, "/title")},
+                  {"title", json::text(record, "title")},
                   {"commit", render_commit(record)}};
-    const auto loop_index = integer_at(record, "/loop/index");
+    const auto loop_index = json::integer_at(record, "/loop/index");
     entry["loop_iteration"] = loop_index ? Json(*loop_index) : Json();
     const auto gain = gain_of(record, objective);
     const bool comparable = gain && gain->metric == objective.key;
@@ -137,7 +137,7 @@ Json best_by_slot(const std::vector<Json>& history, const Objective& objective) 
         return of_record && of_record->metric == objective.key ? of_record->factor : std::nullopt;
     };
     for (const Json& record : history) {
-        const std::string slot = text_at(record, "/coverage_slot");
+        const std::string slot = json::text(record, "coverage_slot");
         const auto value = gain(record);
         if (slot.empty() || !value) continue;
         const Json*& held = best[slot];
@@ -155,7 +155,7 @@ Json best_by_slot(const std::vector<Json>& history, const Objective& objective) 
 Json count_texts(const std::vector<Json>& history, std::string_view pointer) {
     std::map<std::string, std::int64_t> counts;
     for (const Json& record : history) {
-        const std::string text = text_at(record, pointer);
+        const std::string text = json::text_at(record, pointer);
         ++counts[text.empty() ? "unknown" : text];
     }
     Json object = Json::object();
@@ -194,9 +194,9 @@ Json summarize(const std::vector<Json>& history, const Objective& objective) {
         {"outcomes", outcomes},
         {"failures", std::move(failures)},
         {"commit_status", count_texts(history, "/commit_status")},
-        {"next_hypothesis", history.empty() || text_at(history.back(), "/next_hypothesis").empty()
+        {"next_hypothesis", history.empty() || json::text(history.back(), "next_hypothesis").empty()
                                 ? Json()
-                                : Json(text_at(history.back(), "/next_hypothesis"))}};
+                                : Json(json::text(history.back(), "next_hypothesis"))}};
     return summary;
 }
 
@@ -204,10 +204,10 @@ namespace {
 
 std::string entry_line(const Json& entry, const std::string& objective) {
     std::string line =
-        fmt::format("  {:>5}  {}", text_at(entry, "/iteration"), short_text(text_at(entry, "/title"), 48));
+        fmt::format("  {:>5}  {}", json::text(entry, "iteration"), short_text(json::text(entry, "title"), 48));
     // The number in the loop differs from the log's, and people know both.
-    const auto loop_index = integer_at(entry, "/loop_iteration");
-    if (loop_index && std::to_string(*loop_index) != text_at(entry, "/iteration")) {
+    const auto loop_index = json::integer(entry, "loop_iteration");
+    if (loop_index && std::to_string(*loop_index) != json::text(entry, "iteration")) {
         line += fmt::format(" (iteration {} of its run)", *loop_index);
     }
     if (const auto gain = parse_gain(entry["gain"])) {
@@ -220,14 +220,14 @@ std::string entry_line(const Json& entry, const std::string& objective) {
 }  // namespace
 
 std::string summary_text(const Json& summary) {
-    const auto first = text_at(summary, "/first_iteration");
-    std::string text = fmt::format("entries: {}", integer_at(summary, "/entries").value_or(0));
-    if (!first.empty()) text += fmt::format(" (iterations {} to {})", first, text_at(summary, "/last_iteration"));
-    text += fmt::format("\nrecorded: {}, hand-written: {}\n", integer_at(summary, "/recorded").value_or(0),
-                        integer_at(summary, "/hand_written").value_or(0));
-    const auto metric = text_at(summary, "/objective/metric");
+    const auto first = json::text(summary, "first_iteration");
+    std::string text = fmt::format("entries: {}", json::integer(summary, "entries").value_or(0));
+    if (!first.empty()) text += fmt::format(" (iterations {} to {})", first, json::text(summary, "last_iteration"));
+    text += fmt::format("\nrecorded: {}, hand-written: {}\n", json::integer(summary, "recorded").value_or(0),
+                        json::integer(summary, "hand_written").value_or(0));
+    const auto metric = json::text_at(summary, "/objective/metric");
     if (!metric.empty()) {
-        text += fmt::format("objective: {} ({} is better)\n", metric, text_at(summary, "/objective/better"));
+        text += fmt::format("objective: {} ({} is better)\n", metric, json::text_at(summary, "/objective/better"));
     }
     text += "champions:\n";
     for (const Json& entry : summary["champions"]) text += entry_line(entry, metric);
@@ -235,13 +235,14 @@ std::string summary_text(const Json& summary) {
     if (!summary["best_by_slot"].empty()) {
         text += "best gain by slot:\n";
         for (const Json& entry : summary["best_by_slot"]) {
-            text += fmt::format("  {:<4}", short_text(text_at(entry, "/slot"), 24)) + entry_line(entry, metric);
+            text += fmt::format("  {:<4}", short_text(json::text(entry, "slot"), 24)) + entry_line(entry, metric);
         }
     }
     text += fmt::format("outcomes: {}\n", counts_text(summary["outcomes"]));
     text += fmt::format("failures: {}\n", counts_text(summary["failures"]));
     text += fmt::format("commits: {}\n", counts_text(summary["commit_status"]));
-    if (const auto next = text_at(summary, "/next_hypothesis"); !next.empty()) text += fmt::format("next: {}\n", next);
+    if (const auto next = json::text(summary, "next_hypothesis"); !next.empty())
+        text += fmt::format("next: {}\n", next);
     return text;
 }
 

@@ -28,12 +28,6 @@ bool is_file(const fs::path& path) {
     return fs::exists(path, ignored) && !fs::is_directory(path, ignored);
 }
 
-// The scalar at a path of keys; empty if missing.
-std::string scalar(const Json& value, std::initializer_list<std::string_view> path) {
-    const Json* found = json::find(value, path);
-    return found != nullptr && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 fs::path resolve_home(const std::string& path, const fs::path& home) {
     if (path == "~") return home;
     return path.starts_with("~/") ? home / path.substr(2) : fs::path(path);
@@ -42,10 +36,10 @@ fs::path resolve_home(const std::string& path, const fs::path& home) {
 ClusterNodeType node_type(const std::string& name, const Json& value) {
     ClusterNodeType type;
     type.name = name;
-    type.accelerator = scalar(value, {"node_config", "acceleratorType"});
-    type.preemptible = text::to_lower(scalar(value, {"node_config", "schedulingConfig", "preemptible"})) == "true";
-    type.max_workers = text::parse_int(scalar(value, {"max_workers"}));
-    if (const Json* resources = json::find(value, "resources"); resources != nullptr && resources->is_object()) {
+    type.accelerator = json::text_at(value, "/node_config/acceleratorType");
+    type.preemptible = text::to_lower(json::text_at(value, "/node_config/schedulingConfig/preemptible")) == "true";
+    type.max_workers = text::parse_int(json::text(value, "max_workers"));
+    if (const Json* resources = json::object(value, "resources")) {
         for (const auto& [key, amount] : resources->items()) {
             const auto number = amount.is_string() ? text::parse_double(amount.get<std::string>()) : std::nullopt;
             if (number) type.resources[key] = *number;
@@ -110,17 +104,17 @@ Result<ClusterFile> read_cluster_file(const fs::path& path, const fs::path& home
 
     ClusterFile file;
     file.path = path;
-    file.cluster_name = scalar(yaml, {"cluster_name"});
-    if (const std::string user = scalar(yaml, {"auth", "ssh_user"}); !user.empty()) file.ssh_user = user;
-    const std::string key = scalar(yaml, {"auth", "ssh_private_key"});
+    file.cluster_name = json::text(yaml, "cluster_name");
+    if (const std::string user = json::text_at(yaml, "/auth/ssh_user"); !user.empty()) file.ssh_user = user;
+    const std::string key = json::text_at(yaml, "/auth/ssh_private_key");
     file.ssh_key = resolve_home(key.empty() ? "~/.ssh/marin_ray_cluster.pem" : key, home);
-    file.provider = scalar(yaml, {"provider", "type"});
-    file.region = scalar(yaml, {"provider", "region"});
-    file.zone = scalar(yaml, {"provider", "availability_zone"});
-    file.project = scalar(yaml, {"provider", "project_id"});
-    file.image = scalar(yaml, {"docker", "image"});
-    file.container = scalar(yaml, {"docker", "container_name"});
-    if (const Json* types = json::find(yaml, "available_node_types"); types != nullptr && types->is_object()) {
+    file.provider = json::text_at(yaml, "/provider/type");
+    file.region = json::text_at(yaml, "/provider/region");
+    file.zone = json::text_at(yaml, "/provider/availability_zone");
+    file.project = json::text_at(yaml, "/provider/project_id");
+    file.image = json::text_at(yaml, "/docker/image");
+    file.container = json::text_at(yaml, "/docker/container_name");
+    if (const Json* types = json::object(yaml, "available_node_types")) {
         for (const auto& [name, value] : types->items()) file.node_types.push_back(node_type(name, value));
     }
     return file;

@@ -44,11 +44,11 @@ HttpRequest get(const std::string& url, const std::string& token, std::stop_toke
 std::optional<ClusterLoad> parse_cluster_status(std::string_view text) {
     const auto json = parse_json(text, "cluster status");
     if (!json) return std::nullopt;
-    const Json* report = json::find(*json, {"data", "clusterStatus", "loadMetricsReport"});
-    if (report == nullptr || !report->is_object()) return std::nullopt;
+    const Json* report = json::object_at(*json, "/data/clusterStatus/loadMetricsReport");
+    if (report == nullptr) return std::nullopt;
     ClusterLoad load;
-    const Json* tpu = json::find(*report, {"usage", "TPU"});
-    if (tpu != nullptr && tpu->is_array() && tpu->size() == 2 && (*tpu)[0].is_number() && (*tpu)[1].is_number()) {
+    const Json* tpu = json::array_at(*report, "/usage/TPU");
+    if (tpu != nullptr && tpu->size() == 2 && (*tpu)[0].is_number() && (*tpu)[1].is_number()) {
         load.tpu_used = (*tpu)[0].get<double>();
         load.tpu_total = (*tpu)[1].get<double>();
     }

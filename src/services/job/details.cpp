@@ -17,10 +17,10 @@ std::optional<WallTime> time_at(const Json& object, const char* key) {
 }
 
 void read_environment(const Json& job, JobDetails& into) {
-    const Json* runtime_env = json::find(job, "runtime_env");
-    if (runtime_env == nullptr || !runtime_env->is_object()) return;
-    const Json* env = json::find(*runtime_env, "env_vars");
-    if (env == nullptr || !env->is_object()) return;
+    const Json* runtime_env = json::object(job, "runtime_env");
+    if (runtime_env == nullptr) return;
+    const Json* env = json::object(*runtime_env, "env_vars");
+    if (env == nullptr) return;
     for (const auto& [name, value] : env->items()) into.env_names.push_back(name);
 }
 
@@ -39,7 +39,7 @@ Result<JobDetails> read_details(const Json& job) {
     d.end_time = time_at(job, "end_time");
     d.state = state.value_or(d.end_time ? JobState::unknown_end : JobState::unknown);
     if (!state) d.other_state = *status;
-    if (const Json* metadata = json::find(job, "metadata"); metadata != nullptr && metadata->is_object()) {
+    if (const Json* metadata = json::object(job, "metadata")) {
         for (const auto& [key, value] : metadata->items()) {
             if (value.is_string()) d.metadata.emplace(key, value.get<std::string>());
         }
@@ -47,7 +47,7 @@ Result<JobDetails> read_details(const Json& job) {
     read_environment(job, d);
     d.driver_node_id = json::maybe_text(job, "driver_node_id");
     d.driver_agent_http_address = json::maybe_text(job, "driver_agent_http_address");
-    if (const Json* info = json::find(job, "driver_info"); info != nullptr && info->is_object()) {
+    if (const Json* info = json::object(job, "driver_info")) {
         if (const auto pid = json::maybe_text(*info, "pid")) d.driver_pid = text::parse_int(*pid);
     }
     if (const auto code = json::integer(job, "driver_exit_code"); code && *code >= -255 && *code <= 255) {

@@ -16,8 +16,8 @@ tl::unexpected<Error> malformed(std::string_view what) {
 
 Resources resources_at(const Json& object, const char* key) {
     Resources out;
-    const auto it = object.find(key);
-    if (it == object.end() || !it->is_object()) return out;
+    const Json* it = json::object(object, key);
+    if (it == nullptr) return out;
     for (const auto& [name, amount] : it->items()) {
         if (amount.is_number()) out.emplace(name, amount.get<double>());
     }
@@ -34,8 +34,8 @@ Json identity_json(const ProcessIdentity& identity) {
 }
 
 std::optional<ProcessIdentity> identity_at(const Json& object, const char* key) {
-    const auto it = object.find(key);
-    if (it == object.end() || !it->is_object()) return std::nullopt;
+    const Json* it = json::object(object, key);
+    if (it == nullptr) return std::nullopt;
     const auto pid = it->find("pid");
     const auto ticks = it->find("start_ticks");
     if (pid == it->end() || !pid->is_number_integer() || ticks == it->end() || !ticks->is_number_unsigned()) {
@@ -69,19 +69,11 @@ Result<LocalRequest> parse_request(std::string_view text) {
     LocalRequest request;
     request.submission_id = json::text(in, "submission_id");
     request.entrypoint = json::text(in, "entrypoint");
-    if (const auto it = in.find("env_names"); it != in.end() && it->is_array()) {
-        for (const Json& name : *it) {
-            if (name.is_string()) request.env_names.push_back(name.get<std::string>());
-        }
-    }
+    request.env_names = json::texts(in, "env_names");
     request.resources = resources_at(in, "resources");
     request.capacity = resources_at(in, "capacity");
-    if (const auto it = in.find("start_timeout_s"); it != in.end() && it->is_number()) {
-        request.start_timeout_s = it->get<double>();
-    }
-    if (const auto it = in.find("keep_workdir"); it != in.end() && it->is_boolean()) {
-        request.keep_workdir = it->get<bool>();
-    }
+    request.start_timeout_s = json::number(in, "start_timeout_s").value_or(request.start_timeout_s);
+    request.keep_workdir = json::boolean(in, "keep_workdir").value_or(request.keep_workdir);
     if (request.submission_id.empty()) return malformed("request.json");
     return request;
 }
@@ -118,14 +110,13 @@ std::string to_json_text(const std::vector<QueueEntry>& queue) {
 Result<std::vector<QueueEntry>> parse_queue(std::string_view text) {
     GDNCTL_TRY_ASSIGN(const Json in, parse_json(text, "queue.json"));
     if (!in.is_object()) return malformed("queue.json");
-    const auto list = in.find("queue");
-    if (list == in.end() || !list->is_array()) return malformed("queue.json");
+    const Json* list = json::array(in, "queue");
+    if (list == nullptr) return malformed("queue.json");
     std::vector<QueueEntry> out;
     for (const Json& item : *list) {
         if (!item.is_object()) return malformed("queue.json");
-        const auto holds = item.find("holds");
         QueueEntry entry{json::text(item, "id"), resources_at(item, "resources"),
-                         holds != item.end() && holds->is_boolean() && holds->get<bool>()};
+                         json::boolean(item, "holds").value_or(false)};
         // Ids are used as file names.
         if (!check_submission_id(entry.id)) return malformed("queue.json");
         out.push_back(std::move(entry));

@@ -21,7 +21,6 @@ TEST_CASE("json fields: what is missing, null or of another type is nothing") {
     CHECK(json::number(value, "count") == 3.0);
     CHECK(json::integer(value, "count") == 3);
     CHECK(json::texts(value, "list") == std::vector<std::string>{"a", "b"});
-    CHECK(json::find(value, {"inner", "deep", "text"})->get<std::string>() == "d");
     for (const char* name : {"none", "null", "flag"}) {
         CAPTURE(name);
         CHECK(json::text(value, name).empty());
@@ -29,7 +28,9 @@ TEST_CASE("json fields: what is missing, null or of another type is nothing") {
         CHECK(!json::number(value, name));
         CHECK(!json::integer(value, name));
         CHECK(json::texts(value, name).empty());
-        CHECK(json::find(value, {name, "x"}) == nullptr);
+        CHECK(json::object(value, name) == nullptr);
+        CHECK(json::array(value, name) == nullptr);
+        CHECK(json::find_at(value, "/" + std::string(name) + "/x") == nullptr);
     }
     CHECK(!json::integer(value, "number"));
     CHECK(json::boolean(Json{{"yes", true}}, "yes") == true);
@@ -38,6 +39,28 @@ TEST_CASE("json fields: what is missing, null or of another type is nothing") {
     for (const Json& other : {Json(), Json(1), Json("text"), Json::array({value})}) {
         CHECK(json::find(other, "text") == nullptr);
         CHECK(json::text(other, "text").empty());
+    }
+}
+
+TEST_CASE("json fields: a pointer leads through fields and lists") {
+    const Json value = {{"inner", {{"deep", {{"text", "d"}, {"a/b", 1}}}, {"sizes", {1.5, 2, "x"}}}},
+                        {"null", nullptr}};
+    CHECK(json::text_at(value, "/inner/deep/text") == "d");
+    CHECK(json::number_at(value, "/inner/sizes/0") == 1.5);
+    CHECK(json::integer_at(value, "/inner/sizes/1") == 2);
+    CHECK(!json::integer_at(value, "/inner/sizes/0"));
+    CHECK(json::texts_at(value, "/inner/sizes") == std::vector<std::string>{"x"});
+    CHECK(json::object_at(value, "/inner/deep") != nullptr);
+    CHECK(json::object_at(value, "/inner/sizes") == nullptr);
+    CHECK(json::array_at(value, "/inner/sizes") != nullptr);
+    CHECK(json::array_at(value, "/inner/deep") == nullptr);
+    CHECK(json::find_at(value, "") == &value);
+    for (const char* pointer : {"/null", "/none", "/inner/sizes/3", "/inner/sizes/-1", "/inner/sizes/x",
+                                "/inner/sizes/0/0", "/inner/deep/a~1b", "/inner/deep/text/0"}) {
+        CAPTURE(pointer);
+        CHECK(json::find_at(value, pointer) == nullptr);
+        CHECK(json::text_at(value, pointer).empty());
+        CHECK(!json::number_at(value, pointer));
     }
 }
 

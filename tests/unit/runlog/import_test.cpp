@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "runlog/parse/log.h"
 #include "runlog/render/render.h"
 #include "runlog/render/summary.h"
@@ -145,8 +146,8 @@ TEST_CASE("import: lists of buckets below any kind of heading") {
 
 TEST_CASE("import: what an assessment says is the decision") {
     const auto is = [](const Json& record, const char* decision, const char* outcome) {
-        CHECK(text_at(record, "/decision") == decision);
-        CHECK(text_at(record, "/outcome") == outcome);
+        CHECK(json::text(record, "decision") == decision);
+        CHECK(json::text(record, "outcome") == outcome);
     };
     is(ruled("- Assessment: **validated, rejected, and reverted**. x\n"), "rejected", "rejected");
     is(ruled("- Assessment: **validated, regressed, and reverted**. x\n"), "regression", "rejected");
@@ -167,7 +168,7 @@ TEST_CASE("import: every result has the command that stands nearest before it") 
     const auto command = [](const std::string& lines, std::size_t index = 0) {
         const Json record = imported("### Iteration 1 - a\n- Correctness checks:\n" + lines);
         REQUIRE(record["checks"].size() > index);
-        return text_at(record["checks"][index], "/command");
+        return json::text_at(record["checks"][index], "/command");
     };
     const std::string two =
         "  - Command: `first`\n  - Result: `1 passed`\n  - Command: `second`\n  - Result: `2 passed`\n";
@@ -198,9 +199,9 @@ TEST_CASE("import: a next hypothesis in every form that people write") {
     const auto next = [](const std::string& lines) {
         const Json record = imported("### Iteration 1 - a\n- Date: 2026-03-12\n" + lines);
         // What is rendered from it is read the same.
-        CHECK(text_at(imported(render_entry(record, {.max_bytes = 0})), "/next_hypothesis") ==
-              text_at(record, "/next_hypothesis"));
-        return text_at(record, "/next_hypothesis");
+        CHECK(json::text_at(imported(render_entry(record, {.max_bytes = 0})), "/next_hypothesis") ==
+              json::text(record, "next_hypothesis"));
+        return json::text(record, "next_hypothesis");
     };
     const std::string label = "- Next bold hypothesis:\n";
     CHECK(next(label + "  - a one\n  - b two\n") == "a one; b two");
@@ -225,7 +226,8 @@ TEST_CASE("import: a next hypothesis in every form that people write") {
 
 TEST_CASE("import: decisions in bold words of any number") {
     const auto decision = [](const std::string& words) {
-        return text_at(imported("### Iteration 1 - a\n- Commit: none (x)\n- Assessment: " + words + "\n"), "/decision");
+        return json::text_at(imported("### Iteration 1 - a\n- Commit: none (x)\n- Assessment: " + words + "\n"),
+                             "/decision");
     };
     CHECK(decision("**validated**, **rejected**") == "rejected");
     CHECK(decision("**Validated** / **rejected**: slower") == "rejected");
@@ -241,7 +243,7 @@ TEST_CASE("import: no result gets the command of another one") {
         Pairs out;
         const Json record = imported("### Iteration 1 - a\n- Correctness checks:\n" + lines);
         for (const Json& check : record["checks"]) {
-            out.emplace_back(text_at(check, "/command"), integer_at(check, "/passed").value_or(-1));
+            out.emplace_back(json::text(check, "command"), json::integer(check, "passed").value_or(-1));
         }
         return out;
     };
@@ -266,7 +268,7 @@ TEST_CASE("import: no result gets the command of another one") {
     CHECK(pairs("  - Command: `a`\n  - Local:\n    - `1 passed`\n  - Remote:\n    - `2 passed`\n") ==
           Pairs{{"a", 1}, {"a", 2}});
     const Json head = imported("### Iteration 1 - a\n- Correctness checks (`t a.py`): 4 passed\n");
-    CHECK(text_at(head, "/checks/0/command") == "t a.py");
+    CHECK(json::text_at(head, "/checks/0/command") == "t a.py");
 }
 
 TEST_CASE("import: several buckets on one line") {

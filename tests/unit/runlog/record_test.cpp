@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/json_fields.h"
 #include "runlog/records/append.h"
 #include "runlog/records/store.h"
 #include "runlog/render/render.h"
@@ -89,8 +90,8 @@ TEST_CASE("record: an empty one has the whole schema, in order, and passes its o
     CHECK(check_record(record, "r"));
     CHECK(to_text(record).starts_with(
         R"({"schema":"gdnctl.iteration/1","id":"20260310T165307Z-82","iteration":82,"suffix":"","title":null,"loop":)"));
-    CHECK(text_at(record, "/started_at") == "2026-03-10T16:53:07Z");
-    CHECK(find_at(record, "/outcome") == nullptr);
+    CHECK(json::text(record, "started_at") == "2026-03-10T16:53:07Z");
+    CHECK(json::find(record, "outcome") == nullptr);
 }
 
 TEST_CASE("record: doubles round-trip, absent stays null, unknown fields stay") {
@@ -100,11 +101,11 @@ TEST_CASE("record: doubles round-trip, absent stays null, unknown fields stay") 
     const auto lines = parse_records(line + "\n", "r");
     REQUIRE(lines);
     CHECK(to_text(lines->records[0]) == line);
-    CHECK(number_at(lines->records[0], "/metrics/while_ms/after") == 0.1);
-    CHECK(!number_at(lines->records[0], "/metrics/while_ms/before"));
+    CHECK(json::number_at(lines->records[0], "/metrics/while_ms/after") == 0.1);
+    CHECK(!json::number_at(lines->records[0], "/metrics/while_ms/before"));
     Json pi = bare_record();
     pi["cost"]["wall_s"] = 3.1415926535897931;
-    CHECK(number_at(*parse_json(to_text(pi), "pi"), "/cost/wall_s") == 3.1415926535897931);
+    CHECK(json::number_at(*parse_json(to_text(pi), "pi"), "/cost/wall_s") == 3.1415926535897931);
 }
 
 TEST_CASE("record: wrong shapes are refused with the field's name") {
@@ -134,7 +135,7 @@ TEST_CASE("record: a correction replaces the record it names, and says when and 
     CHECK(id_of(second) == id_of(first) + ".2");
     CHECK(id_of(third) == id_of(first) + ".3");
     CHECK(replaced_id(third) == id_of(second));
-    CHECK(text_at(third, "/notes/1/text") == "again");
+    CHECK(json::text_at(third, "/notes/1/text") == "again");
     const auto current = current_records({first, other, second, third, other});
     REQUIRE(current.size() == 2);
     CHECK(current[0] == third);
@@ -149,8 +150,8 @@ TEST_CASE("record: secrets and home directories do not get into it") {
                      "file:///home/me/.local/state/jobs/x, /home/me"});
     make_public(record);
     CHECK(to_text(record).find(token) == std::string::npos);
-    CHECK(text_at(record, "/changes/2") == "~/.local/state/jobs/x, ~");
-    CHECK(text_at(record, "/changes/1") == "in ~/x/y.py and ~/z, not /home/ nor http://a/home/b/c");
+    CHECK(json::text_at(record, "/changes/2") == "~/.local/state/jobs/x, ~");
+    CHECK(json::text_at(record, "/changes/1") == "in ~/x/y.py and ~/z, not /home/ nor http://a/home/b/c");
 }
 
 TEST_CASE("records: a torn last line is dropped with a warning, damage elsewhere is an error with its place") {
@@ -260,11 +261,11 @@ TEST_CASE(
     CHECK(iteration_of(third).number == 2);
     CHECK(id_of(second) == "20260309T165307Z-1");
     CHECK(id_of(third) == "20260309T165307Z-2");
-    CHECK(text_at(second, "/finished_at") == "2026-03-09T16:53:07Z");
+    CHECK(json::text(second, "finished_at") == "2026-03-09T16:53:07Z");
     // A draft, started before the clock was set back.
     const Json draft = add(bare_record(7), yesterday, true);
-    CHECK(text_at(draft, "/started_at") == "2026-03-10T16:53:07Z");
-    CHECK(text_at(draft, "/finished_at") == "2026-03-10T16:53:07Z");
+    CHECK(json::text(draft, "started_at") == "2026-03-10T16:53:07Z");
+    CHECK(json::text(draft, "finished_at") == "2026-03-10T16:53:07Z");
     const std::string text = Folder::read(folder.log());
     CHECK(text.find("### Iteration 0") < text.find("### Iteration 1"));
     CHECK(text.find("### Iteration 1") < text.find("### Iteration 2"));
@@ -278,7 +279,7 @@ TEST_CASE("record: a job whose clock was set back took no known time, not a nega
         Json record = bare_record();
         const auto added = add_job(record, job);
         REQUIRE_MESSAGE(added, added.error().text());
-        return number_at(record, "/checks/0/seconds");
+        return json::number_at(record, "/checks/0/seconds");
     };
     CHECK(seconds(1'000, 3'500) == 2.5);
     CHECK_FALSE(seconds(3'500, 1'000));

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "runlog/import/import.h"
 #include "runlog/parse/block.h"
 #include "runlog/parse/log.h"
@@ -219,7 +220,7 @@ TEST_CASE(
         CAPTURE(text);
         const Json record = imported(text);
         CHECK(check_record(record, "imported"));
-        CHECK(text_at(record, "/source") == "import");
+        CHECK(json::text(record, "source") == "import");
         const auto again = parse_json(to_text(record), "record");
         REQUIRE(again);
         const std::string rendered = render_entry(*again, {.max_bytes = 0});
@@ -241,15 +242,15 @@ TEST_CASE("import: fields go where the schema has them, the rest stays verbatim"
         "`j`\n"
         "  - Trace location: `t`\n- Assessment: promoted\n- Odd: kept\n  - deeper: `1`\n");
     CHECK(id_of(record) == "20260218T125520Z-3");
-    CHECK(texts_at(record, "/commits") == std::vector<std::string>{"0123abc"});
-    CHECK(integer_at(record, "/loop/index") == 8);
-    CHECK(text_at(record, "/idea/hypothesis") == "h");
-    CHECK(texts_at(record, "/changes") == std::vector<std::string>{"a", "b"});
-    CHECK(text_at(record, "/profiles/0/job_id") == "j");
-    CHECK(text_at(record, "/profiles/0/trace/path") == "t");
-    CHECK(text_at(record, "/outcome") == "accepted");
-    CHECK(number_at(record, "/confidence/outcome") == 0.8);
-    CHECK(texts_at(record, "/raw/fields").back() == "- Odd: kept\n  - deeper: `1`");
+    CHECK(json::texts(record, "commits") == std::vector<std::string>{"0123abc"});
+    CHECK(json::integer_at(record, "/loop/index") == 8);
+    CHECK(json::text_at(record, "/idea/hypothesis") == "h");
+    CHECK(json::texts(record, "changes") == std::vector<std::string>{"a", "b"});
+    CHECK(json::text_at(record, "/profiles/0/job_id") == "j");
+    CHECK(json::text_at(record, "/profiles/0/trace/path") == "t");
+    CHECK(json::text(record, "outcome") == "accepted");
+    CHECK(json::number_at(record, "/confidence/outcome") == 0.8);
+    CHECK(json::texts_at(record, "/raw/fields").back() == "- Odd: kept\n  - deeper: `1`");
 }
 
 TEST_CASE("import: numbers given twice, entries that changed, generated entries") {
@@ -268,7 +269,7 @@ TEST_CASE("import: numbers given twice, entries that changed, generated entries"
     auto third = import_log(changed, first->records, k_time);
     REQUIRE(third->records.size() == 1);
     CHECK(replaced_id(third->records[0]) == id_of(first->records[1]));
-    CHECK(text_at(third->records[0], "/commit_reason") == "c");
+    CHECK(json::text(third->records[0], "commit_reason") == "c");
 }
 
 TEST_CASE("stamp: only the last entry, only the two placeholders, nothing else touched (10.13, case 21)") {
@@ -305,8 +306,8 @@ TEST_CASE("append: numbers, template and the job's outcome") {
                 {"driver_exit_code", nullptr}};
     Json record = sample();
     REQUIRE(add_job(record, job));
-    CHECK(text_at(record, "/outcome") == "infra");
-    CHECK(text_at(record, "/infra/0/signature") == "Job supervisor actor died: x");
+    CHECK(json::text(record, "outcome") == "infra");
+    CHECK(json::text_at(record, "/infra/0/signature") == "Job supervisor actor died: x");
     CHECK(render_entry(record).find("FAILED: Job supervisor actor died: x") != std::string::npos);
     job["status"] = "RUNNING";
     CHECK(add_job(record, job).error().kind == ErrorKind::usage);
@@ -319,8 +320,8 @@ TEST_CASE("append: numbers, template and the job's outcome") {
         Json into = sample();
         into["checks"] = Json::array();
         REQUIRE(add_job(into, job));
-        CHECK(text_at(into, "/checks/0/command") == "./judge --all");
-        CHECK(text_at(into, "/checks/0/name") == "ray-test");
+        CHECK(json::text_at(into, "/checks/0/command") == "./judge --all");
+        CHECK(json::text_at(into, "/checks/0/name") == "ray-test");
         return render_check_result(into["checks"][0]);
     };
     CHECK(result_of(
@@ -338,10 +339,10 @@ TEST_CASE("append: numbers, template and the job's outcome") {
                     {"profile", {{"mfu", 6.02616}, {"duration_s", 0.5}, {"run_url", "https://wandb.ai/a/b/runs/c"}}}};
     record = sample();
     REQUIRE(add_job(record, profile));
-    CHECK(number_at(record, "/metrics/throughput~1mfu/after") == std::nullopt);  // pointers here do not escape
+    CHECK(json::number_at(record, "/metrics/throughput~1mfu/after") == std::nullopt);  // pointers here do not escape
     CHECK(record["metrics"]["throughput/mfu"]["after"] == 6.02616);
     CHECK(to_text(record).find(R"({"before":null,"after":0.5,"source":"profile"})") != std::string::npos);
-    CHECK(text_at(record, "/profiles/0/run_url") == "https://wandb.ai/a/b/runs/c");
+    CHECK(json::text_at(record, "/profiles/0/run_url") == "https://wandb.ai/a/b/runs/c");
 }
 
 TEST_CASE("summary and context: champions, best by slot, failures, and never more bytes than asked") {

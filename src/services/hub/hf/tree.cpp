@@ -35,7 +35,7 @@ Result<std::optional<TreeFile>> entry_of(const Json& entry) {
     if (!oid || !is_hex(*oid, k_sha1_digits) || !size) return malformed("no oid or size of " + text::visible(*path));
     file.blob_id = *oid;
     file.size = *size;
-    if (const Json* lfs = json::find(entry, "lfs"); lfs != nullptr && lfs->is_object()) {
+    if (const Json* lfs = json::object(entry, "lfs")) {
         const auto sha256 = json::maybe_text(*lfs, "oid");
         const auto content = size_at(*lfs, "size");
         if (!sha256 || !is_hex(*sha256, k_sha256_digits) || !content) {
@@ -146,9 +146,7 @@ std::optional<std::vector<TreeFile>> parse_tree_file(std::string_view text) {
     };
     const auto tree = Json::parse(text, take, false);
     if (!sound || !tree.is_object()) return std::nullopt;
-    const auto version = tree.find("format_version");
-    const auto entries = tree.find("files");
-    if (version == tree.end() || *version != 1 || entries == tree.end() || !entries->is_object()) return std::nullopt;
+    if (json::number(tree, "format_version") != 1 || json::object(tree, "files") == nullptr) return std::nullopt;
     return files;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "services/hub/transfer/download.h"
 #include "services/hub/transfer/layout.h"
@@ -27,8 +28,8 @@ constexpr std::size_t k_longest_note = std::size_t{64} << 10;
 
 std::vector<Span> parse_spans(std::string_view note, std::int64_t size, std::int64_t there) {
     const Json json = Json::parse(note, nullptr, false);
-    const auto listed = json.is_object() ? json.find("spans") : json.end();
-    if (!json.is_object() || listed == json.end() || !listed->is_array()) return {};
+    const Json* listed = json::array(json, "spans");
+    if (listed == nullptr) return {};
     std::vector<Span> spans;
     std::int64_t end = 0;
     for (const Json& one : *listed) {

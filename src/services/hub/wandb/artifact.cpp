@@ -62,7 +62,7 @@ void put_cursor(Json& variables, const std::string& cursor, int page) {
 }
 
 std::string name_in(const Json& node, const char* field) {
-    const Json* named = object_at(node, {field});
+    const Json* named = json::object(node, field);
     return named == nullptr ? std::string() : json::text(*named, "name");
 }
 
@@ -75,7 +75,7 @@ Artifact artifact_of(const Json& node) {
     artifact.updated = json::text(node, "updatedAt");
     if (artifact.updated.empty()) artifact.updated = json::text(node, "createdAt");
     artifact.version = json::integer(node, "versionIndex").value_or(0);
-    if (const auto aliases = node.find("aliases"); aliases != node.end() && aliases->is_array()) {
+    if (const Json* aliases = json::array(node, "aliases")) {
         for (const Json& alias : *aliases) {
             if (alias.is_object()) artifact.aliases.push_back(json::text(alias, "alias"));
         }
@@ -92,14 +92,13 @@ tl::unexpected<Error> missing(const std::string& what) {
 template <class T, class Read>
 Page<T> page_of(const Json& connection, const Read& read) {
     Page<T> page;
-    if (const auto edges = connection.find("edges"); edges != connection.end() && edges->is_array()) {
+    if (const Json* edges = json::array(connection, "edges")) {
         for (const Json& edge : *edges) {
-            if (const Json* node = edge.is_object() ? object_at(edge, {"node"}) : nullptr)
-                page.items.push_back(read(*node));
+            if (const Json* node = json::object(edge, "node")) page.items.push_back(read(*node));
         }
     }
-    const Json* info = object_at(connection, {"pageInfo"});
-    const bool more = info != nullptr && info->contains("hasNextPage") && (*info)["hasNextPage"] == true;
+    const Json* info = json::object(connection, "pageInfo");
+    const bool more = info != nullptr && json::boolean(*info, "hasNextPage").value_or(false);
     if (more) page.next = json::text(*info, "endCursor");
     return page;
 }
@@ -181,20 +180,20 @@ std::string config_question(const WandbPath& path) {
 
 Result<Page<Artifact>> parse_run_artifacts(std::string_view body, const WandbPath& path) {
     GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
-    if (object_at(data, {"project"}) == nullptr)
+    if (json::object(data, "project") == nullptr)
         return missing(fmt::format("project {}/{}", path.entity, path.project));
-    if (object_at(data, {"project", "run"}) == nullptr) {
+    if (json::object_at(data, "/project/run") == nullptr) {
         return missing(fmt::format("run {}/{}/{}", path.entity, path.project, path.run));
     }
-    const Json* artifacts = object_at(data, {"project", "run", "artifacts"});
+    const Json* artifacts = json::object_at(data, "/project/run/artifacts");
     if (artifacts == nullptr) return Page<Artifact>{};
     return page_of<Artifact>(*artifacts, artifact_of);
 }
 
 Result<Artifact> parse_artifact(std::string_view body, const std::string& name_and_alias) {
     GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
-    const Json* membership = object_at(data, {"project", "artifactCollectionMembership"});
-    const Json* node = object_at(data, {"project", "artifactCollectionMembership", "artifact"});
+    const Json* membership = json::object_at(data, "/project/artifactCollectionMembership");
+    const Json* node = json::object_at(data, "/project/artifactCollectionMembership/artifact");
     if (node == nullptr) return missing(fmt::format("artifact {}", hub::shown(name_and_alias)));
     Artifact artifact = artifact_of(*node);
     const std::string collection = name_in(*membership, "artifactCollection");
@@ -209,7 +208,7 @@ Result<Artifact> parse_artifact(std::string_view body, const std::string& name_a
 
 Result<std::string> parse_manifest_url(std::string_view body) {
     GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
-    const Json* file = object_at(data, {"artifact", "currentManifest", "file"});
+    const Json* file = json::object_at(data, "/artifact/currentManifest/file");
     const std::string url = file == nullptr ? std::string() : json::text(*file, "directUrl");
     if (url.empty()) return missing("manifest of the artifact");
     return url;
@@ -217,7 +216,7 @@ Result<std::string> parse_manifest_url(std::string_view body) {
 
 Result<Page<FileUrl>> parse_file_urls(std::string_view body) {
     GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
-    const Json* files = object_at(data, {"project", "artifactCollection", "artifactMembership", "files"});
+    const Json* files = json::object_at(data, "/project/artifactCollection/artifactMembership/files");
     if (files == nullptr) return Page<FileUrl>{};
     return page_of<FileUrl>(
         *files, [](const Json& node) { return FileUrl{json::text(node, "name"), json::text(node, "directUrl")}; });
@@ -225,7 +224,7 @@ Result<Page<FileUrl>> parse_file_urls(std::string_view body) {
 
 std::vector<std::string> parse_profile_places(std::string_view body) {
     const auto data = data_in(body);
-    const Json* run = data ? object_at(*data, {"project", "run"}) : nullptr;
+    const Json* run = data ? json::object_at(*data, "/project/run") : nullptr;
     std::vector<std::string> places;
     if (run != nullptr) collect_places(Json::parse(json::text(*run, "config"), nullptr, false), "", places);
     return places;
@@ -259,12 +258,12 @@ Result<Manifest> parse_manifest(std::string_view json) {
         return fail(ErrorKind::infrastructure, fmt::format("the artifact's manifest cannot be read: {}", why));
     };
     if (!document.is_object()) return bad("it is not a JSON object");
-    const Json* contents = object_at(document, {"contents"});
+    const Json* contents = json::object(document, "contents");
     if (contents == nullptr) return bad("it has no contents");
     if (json::integer(document, "version").value_or(0) != 1) return bad("its version is not 1");
     Manifest manifest;
     manifest.region = "default";
-    if (const Json* config = object_at(document, {"storagePolicyConfig"})) {
+    if (const Json* config = json::object(document, "storagePolicyConfig")) {
         manifest.second_layout = json::text(*config, "storageLayout") == "V2";
         if (const std::string region = json::text(*config, "storageRegion"); !region.empty()) manifest.region = region;
     }

@@ -76,10 +76,10 @@ void read_window(const Json& rows, const std::string& key, const WandbWindow& wi
     std::map<std::int64_t, double> by_step;
     for (const Json& row : rows) {
         if (!row.is_object()) continue;
-        const auto step = row.find("_step");
-        const auto value = row.find(key);
-        if (step == row.end() || value == row.end() || !step->is_number()) continue;
-        const auto at = static_cast<std::int64_t>(step->get<double>());
+        const auto step = json::number(row, "_step");
+        const Json* value = json::find(row, key);
+        if (!step || value == nullptr) continue;
+        const auto at = static_cast<std::int64_t>(*step);
         const auto number = finite_number(*value);
         // The service has changed which bound is inclusive, so drop what is outside.
         if (number && at >= window.first && at <= window.last) by_step[at] = *number;
@@ -114,11 +114,6 @@ Result<Json> data_in(std::string_view body) {
         return fail(ErrorKind::infrastructure, "no answer of a W&B server: " + complaint(body), "check WANDB_BASE_URL");
     }
     return *data;
-}
-
-const Json* object_at(const Json& data, std::initializer_list<std::string_view> fields) {
-    const Json* found = json::find(data, fields);
-    return found != nullptr && found->is_object() ? found : nullptr;
 }
 
 std::string run_question(const WandbPath& path, const WandbWindow& window) {
@@ -160,8 +155,8 @@ std::string runs_question(const std::string& entity, const std::string& project,
 Result<WandbRun> parse_run(std::string_view body, const WandbPath& path, const WandbWindow& window) {
     GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
     const std::string project = path.entity + "/" + path.project;
-    if (object_at(data, {"project"}) == nullptr) return no_such("project " + project);
-    const Json* node = object_at(data, {"project", "run"});
+    if (json::object(data, "project") == nullptr) return no_such("project " + project);
+    const Json* node = json::object_at(data, "/project/run");
     if (node == nullptr) return no_such("run " + project + "/" + path.run);
     WandbRun run = named_run(*node);
     if (const std::string text = json::text(*node, "summaryMetrics"); !text.empty()) {
@@ -180,14 +175,14 @@ Result<WandbRun> parse_run(std::string_view body, const WandbPath& path, const W
 
 Result<std::vector<WandbRun>> parse_runs(std::string_view body, const std::string& entity, const std::string& project) {
     GDNCTL_TRY_ASSIGN(const Json data, data_in(body));
-    const Json* list = object_at(data, {"project", "runs"});
+    const Json* list = json::object_at(data, "/project/runs");
     if (list == nullptr) return no_such("project " + entity + "/" + project);
     std::vector<WandbRun> runs;
     const auto edges = list->find("edges");
     if (edges == list->end() || !edges->is_array()) return runs;
     for (const Json& edge : *edges) {
         if (!edge.is_object()) continue;
-        if (const Json* node = object_at(edge, {"node"})) runs.push_back(named_run(*node));
+        if (const Json* node = json::object(edge, "node")) runs.push_back(named_run(*node));
     }
     return runs;
 }
