@@ -15,6 +15,12 @@ const Json* find(const Json& value, std::string_view name) {
     return found == value.end() || found->is_null() ? nullptr : &*found;
 }
 
+const Json& field(const Json& value, std::string_view name) {
+    static const Json k_null;
+    const Json* found = find(value, name);
+    return found != nullptr ? *found : k_null;
+}
+
 const Json* find_at(const Json& value, std::string_view pointer) {
     const Json* at = &value;
     while (at != nullptr && !pointer.empty()) {
@@ -74,6 +80,11 @@ std::optional<std::int64_t> integer(const Json& value, std::string_view name) { 
 std::optional<bool> boolean(const Json& value, std::string_view name) {
     const Json* found = find(value, name);
     return found != nullptr && found->is_boolean() ? std::optional(found->get<bool>()) : std::nullopt;
+}
+
+std::optional<WallTime> time_ms(const Json& value, std::string_view name) {
+    const auto ms = integer(value, name);
+    return ms ? std::optional(WallTime(std::chrono::milliseconds(*ms))) : std::nullopt;
 }
 
 std::string text_at(const Json& value, std::string_view pointer) {

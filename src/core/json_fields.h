@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/time.h"
 
 namespace gdnctl::json {
 
@@ -15,6 +16,8 @@ namespace gdnctl::json {
 const Json* find(const Json& value, std::string_view name);
 // "/a/b": field `b` of field `a`, or an index of a list (a JSON pointer without its escapes).
 const Json* find_at(const Json& value, std::string_view pointer);
+
+const Json& field(const Json& value, std::string_view name);  // a null where `find` gives nullptr
 
 // nullptr also for a value of another type.
 const Json* object(const Json& value, std::string_view name);
@@ -28,6 +31,7 @@ std::vector<std::string> texts(const Json& value, std::string_view name);  // th
 std::optional<double> number(const Json& value, std::string_view name);
 std::optional<std::int64_t> integer(const Json& value, std::string_view name);
 std::optional<bool> boolean(const Json& value, std::string_view name);
+std::optional<WallTime> time_ms(const Json& value, std::string_view name);  // from milliseconds since 1970
 
 std::string text_at(const Json& value, std::string_view pointer);
 std::vector<std::string> texts_at(const Json& value, std::string_view pointer);

@@ -24,19 +24,6 @@ int whole(const Json& record, const char* key) {
 
 bool truth(const Json& record, const char* key) { return json::boolean(record, key).value_or(false); }
 
-Json part(const Json& json, const char* key) {
-    const auto at = json.find(key);
-    return at != json.end() ? *at : Json();
-}
-
-std::vector<std::string> words(const Json& json, const char* key) {
-    std::vector<std::string> out;
-    for (const auto& item : part(json, key)) {
-        if (item.is_string()) out.push_back(item.get<std::string>());
-    }
-    return out;
-}
-
 Gain read_gain(const Json& json) {
     return {number(json, "est"), number(json, "lo"), number(json, "hi"), whole(json, "n")};
 }
@@ -47,9 +34,9 @@ void apply_run_start(State& state, const Json& record) {
     state.loop_id = json::text(record, "loop_id");
     state.branch = json::text(record, "branch");
     state.evaluator = json::text(record, "evaluator");
-    const Json seed = part(record, "seed");
+    const Json& seed = json::field(record, "seed");
     state.seed = seed.is_number_unsigned() ? seed.get<std::uint64_t>() : 0;
-    const Json guards = part(record, "protected");
+    const Json& guards = json::field(record, "protected");
     for (const auto& [path, blob] : guards.items()) {
         if (blob.is_string()) state.guards[path] = blob.get<std::string>();
     }
@@ -77,13 +64,13 @@ void apply_attempt_start(State& state, const Json& record) {
     one.lineage = whole(record, "lineage");
     one.restart = truth(record, "restart");
     one.started = json::text(record, "ts");
-    for (const auto& parent : part(record, "parents")) {
+    for (const auto& parent : json::field(record, "parents")) {
         const int parent_number = whole(parent, "attempt");
         if (parent_number >= 0 && parent_number < one.number) one.parents.push_back(parent_number);
     }
     if (one.parents.empty()) one.parents.push_back(0);
     state.left.clear();
-    const Json left = part(record, "budget_left");
+    const Json& left = json::field(record, "budget_left");
     for (const auto& [name, value] : left.items()) {
         if (value.is_number()) state.left[name] = value.get<double>();
     }
@@ -94,7 +81,7 @@ void apply_attempt_start(State& state, const Json& record) {
 
 void apply_proposal(State& state, Attempt& one, const Json& record) {
     state.open.proposed = true;
-    state.open.forbidden = words(record, "forbidden_paths");
+    state.open.forbidden = json::texts(record, "forbidden_paths");
     state.open.tampered = truth(record, "tampered");
     one.kind = json::text(record, "class");
     if (one.kind != "infra") state.infra_in_a_row = 0;
@@ -102,7 +89,7 @@ void apply_proposal(State& state, Attempt& one, const Json& record) {
     one.wall_s = number(record, "wall_s");
     one.usd = number(record, "cost");
     state.spent.usd += one.usd;
-    const Json tokens = part(record, "tokens");
+    const Json& tokens = json::field(record, "tokens");
     const auto total = [](const Json& t) { return static_cast<std::int64_t>(number(t, "in") + number(t, "out")); };
     if (tokens.is_object()) {
         one.tokens = total(tokens);
@@ -128,14 +115,14 @@ void remember(State& state, const Attempt& one) {
 
 void apply_snapshot(State& state, Attempt& one, const Json& record) {
     state.open.has_snapshot = true;
-    state.open.refused = words(record, "refused");
+    state.open.refused = json::texts(record, "refused");
     one.commit = json::text(record, "commit");
     one.mutable_key = json::text(record, "mutable_key");
     one.patch_id = json::text(record, "patch_id");
     one.code_key = json::text(record, "code_key");
     remember(state, one);
     one.lines = whole(record, "added") + whole(record, "removed");
-    for (const auto& file : words(record, "files")) one.place += (one.place.empty() ? "" : ",") + file;
+    for (const auto& file : json::texts(record, "files")) one.place += (one.place.empty() ? "" : ",") + file;
 }
 
 void apply_stage(State& state, const Json& record) {
@@ -145,7 +132,7 @@ void apply_stage(State& state, const Json& record) {
     const int about = whole(record, "attempt");
     if (about > 0) state.attempts[static_cast<std::size_t>(about)].device_s += device_s;
     state.infra_in_a_row = verdict == "infra" ? state.infra_in_a_row + 1 : verdict == "skip" ? state.infra_in_a_row : 0;
-    const Json metrics = part(record, "metrics");
+    const Json& metrics = json::field(record, "metrics");
     if (stage == "noise") {
         if (verdict == "infra") return;
         state.noise_measured = true;
@@ -162,7 +149,7 @@ void apply_stage(State& state, const Json& record) {
     if (stage == "target") state.attempts[static_cast<std::size_t>(about)].eval = whole(record, "eval_id");
     if (truth(record, "rerun")) {
         state.open.rerun_verdict = verdict == "pass" ? json::text(metrics, "verdict") : "fail";
-        if (verdict == "pass") state.open.fresh = read_gain(part(metrics, "fresh"));
+        if (verdict == "pass") state.open.fresh = read_gain(json::field(metrics, "fresh"));
         return;
     }
     state.open.impossible = truth(record, "impossible");
@@ -172,8 +159,8 @@ void apply_stage(State& state, const Json& record) {
     state.open.pair_verdict = json::text(metrics, "verdict");
     state.open.champion = whole(metrics, "champion");
     state.open.slower_shape = json::text(metrics, "slower_shape");
-    state.open.gate = read_gain(part(metrics, "gate"));
-    state.open.fresh = metrics.contains("fresh") ? read_gain(part(metrics, "fresh")) : state.open.gate;
+    state.open.gate = read_gain(json::field(metrics, "gate"));
+    state.open.fresh = metrics.contains("fresh") ? read_gain(json::field(metrics, "fresh")) : state.open.gate;
 }
 
 void apply_verdict(State& state, Attempt& one, const Json& record) {
@@ -184,7 +171,7 @@ void apply_verdict(State& state, Attempt& one, const Json& record) {
     one.like = whole(record, "like");
     one.broken = one.verdict == Verdict::invalid && state.open.has_snapshot && state.open.refused.empty();
     if (record.contains("gain")) {
-        one.measured = read_gain(part(record, "gain"));
+        one.measured = read_gain(json::field(record, "gain"));
         const int champion = std::clamp(state.open.champion, 0, static_cast<int>(state.attempts.size()) - 1);
         one.gain = state.at(champion).gain + one.measured->est;
     }
@@ -218,7 +205,7 @@ void apply_import(State& state, const Json& record) {
     one.patch_id = json::text(record, "patch_id");
     one.code_key = json::text(record, "code_key");
     one.kind = "ok";
-    for (const auto& parent : part(record, "parents")) {
+    for (const auto& parent : json::field(record, "parents")) {
         const int parent_number = whole(parent, "attempt");
         if (parent_number >= 0 && parent_number < one.number) one.parents.push_back(parent_number);
     }
@@ -294,11 +281,11 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
     if (type == "run_start") {
         if (begun()) return misplaced();
         apply_run_start(*this, record);
-        apply_config(*this, part(record, "config"));
+        apply_config(*this, json::field(record, "config"));
     } else if (!begun()) {
         return misplaced();
     } else if (type == "config_change") {
-        apply_config(*this, part(record, "config"));
+        apply_config(*this, json::field(record, "config"));
         if (record.contains("evaluator")) evaluator = json::text(record, "evaluator");
         // Nothing is compared across devices: the noise is measured anew before anything else.
         if (record.contains("device")) noise_measured = false;

@@ -14,12 +14,6 @@ namespace gdnctl::loop {
 
 namespace {
 
-// nullptr: there is no list of that name.
-const Json* list_at(const Json& object, std::string_view key) {
-    const Json* found = json::find(object, key);
-    return found != nullptr && found->is_array() ? found : nullptr;
-}
-
 std::optional<PairsView> pairs_at(const Json& record) {
     const Json* at = json::object(record, "pairs");
     if (at == nullptr) return std::nullopt;
@@ -58,7 +52,7 @@ std::optional<runlog::Gain> gain_at(const Json& record, const MeasuredView& view
 }
 
 void read_gate_list(const Json& record, MeasuredView& view) {
-    if (const Json* gates = list_at(record, "gates")) {
+    if (const Json* gates = json::array(record, "gates")) {
         for (const Json& gate : *gates) {
             if (!gate.is_object()) continue;
             const std::string numbers = json::text(gate, "numbers");
@@ -70,7 +64,7 @@ void read_gate_list(const Json& record, MeasuredView& view) {
         return;
     }
     // The recipe's program stores the reasons of gates that fired, and nothing about the others.
-    if (const Json* reasons = list_at(record, "control_gate_reasons")) {
+    if (const Json* reasons = json::array(record, "control_gate_reasons")) {
         for (const Json& reason : *reasons) {
             if (!reason.is_string()) continue;
             GateView one{"gate", "fail"};
@@ -94,7 +88,7 @@ MeasuredView measured_view(const Json& record) {
     view.key = json::text(record, "fingerprint_key");
     view.value = json::number(record, "metric_value");
     view.delta_pct = json::number(record, "delta_vs_champion_pct");
-    if (const Json* points = list_at(record, "points")) {
+    if (const Json* points = json::array(record, "points")) {
         for (const Json& point : *points) {
             if (point.is_number()) view.points.push_back(point.get<double>());
         }
@@ -169,7 +163,7 @@ Result<MeasuredRun> parse_measured(std::string_view text, std::string_view name)
     if (const Json* champion = json::object(root, "champion")) {
         run.champion = measured_view(*champion);
     }
-    if (const Json* history = list_at(root, "history")) {
+    if (const Json* history = json::array(root, "history")) {
         for (const Json& record : *history) {
             if (record.is_object()) run.history.push_back(measured_view(record));
         }

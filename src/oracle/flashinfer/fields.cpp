@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
 #include "core/text.h"
 
 namespace gdnctl::oracle::flashinfer {
@@ -13,11 +14,6 @@ namespace gdnctl::oracle::flashinfer {
 namespace {
 
 constexpr std::int64_t k_largest_size = std::int64_t{1} << 40U;
-
-const Json* member(const Json& object, std::string_view key) {
-    const auto found = object.find(key);
-    return found == object.end() || found->is_null() ? nullptr : &*found;
-}
 
 }  // namespace
 
@@ -31,7 +27,7 @@ Status Place::must_be_object(const Json& value) const {
 }
 
 Result<std::string> Place::text(const Json& object, std::string_view key) const {
-    const Json* found = member(object, key);
+    const Json* found = json::find(object, key);
     if (found == nullptr) return bad(fmt::format("has no '{}'", key));
     if (!found->is_string() || found->get_ref<const std::string&>().empty()) {
         return bad(fmt::format("'{}' is not a text with something in it", key));
@@ -40,7 +36,7 @@ Result<std::string> Place::text(const Json& object, std::string_view key) const 
 }
 
 Result<std::int64_t> Place::size(const Json& object, std::string_view key) const {
-    const Json* found = member(object, key);
+    const Json* found = json::find(object, key);
     if (found == nullptr) return bad(fmt::format("has no '{}'", key));
     if (!found->is_number_unsigned() || found->get<std::uint64_t>() > k_largest_size) {
         return bad(fmt::format("'{}' is not a size", key));
@@ -49,35 +45,35 @@ Result<std::int64_t> Place::size(const Json& object, std::string_view key) const
 }
 
 Result<const Json*> Place::object(const Json& object, std::string_view key) const {
-    const Json* found = member(object, key);
+    const Json* found = json::find(object, key);
     if (found == nullptr) return bad(fmt::format("has no '{}'", key));
     if (!found->is_object()) return bad(fmt::format("'{}' is not a JSON object", key));
     return found;
 }
 
 Result<const Json*> Place::array(const Json& object, std::string_view key) const {
-    const Json* found = member(object, key);
+    const Json* found = json::find(object, key);
     if (found == nullptr) return bad(fmt::format("has no '{}'", key));
     if (!found->is_array()) return bad(fmt::format("'{}' is not a JSON list", key));
     return found;
 }
 
 Result<std::string> Place::text_or(const Json& object, std::string_view key, std::string_view otherwise) const {
-    const Json* found = member(object, key);
+    const Json* found = json::find(object, key);
     if (found == nullptr) return std::string(otherwise);
     if (!found->is_string()) return bad(fmt::format("'{}' is not a text", key));
     return found->get<std::string>();
 }
 
 Result<bool> Place::flag_or(const Json& object, std::string_view key, bool otherwise) const {
-    const Json* found = member(object, key);
+    const Json* found = json::find(object, key);
     if (found == nullptr) return otherwise;
     if (!found->is_boolean()) return bad(fmt::format("'{}' is neither true nor false", key));
     return found->get<bool>();
 }
 
 Result<double> Place::number_or(const Json& object, std::string_view key, double otherwise) const {
-    const Json* found = member(object, key);
+    const Json* found = json::find(object, key);
     if (found == nullptr) return otherwise;
     if (found->is_number()) return found->get<double>();
     if (found->is_string()) {

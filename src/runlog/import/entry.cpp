@@ -16,9 +16,7 @@ namespace gdnctl::runlog {
 
 namespace {
 
-using detail::k_by_wording;
-using detail::k_exact;
-using detail::k_guess;
+using detail::k_by_wording, detail::k_exact, detail::k_guess;
 
 // Labels whose value is a single text of the record.
 struct TextLabel {

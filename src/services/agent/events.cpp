@@ -45,7 +45,7 @@ Item parse_item(const Json& json) {
     item.output = json::text(json, "aggregated_output");
     item.status = json::text(json, "status");
     if (const auto code = integer_field(json, "exit_code")) item.exit_code = static_cast<int>(*code);
-    if (const Json& changes = field(json, "changes"); changes.is_array()) {
+    if (const Json& changes = json::field(json, "changes"); changes.is_array()) {
         for (const Json& change : changes) {
             if (auto path = json::text(change, "path"); !path.empty()) item.files.emplace_back(std::move(path));
         }
@@ -66,9 +66,9 @@ Event parse_event(std::string_view line) {
     event.type = type_of(json::text(json, "type"));
     event.thread_id = json::text(json, "thread_id");
     event.message = json::text(json, "message");
-    if (event.type == Event::Type::turn_failed) event.message = json::text(field(json, "error"), "message");
-    if (event.type == Event::Type::turn_completed) event.usage = tokens_of(field(json, "usage"));
-    if (const Json& item = field(json, "item"); item.is_object()) event.item = parse_item(item);
+    if (event.type == Event::Type::turn_failed) event.message = json::text(json::field(json, "error"), "message");
+    if (event.type == Event::Type::turn_completed) event.usage = tokens_of(json::field(json, "usage"));
+    if (const Json& item = json::field(json, "item"); item.is_object()) event.item = parse_item(item);
     return event;
 }
 

@@ -9,13 +9,6 @@
 
 namespace gdnctl::codex {
 
-const Json& field(const Json& object, std::string_view name) {
-    static const Json nothing;
-    if (!object.is_object()) return nothing;
-    const auto found = object.find(std::string(name));
-    return found == object.end() ? nothing : *found;
-}
-
 std::optional<std::int64_t> integer_field(const Json& object, std::string_view name) {
     constexpr double k_largest = 9e15;  // exact in a double; larger numbers are nonsense here
     const auto number = json::number(object, name);

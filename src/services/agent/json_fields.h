@@ -11,7 +11,6 @@
 
 namespace gdnctl::codex {
 
-const Json& field(const Json& object, std::string_view name);  // null if missing
 std::optional<std::int64_t> integer_field(const Json& object, std::string_view name);
 // {input_tokens, cached_input_tokens, output_tokens, reasoning_output_tokens}; nullopt: not such an object.
 std::optional<AgentTokens> tokens_of(const Json& usage);

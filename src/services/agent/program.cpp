@@ -17,7 +17,6 @@ namespace gdnctl {
 namespace {
 
 namespace fs = std::filesystem;
-using codex::field;
 
 constexpr std::chrono::seconds k_question_limit{20};
 
@@ -133,7 +132,7 @@ bool contains(const std::vector<std::string>& words, const std::string& word) {
 
 Result<std::vector<CodexModel>> parse_codex_models(std::string_view text) {
     GDNCTL_TRY_ASSIGN(const Json json, parse_json(text, "codex's list of models"));
-    const Json& list = field(json, "models");
+    const Json& list = json::field(json, "models");
     if (!list.is_array()) return fail(ErrorKind::bad_input, "codex's list of models has no \"models\"");
     std::vector<CodexModel> models;
     for (const Json& entry : list) {
@@ -142,8 +141,8 @@ Result<std::vector<CodexModel>> parse_codex_models(std::string_view text) {
         if (model.slug.empty()) continue;
         model.default_effort = json::text(entry, "default_reasoning_level");
         model.listed = json::text(entry, "visibility") != "hide";
-        model.patches = field(entry, "apply_patch_tool_type").is_string();
-        if (const Json& levels = field(entry, "supported_reasoning_levels"); levels.is_array()) {
+        model.patches = json::field(entry, "apply_patch_tool_type").is_string();
+        if (const Json& levels = json::field(entry, "supported_reasoning_levels"); levels.is_array()) {
             for (const Json& level : levels) {
                 if (auto effort = json::text(level, "effort"); !effort.empty())
                     model.efforts.push_back(std::move(effort));

@@ -53,7 +53,7 @@ std::optional<ErrorInfo> error_info_of(const Json& info) {
 std::vector<AgentRateWindow> rate_windows_of(const Json& limits) {
     std::vector<AgentRateWindow> windows;
     for (const auto* name : {"primary", "secondary"}) {
-        const Json& window = field(limits, name);
+        const Json& window = json::field(limits, name);
         const auto used = json::number(window, "used_percent");
         if (!used) continue;
         AgentRateWindow facts{*used, std::nullopt};
@@ -70,16 +70,16 @@ void take_event(const Json& payload, RolloutFacts& facts) {
         facts.error_message.clear();
         facts.aborted = false;
     } else if (type == "token_count") {
-        if (const auto total = tokens_of(field(field(payload, "info"), "total_token_usage")))
+        if (const auto total = tokens_of(json::field(json::field(payload, "info"), "total_token_usage")))
             facts.thread_total = total;
-        if (auto windows = rate_windows_of(field(payload, "rate_limits")); !windows.empty()) {
+        if (auto windows = rate_windows_of(json::field(payload, "rate_limits")); !windows.empty()) {
             facts.rate_windows = std::move(windows);
         }
     } else if (type == "task_complete") {
         facts.last_message = json::text(payload, "last_agent_message");
-        const Json& error = field(payload, "error");
+        const Json& error = json::field(payload, "error");
         facts.error_message = json::text(error, "message");
-        facts.error_info = error_info_of(field(error, "codex_error_info"));
+        facts.error_info = error_info_of(json::field(error, "codex_error_info"));
     } else if (type == "turn_aborted") {
         facts.aborted = true;
     }
@@ -133,10 +133,10 @@ void RolloutReader::take(std::string_view line) {
     if (m_too_long || (type != "token_usage_record" && type != "turn_context" && type != "event_msg")) return;
     auto parsed = parse_json(line, "rollout");
     if (!parsed) return;
-    const Json& payload = field(*parsed, "payload");
+    const Json& payload = json::field(*parsed, "payload");
     if (type == "token_usage_record") {
         m_facts.requests = std::max(++m_records, m_answers);
-        const auto usage = tokens_of(field(payload, "usage"));
+        const auto usage = tokens_of(json::field(payload, "usage"));
         if (!usage) return;
         add(m_facts.tokens, *usage);
         ++m_facts.usages;

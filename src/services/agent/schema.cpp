@@ -12,8 +12,6 @@ namespace gdnctl {
 
 namespace {
 
-using codex::field;
-
 constexpr int k_deepest = 64;
 
 bool has_type(const Json& value, std::string_view type) {
@@ -40,8 +38,8 @@ Status broken(const std::string& at, std::string_view what) {
 Status check(const Json& value, const Json& schema, const std::string& at, int depth);
 
 Status check_object(const Json& value, const Json& schema, const std::string& at, int depth) {
-    const Json& properties = field(schema, "properties");
-    if (const Json& required = field(schema, "required"); required.is_array()) {
+    const Json& properties = json::field(schema, "properties");
+    if (const Json& required = json::field(schema, "required"); required.is_array()) {
         for (const Json& name : required) {
             if (name.is_string() && !value.contains(name.get<std::string>())) {
                 return broken(at, fmt::format("'{}' is missing", name.get<std::string>()));
@@ -52,7 +50,7 @@ Status check_object(const Json& value, const Json& schema, const std::string& at
         const std::string inner = fmt::format("{}/{}", at == "/" ? "" : at, name);
         if (properties.is_object() && properties.contains(name)) {
             GDNCTL_TRY(check(member, properties.at(name), inner, depth + 1));
-        } else if (field(schema, "additionalProperties").is_boolean() && !schema.at("additionalProperties")) {
+        } else if (json::field(schema, "additionalProperties").is_boolean() && !schema.at("additionalProperties")) {
             return broken(inner, "it is not foreseen");
         }
     }
@@ -61,15 +59,15 @@ Status check_object(const Json& value, const Json& schema, const std::string& at
 
 Status check(const Json& value, const Json& schema, const std::string& at, int depth) {
     if (depth > k_deepest) return broken(at, "nested too deeply");
-    const Json& types = field(schema, "type");
+    const Json& types = json::field(schema, "type");
     if (!has_any_type(value, types)) return broken(at, fmt::format("it is not of type {}", to_text(types)));
-    if (const Json& allowed = field(schema, "enum"); allowed.is_array()) {
+    if (const Json& allowed = json::field(schema, "enum"); allowed.is_array()) {
         if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
             return broken(at, fmt::format("it is none of {}", to_text(allowed)));
         }
     }
     if (value.is_object()) return check_object(value, schema, at, depth);
-    const Json& items = field(schema, "items");
+    const Json& items = json::field(schema, "items");
     if (!value.is_array() || !items.is_object()) return {};
     for (std::size_t i = 0; i < value.size(); ++i) {
         GDNCTL_TRY(check(value[i], items, fmt::format("{}/{}", at == "/" ? "" : at, i), depth + 1));

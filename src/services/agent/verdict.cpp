@@ -55,10 +55,10 @@ std::optional<AgentClass> class_of_body(std::string_view message) {
     if (!message.starts_with('{')) return std::nullopt;
     const auto body = parse_json(message, "answer");
     if (!body) return std::nullopt;
-    const std::string code = json::text(field(*body, "error"), "code");
+    const std::string code = json::text(json::field(*body, "error"), "code");
     if (code == "context_length_exceeded") return AgentClass::context_full;
     if (code == "invalid_prompt") return AgentClass::invalid_prompt;
-    return field(*body, "error").is_object() || field(*body, "detail").is_string()
+    return json::field(*body, "error").is_object() || json::field(*body, "detail").is_string()
                ? std::optional(AgentClass::configuration)
                : std::nullopt;
 }

@@ -15,11 +15,6 @@ namespace {
 constexpr std::chrono::seconds k_lock_wait{20};
 constexpr std::size_t k_limit = std::size_t{8} << 20;
 
-std::optional<WallTime> time_at(const Json& object, const char* key) {
-    const auto value = json::integer(object, key);
-    return value ? std::optional(WallTime(std::chrono::milliseconds(*value))) : std::nullopt;
-}
-
 Json maybe(const std::optional<bool>& value) { return value ? Json(*value) : Json(nullptr); }
 
 }  // namespace
@@ -80,8 +75,8 @@ std::vector<HoldRecord> parse_holds(std::string_view text) {
             if (const auto value = json::integer(item, key)) terms[key] = std::to_string(*value);
         }
         hold.terms = terms_of(terms);
-        hold.created = time_at(item, "created").value_or(WallTime{});
-        hold.renewed = time_at(item, "renewed");
+        hold.created = json::time_ms(item, "created").value_or(WallTime{});
+        hold.renewed = json::time_ms(item, "renewed");
         hold.ssh_ok = json::boolean(item, "ssh_ok");
         hold.setup_ok = json::boolean(item, "setup_ok");
         holds.push_back(std::move(hold));

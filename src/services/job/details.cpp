@@ -11,11 +11,6 @@ namespace gdnctl {
 
 namespace {
 
-std::optional<WallTime> time_at(const Json& object, const char* key) {
-    const auto ms = json::integer(object, key);
-    return ms ? std::optional(WallTime(std::chrono::milliseconds(*ms))) : std::nullopt;
-}
-
 void read_environment(const Json& job, JobDetails& into) {
     const Json* runtime_env = json::object(job, "runtime_env");
     if (runtime_env == nullptr) return;
@@ -35,8 +30,8 @@ Result<JobDetails> read_details(const Json& job) {
     d.entrypoint = json::text(job, "entrypoint");
     d.message = json::text(job, "message");
     d.error_type = json::maybe_text(job, "error_type");
-    d.start_time = time_at(job, "start_time");
-    d.end_time = time_at(job, "end_time");
+    d.start_time = json::time_ms(job, "start_time");
+    d.end_time = json::time_ms(job, "end_time");
     d.state = state.value_or(d.end_time ? JobState::unknown_end : JobState::unknown);
     if (!state) d.other_state = *status;
     if (const Json* metadata = json::object(job, "metadata")) {
