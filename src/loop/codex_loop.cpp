@@ -232,6 +232,7 @@ private:
         checks.timeout_s = options.post_check_timeout_s;
         checks.environment = {{std::string(k_loop_id_variable), m_plan.loop_id}};
         checks.subfolder = m_plan.subfolder;
+        checks.program = m_context.program;
         checks.show = shower();
         return checks;
     }

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <system_error>
 
 #include <fmt/format.h>
 
@@ -27,10 +26,9 @@ constexpr std::size_t k_shown_lines = 20;
 // program.
 constexpr const char* k_more_path = "GDNCTL_CALLERS_PATH";
 
-std::string callers_path() {
+std::string callers_path(const std::filesystem::path& program) {
     std::string path = process_env().get("PATH").value_or("");
-    std::error_code problem;
-    const std::string own = std::filesystem::read_symlink("/proc/self/exe", problem).parent_path().string();
+    const std::string own = program.parent_path().string();
     // An empty part of PATH would mean the command's working directory, which is the agent's tree.
     if (!path.empty() && !own.empty()) path += ':';
     return path + own;
@@ -86,7 +84,7 @@ private:
         spec.argv = {"bash", "-lc", fmt::format("PATH=$PATH:${}; {}", k_more_path, command)};
         spec.cwd = context.tree / m_checks.subfolder;
         for (const auto& [name, value] : m_checks.environment) spec.env[name] = value;
-        spec.env[k_more_path] = callers_path();
+        spec.env[k_more_path] = callers_path(m_checks.program);
         spec.merge_stderr = true;
         spec.takes_strays = true;
         spec.stop = context.stop;

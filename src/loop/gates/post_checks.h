@@ -25,6 +25,7 @@ struct PostChecks {
     std::int64_t timeout_s = 0;                            // of each command; 0: none
     std::map<std::string, std::string> environment;        // added to ours
     std::filesystem::path subfolder;                       // folder of the tree in which they run
+    std::filesystem::path program;                         // gdnctl; its folder comes last on their PATH
     std::function<void(std::string_view line)> show = {};  // called with their output
 };
 

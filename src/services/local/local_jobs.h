@@ -16,9 +16,8 @@ struct LocalJobsConfig {
     std::filesystem::path state_dir;         // $STATE; created with mode 0700 if missing
     std::map<std::string, std::string> env;  // the submitter's; passed on to jobs
     Clock* clock = nullptr;                  // nullptr: system_clock()
-    // The program to start as `PROGRAM __local-supervisor JOB_FOLDER`; by default this one.
-    std::filesystem::path supervisor = "/proc/self/exe";
-    std::stop_token stop{};  // a job that is not submitted yet will not be
+    std::filesystem::path supervisor;        // gdnctl: started as `PROGRAM __local-supervisor JOB_FOLDER`
+    std::stop_token stop{};                  // a job that is not submitted yet will not be
 };
 
 // Besides the contract's errors: local_io if others have access to the state folder.
