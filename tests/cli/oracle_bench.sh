@@ -103,19 +103,6 @@ test_phases_name_what_bounds_each() {
         fail "phases that nobody asked for"
 }
 
-test_a_sweep_shows_every_kernel_on_one_thread_and_on_all() {
-    expect 0 all_passes --sweep --threads 2
-    [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
-    [ "$(grep -c '^1,2,4,70,16,8 ' "$WORK/out")" = 2 ] || fail "not one line for each number of threads"
-    grep -Eq '^[0-9] of 6 cells are more than 15 % below' "$WORK/out" || fail "no sum"
-    expect 0 bench --sweep --threads 1 --kernel builtin:saving --json
-    jq -e '.schema == "gdnctl.oracle-bench-sweep/1" and (.cells | length) == 1' "$WORK/out" >/dev/null || fail "no cells"
-    jq -e '.cells[0] | .kernel == "builtin:saving" and .verified and .least_fraction == null and (.missed | not)' \
-        "$WORK/out" >/dev/null || fail "something was promised of a kernel that nobody promised anything of"
-    expect 2 bench --sweep --phases
-    err_has '--sweep shows no phases'
-}
-
 test_bf16_is_timed_and_verified() {
     for kernel in fused chunk saving backward decode decode-in-place; do
         expect 0 bench --dtype bf16 --kernel builtin:$kernel --json

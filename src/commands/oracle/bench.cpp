@@ -26,7 +26,6 @@ constexpr std::array<cli::Choice<DTypeChoice>, 2> k_dtypes = {{
 Status check(const Options& options) {
     if (options.rounds < 1 || options.runs < 1) return fail(ErrorKind::usage, "--rounds and --runs must be at least 1");
     GDNCTL_TRY(check_operator(options, &Operator::bench));
-    if (options.sweep && options.phases) return fail(ErrorKind::usage, "--sweep shows no phases");
     if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
     return {};
 }
@@ -76,9 +75,6 @@ void describe(cli::Args& args, Options& options) {
         options.phases,
         {.names = "--phases",
          .help = "show how long each phase of our kernels takes and what limits it: arithmetic, memory or packing"});
-    args.flag(options.sweep, {.names = "--sweep",
-                              .help = "time the kernels on twelve shapes (or --shape), on one thread and on all, and "
-                                      "mark results more than 15 % below docs/benchmarks.md"});
     describe_limits(args, options.limits);
     linear_ce::describe_bench(args, options.ce);
     args.check([&options] { return check(options); });
@@ -87,7 +83,6 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle bench gdn --kernel builtin:decode --shape 64,4,8,64,128,128",
                  "decode 64 sequences token by token, compared with moving the states");
     args.example("gdnctl oracle bench gdn --kernel builtin:chunk --phases --threads 1", "show where its time goes");
-    args.example("gdnctl oracle bench gdn --sweep --peer builtin:chunk --rounds 3 --runs 3", "several shapes");
     args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json",
                  "output for a program");
     args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "a kernel of your own");

@@ -34,7 +34,6 @@ struct Options {
     std::int64_t runs = 5;
     IsaChoice isa = IsaChoice::best;
     bool phases = false;
-    bool sweep = false;
     DTypeChoice dtype = DTypeChoice::f32;
     LimitOptions limits;
     Hidden hidden;

@@ -1,3 +1,5 @@
+#include "harness/timing/gdn_bench.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -6,7 +8,6 @@
 #include "commands/print.h"
 #include "core/json.h"
 #include "harness/files.h"
-#include "harness/timing/gdn_sweep.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_gdn {
@@ -32,13 +33,6 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
     request.isa = oracle_bench::isa_of(options.isa);
     request.phases = options.phases;
     request.limits = limits_of(options.limits);
-    if (options.sweep) {
-        std::vector<std::string> shapes;
-        if (options.shape != oracle_bench::k_default_shape) shapes = {options.shape};
-        GDNCTL_TRY_ASSIGN(const harness::SweepDone done, sweep_gdn(request, std::move(shapes), context));
-        context.terminal.out(context.global.json ? done.json : done.text);
-        return done.code;
-    }
     harness::GdnBench bench(request, context);
     GDNCTL_TRY(bench.run());
     if (context.global.json) {

@@ -29,8 +29,6 @@ std::string report_text(const oracle::SelftestReport& report) {
         text += fmt::format("{}: {}\n    expected {}, got {}\n", f.kind, f.name, f.expected, f.got);
     }
     for (const auto& [what, t] : {std::pair{"forward, faults that no hint knows", &report.unexpected},
-                                  {"forward, steps of another kernel spoilt", &report.spoilt},
-                                  {"forward, the same in ways never looked at", &report.spoilt_later},
                                   {"backward, faults that no hint knows", &report.backward_unexpected},
                                   {"forward", &report.totals},
                                   {"backward", &report.backward}}) {
@@ -59,7 +57,6 @@ Json report_json(std::string_view op, const oracle::SelftestReport& report) {
         {"mutants", mutants_json(report.totals)},
         {"honest_variants", variants_json(report.totals)},
         {"unexpected_mutants", mutants_json(report.unexpected)},
-        {"spoilt_steps", {{"first", mutants_json(report.spoilt)}, {"later", mutants_json(report.spoilt_later)}}},
         {"backward",
          {{"mutants", mutants_json(report.backward)},
           {"honest_variants", variants_json(report.backward)},
@@ -77,8 +74,7 @@ Json report_json(std::string_view op, const oracle::SelftestReport& report) {
 
 Result<ExitCode> selftest(const Operator& op, const oracle_selftest::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    const auto report =
-        oracle::run_selftest({threads, 1, options.every_step, [&] { return context.stop.stop_requested(); }});
+    const auto report = oracle::run_selftest({threads, 1, [&] { return context.stop.stop_requested(); }});
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     if (context.global.json) {
         print_json(report_json(op.name, report), context);

@@ -68,8 +68,8 @@ Status check_verify(const oracle_verify::Options& o) {
 }
 
 Status check_bench(const oracle_bench::Options& o) {
-    if (!o.sweep && !o.phases && o.shape == oracle_bench::k_default_shape) return {};
-    return fail(ErrorKind::usage, "linear-ce does not support --shape, --sweep or --phases",
+    if (!o.phases && o.shape == oracle_bench::k_default_shape) return {};
+    return fail(ErrorKind::usage, "linear-ce does not support --shape or --phases",
                 "its sizes are --batch, --hidden and --vocab");
 }
 
@@ -84,10 +84,6 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
 
 std::vector<std::string> kernel_names(bool /*timed*/) { return {"builtin:fused"}; }
 
-Status check_selftest(const oracle_selftest::Options& o) {
-    return o.every_step ? fail(ErrorKind::usage, "--every-step is for gdn") : Status{};
-}
-
 }  // namespace
 
 constinit const Operator k_operator = {.name = harness::linear_ce::k_op,
@@ -99,7 +95,7 @@ constinit const Operator k_operator = {.name = harness::linear_ce::k_op,
                                        .compare = {&oracle_plain::compare, &check_compare},
                                        .verify = {&oracle_plain::verify, &check_verify},
                                        .bench = {&bench, &check_bench},
-                                       .selftest = {&selftest, &check_selftest},
+                                       .selftest = {&selftest},
                                        .case_names = &oracle::linear_ce::case_names,
                                        .kernel_names = &kernel_names};
 

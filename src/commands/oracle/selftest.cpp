@@ -25,8 +25,8 @@ void describe(cli::Args& args, Options& options) {
         "Checks that the oracle tells right from wrong on this machine. It plants one fault at a time in a chunked "
         "kernel, forward and backward (in all heads, in one head, or in one chunk of one head). Each must be found and "
         "localised. Correct variants (other chunk lengths, orders of summation, kernels and instruction sets, on every "
-        "generated case) must all be OK. Faults that no hint covers, and faults in every step of another kernel, are "
-        "counted separately. Takes about a minute and a half.");
+        "generated case) must all be OK. Faults that no hint covers are counted separately. Takes about a minute and a "
+        "half.");
     const std::string_view first = operators_with(options.operators, &Operator::selftest).front()->name;
     args.positional(options.op, {.name = "OP", .help = fmt::format("the operator (default: {})", first)});
     args.check([&options]() -> Status {
@@ -39,8 +39,6 @@ void describe(cli::Args& args, Options& options) {
         return fail(ErrorKind::usage, fmt::format("unknown operator '{}'", *options.op),
                     "known: " + text::join(known, ", "));
     });
-    args.flag(options.every_step,
-              {.names = "--every-step", .help = "try all faults in all steps of the other kernel (about ten minutes)"});
     oracle_gdn::describe_threads(args, options.threads);
     args.example("gdnctl oracle selftest", "run it");
     args.example("gdnctl oracle selftest linear-ce", "the same for the fused cross-entropy, in seconds");

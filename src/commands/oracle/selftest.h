@@ -14,7 +14,6 @@ namespace gdnctl::commands::oracle_selftest {
 struct Options {
     std::optional<std::string> op;
     std::int64_t threads = 0;
-    bool every_step = false;
     Operators operators = commands::operators();
 };
 

@@ -93,7 +93,6 @@ public:
     std::string decode_text(const BenchEntry& e) const;
     Json json() const;
     bool measured() const { return m_missing.empty(); }
-    const std::vector<BenchEntry>& entries() const { return m_entries; }
     // Of the first kernel that has a fault.
     ExitCode exit_code() const {
         for (const BenchEntry& e : m_entries) {

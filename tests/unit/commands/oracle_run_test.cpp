@@ -43,9 +43,8 @@ TEST_CASE("commands of the oracle: what is refused before anything is computed")
         {k_oracle_verify_row, {"gdn", "--kernel", "builtin:fused", "--case", "g11"}, 2, "unknown case 'g11'"},
         {k_oracle_bench_row, {"gdn", "--rounds", "0"}, 2, "at least 1"},
         {k_oracle_bench_row, {"gdn", "--kernel", "builtin:none"}, 2, "builtin:none"},
-        {k_oracle_bench_row, {"linear-ce", "--sweep"}, 2, "linear-ce does not support"},
+        {k_oracle_bench_row, {"linear-ce", "--phases"}, 2, "linear-ce does not support"},
         {k_oracle_selftest_row, {"gdn-layer"}, 2, "unknown operator 'gdn-layer'"},
-        {k_oracle_selftest_row, {"linear-ce", "--every-step"}, 2, "--every-step is for gdn"},
     };
     for (const auto& one : cases) world.check(one);
     CHECK(test::list_names(world.context.cwd).empty());

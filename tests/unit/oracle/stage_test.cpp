@@ -5,8 +5,8 @@
 #include "oracle/gdn/selftest/backward_selftest.h"
 #include "oracle/gdn/selftest/mutants.h"
 #include "oracle/gdn/selftest/selftest.h"
-#include "oracle/gdn/selftest/tapped_kernel.h"
 #include "unit/oracle/judging.h"
+#include "unit/oracle/tapped_kernel.h"
 
 using namespace gdnctl::oracle;
 using namespace gdnctl::oracle::testing;

@@ -98,12 +98,10 @@ void add_preparation(Mutants& all) {
         }
     }));
     all.push_back(edit("bf16 operands", {"rounding"}, [](ChunkParts& c) { c.bf16_operands = true; }));
-    Mutant no_state = given("initial state ignored", {"carry"}, [](LaneInputs& in, GdnContract&, const LanePlace&) {
+    all.push_back(given("initial state ignored", {"carry"}, [](LaneInputs& in, GdnContract&, const LanePlace&) {
         std::fill(in.state.begin(), in.state.end(), 0.0);
         return true;
-    });
-    no_state.needs_state = true;
-    all.push_back(std::move(no_state));
+    }));
 }
 
 template <class Factor>
@@ -257,7 +255,6 @@ void add_tails(Mutants& all) {
         std::fill(c.P.begin(), c.P.end(), 0.0);
         std::fill(c.read.begin(), c.read.end(), 0.0);
     });
-    tail.needs_tail = true;
     tail.whole_only = true;
     all.push_back(std::move(tail));
 }

@@ -23,16 +23,11 @@ struct Mutant {
     // Another kernel than ours, with a fault of its own.
     std::function<GdnOutputs(const GdnReference&, const MutantScope&, int threads)> kernel;
     bool whole_only = false;  // makes no sense in a single chunk
-    bool needs_state = false, needs_tail = false;
 };
 
 std::vector<Mutant> all_mutants();
 // Faults that no hypothesis of the search simulates.
 std::vector<Mutant> unexpected_mutants();
-// Every step of another kernel, with each of several faults.
-std::vector<Mutant> tapped_mutants();
-// The same with faults that were written after the search was finished.
-std::vector<Mutant> later_tapped_mutants();
 
 // The outputs of a mutant (or, without one, of the correct kernel) on a problem.
 GdnOutputs run_mutant(const GdnReference& reference, const Mutant* mutant, const MutantScope& scope, int threads);

@@ -10,6 +10,8 @@
 
 namespace gdnctl::oracle {
 
+struct Mutant;
+
 struct SelftestTotals {
     std::size_t mutants = 0, caught = 0, right_stage = 0, right_place = 0;
     std::size_t variants = 0, false_alarms = 0;
@@ -26,8 +28,6 @@ struct SelftestReport {
     SelftestTotals totals, backward;  // of forward passes, and of gradients
     // Separately for faults that no known mistake of the search explains. No variants.
     SelftestTotals unexpected, backward_unexpected;
-    // Steps of another kernel, each with several faults; and with faults for which the search was never changed.
-    SelftestTotals spoilt, spoilt_later;
     std::vector<SelftestFinding> findings;
 
     // For each: 100 % caught, no false alarm, 90 % of the stages and 95 % of the places right.
@@ -37,10 +37,11 @@ struct SelftestReport {
 struct SelftestOptions {
     int threads = 1;
     std::size_t every = 1;       // judges every N-th mutant, and the variants of every N-th case
-    bool every_step = false;     // of the other kernel, every fault at every place: takes minutes
     std::function<bool()> stop;  // called between two judgements; true ends the test early
 };
 
 SelftestReport run_selftest(const SelftestOptions& options);
+// Judges these alone, counted as `totals`.
+SelftestReport judge_mutants(const std::vector<Mutant>& mutants, const SelftestOptions& options);
 
 }  // namespace gdnctl::oracle

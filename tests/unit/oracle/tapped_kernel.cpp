@@ -1,4 +1,4 @@
-#include "oracle/gdn/selftest/tapped_kernel.h"
+#include "unit/oracle/tapped_kernel.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "oracle/gdn/kernels/prepare.h"
 #include "oracle/simd/tasks.h"
 
-namespace gdnctl::oracle {
+namespace gdnctl::oracle::testing {
 
 namespace {
 
@@ -212,4 +212,4 @@ GdnOutputs run_tapped(const GdnReference& r, Tap tap, const TapChange& change, c
     return x;
 }
 
-}  // namespace gdnctl::oracle
+}  // namespace gdnctl::oracle::testing

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "oracle/gdn/selftest/tapped_kernel.h"
+#include "unit/oracle/tapped_kernel.h"
 
-namespace gdnctl::oracle {
+namespace gdnctl::oracle::testing {
 
 namespace {
 
@@ -167,4 +167,4 @@ std::vector<Mutant> spoilt_by(const std::vector<Spoiling>& list) {
 std::vector<Mutant> tapped_mutants() { return spoilt_by(spoilings()); }
 std::vector<Mutant> later_tapped_mutants() { return spoilt_by(later_spoilings()); }
 
-}  // namespace gdnctl::oracle
+}  // namespace gdnctl::oracle::testing

@@ -7,7 +7,7 @@
 #include "oracle/gdn/compare/open_chunk.h"
 #include "oracle/gdn/selftest/mutants.h"
 
-namespace gdnctl::oracle {
+namespace gdnctl::oracle::testing {
 
 // Steps of a chunk, in order.
 enum class Tap { c, gamma, kk, M, T, beta_v, beta_k, Uu, W, WS, U, qk, P, QS, PU, out, write_keys, kept, added, state };
@@ -27,4 +27,9 @@ using TapChange = std::function<void(std::vector<double>& values, std::size_t ro
 GdnOutputs run_tapped(const GdnReference& reference, Tap tap, const TapChange& change, const MutantScope& scope,
                       int threads);
 
-}  // namespace gdnctl::oracle
+// Every step of this kernel, with each of several faults.
+std::vector<Mutant> tapped_mutants();
+// The same with faults that were written after the search was finished.
+std::vector<Mutant> later_tapped_mutants();
+
+}  // namespace gdnctl::oracle::testing
