@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/redact.h"
+#include "core/text.h"
 #include "platform/signals.h"
 
 namespace gdnctl::http {
@@ -19,6 +20,7 @@ namespace {
 
 // A stop request or timeout is noticed within this time.
 constexpr int k_poll_ms = 50;
+constexpr std::size_t k_head_limit = std::size_t{256} << 10;  // bytes of all header lines, interim answers included
 
 Trouble trouble_of(CURLcode code) {
     switch (code) {
@@ -65,6 +67,16 @@ template <class V>
 V Transfer::info(CURLINFO which, V otherwise) const {
     V value{};
     return (m_api.curl_easy_getinfo)(m_easy, which, &value) == CURLE_OK ? value : otherwise;
+}
+
+int Transfer::status() const { return static_cast<int>(info<long>(CURLINFO_RESPONSE_CODE, 0)); }
+
+HttpHeaders Transfer::headers() const {
+    HttpHeaders all;
+    for (curl_header* one = nullptr; (one = m_api.curl_easy_nextheader(m_easy, CURLH_HEADER, -1, one)) != nullptr;) {
+        all.emplace_back(text::to_lower(one->name), one->value);
+    }
+    return all;
 }
 
 Phase Transfer::phase() const {
@@ -168,14 +180,14 @@ tl::expected<Answer, TransferError> Transfer::run(CURLM* multi) {
         return tl::unexpected(TransferError{*m_error, silence});
     }
     // The sink stops a transfer without an error once it has all it wants.
-    const bool enough = code == CURLE_WRITE_ERROR && m_head.status() != 0;
+    const bool enough = code == CURLE_WRITE_ERROR && status() != 0;
     if (code != CURLE_OK && !enough) return tl::unexpected(broken(*code));
 
-    m_sink.finish(m_head.status());
+    m_sink.finish(status());
     if (m_sink.error()) return tl::unexpected(TransferError{*m_sink.error(), false});
     Answer answer;
-    answer.status = m_head.status();
-    answer.headers = m_head.headers();
+    answer.status = status();
+    answer.headers = headers();
     answer.received_bytes = m_sink.received();
     answer.body = m_sink.take_body();
     const char* target = info<char*>(CURLINFO_REDIRECT_URL, nullptr);
@@ -205,13 +217,13 @@ HttpEnd Transfer::end(std::optional<CURLcode> code) {
     }
     end.unwanted = !deliver_head();
     const char* target = info<char*>(CURLINFO_REDIRECT_URL, nullptr);
-    if (is_redirect(m_head.status()) && target != nullptr) end.redirect_url = target;
+    if (is_redirect(status()) && target != nullptr) end.redirect_url = target;
     return end;
 }
 
 bool Transfer::deliver_head() {
     if (std::exchange(m_head_delivered, true)) return true;
-    return m_receiver->on_head(m_head.status(), m_head.headers());
+    return m_receiver->on_head(status(), headers());
 }
 
 bool Transfer::deliver(std::string_view bytes) {
@@ -220,7 +232,7 @@ bool Transfer::deliver(std::string_view bytes) {
     return false;
 }
 
-std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count, void* self) {
+std::size_t Transfer::on_header(char* /*data*/, std::size_t size, std::size_t count, void* self) {
     auto& transfer = *static_cast<Transfer*>(self);
     if (!transfer.m_head_begun) {
         transfer.m_head_begun = true;
@@ -228,9 +240,10 @@ std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count,
         transfer.m_window_bytes = 0;
     }
     transfer.m_window_bytes += static_cast<std::int64_t>(size * count);
-    if (transfer.m_head.add(std::string_view(data, size * count))) return size * count;
+    transfer.m_head_bytes += size * count;
+    if (transfer.m_head_bytes <= k_head_limit) return size * count;
     transfer.m_error = transport_error(transfer.m_subject, Phase::receiving, Trouble::not_http,
-                                       fmt::format("the headers are larger than {} KiB", HeaderBlock::k_limit >> 10));
+                                       fmt::format("the headers are larger than {} KiB", k_head_limit >> 10));
     return 0;
 }
 
@@ -238,8 +251,8 @@ std::size_t Transfer::on_body(char* data, std::size_t size, std::size_t count, v
     auto& transfer = *static_cast<Transfer*>(self);
     transfer.m_window_bytes += static_cast<std::int64_t>(size * count);
     const std::string_view bytes(data, size * count);
-    const bool taken = transfer.m_receiver != nullptr ? transfer.deliver(bytes)
-                                                      : transfer.m_sink.write(transfer.m_head.status(), bytes);
+    const bool taken =
+        transfer.m_receiver != nullptr ? transfer.deliver(bytes) : transfer.m_sink.write(transfer.status(), bytes);
     return taken ? bytes.size() : 0;
 }
 

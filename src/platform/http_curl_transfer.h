@@ -43,7 +43,7 @@ struct Hop {
 
 struct Answer {
     int status = 0;
-    Headers headers;
+    HttpHeaders headers;
     std::string body;
     std::optional<std::string> redirect_url;  // absolute
     std::int64_t received_bytes = 0;
@@ -85,6 +85,8 @@ private:
     Status set_headers();
     Status add_header(const std::string& name, const std::string& value);
     std::optional<CURLcode> drive(CURLM* multi);
+    int status() const;  // 0: no status line yet
+    HttpHeaders headers() const;
     Phase phase() const;
     bool deliver(std::string_view bytes);
     bool deliver_head();
@@ -108,7 +110,7 @@ private:
     HttpReceiver* m_receiver = nullptr;  // replaces the sink
     bool m_head_delivered = false;
     bool m_unwanted = false;
-    HeaderBlock m_head;
+    std::size_t m_head_bytes = 0;
     Subject m_subject;
 
     CURL* m_easy = nullptr;

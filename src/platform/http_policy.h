@@ -1,4 +1,4 @@
-// The parts of HTTP that need no network: header lines, Retry-After, redirects, delays. All pure.
+// The parts of HTTP that need no network: Retry-After, redirects, delays, valid names. All pure.
 #pragma once
 
 #include <chrono>
@@ -12,27 +12,6 @@
 #include "platform/http.h"
 
 namespace gdnctl::http {
-
-using Headers = std::vector<std::pair<std::string, std::string>>;
-
-// Collects the header lines of one answer. A status line starts over, which drops interim answers (100, 103) and a
-// proxy's CONNECT answer.
-class HeaderBlock {
-public:
-    static constexpr std::size_t k_limit = 256u << 10;  // bytes of all lines of one answer
-
-    // One line, with or without its line end. False: the block is over k_limit. Lines without a name are dropped;
-    // a line that starts with a blank continues the one before it (RFC 9112 section 5.2).
-    bool add(std::string_view line);
-    int status() const { return m_status; }  // 0: no status line yet
-    const Headers& headers() const { return m_headers; }
-    std::optional<std::string> find(std::string_view lower_case_name) const;
-
-private:
-    int m_status = 0;
-    std::size_t m_bytes = 0;
-    Headers m_headers;
-};
 
 // Retry-After (RFC 9110 section 10.2.3): seconds, or one of the three HTTP date forms; a date in the past is zero.
 // nullopt: neither. The result is capped at one day.

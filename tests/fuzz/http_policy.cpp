@@ -1,4 +1,4 @@
-// Header lines and Retry-After values from a server that wishes us ill.
+// Dates and Retry-After values from a server that wishes us ill.
 #include "platform/http_policy.h"
 
 #include <cstdint>
@@ -13,13 +13,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (const auto wait = gdnctl::http::parse_retry_after(input, now)) {
         if (*wait < std::chrono::milliseconds(0) || *wait > std::chrono::hours(24)) std::abort();
     }
-    gdnctl::http::HeaderBlock block;
-    for (const std::string_view line : gdnctl::text::split(input, '\n')) {
-        if (!block.add(line)) break;
-    }
-    for (const auto& [name, value] : block.headers()) {
-        if (name.empty() || name.find(':') != std::string::npos) std::abort();
-        if (gdnctl::http::parse_http_date(value, now) && value.size() > 100) std::abort();
-    }
+    if (gdnctl::http::parse_http_date(input, now) && gdnctl::text::trim(input).size() > 40) std::abort();
     return 0;
 }

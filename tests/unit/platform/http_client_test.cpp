@@ -27,6 +27,31 @@ TEST_CASE("http: status, lower-case headers, body and user agent") {
         CHECK_FALSE(seen[0].has_header(browser));
 }
 
+TEST_CASE("http: repeated headers stay in order, folded ones are one, interim answers leave nothing behind") {
+    HttpWorld world;
+    world.server.then([](Peer& peer) {
+        peer.send(
+            "HTTP/1.1 103 Early Hints\r\nX-Interim: 1\r\n\r\n"
+            "HTTP/1.1 200 OK\r\nLink: <a>\r\nX-Long: one\r\n\t two\r\nlink: <b>\r\nContent-Length: 0\r\n\r\n");
+    });
+    const auto response = world.http.send(world.get());
+    REQUIRE(response.has_value());
+    CHECK(response->headers ==
+          HttpHeaders{{"link", "<a>"}, {"x-long", "one two"}, {"link", "<b>"}, {"content-length", "0"}});
+    CHECK(response->header("link") == "<a>");
+    CHECK_FALSE(response->header("x-interim").has_value());
+}
+
+TEST_CASE("http: headers have a limit") {
+    HttpWorld world;
+    std::string lines;
+    for (int i = 0; i < 40; ++i) lines += "X-Filler: " + std::string(8000, 'x') + "\r\n";
+    world.server.then([&](Peer& peer) { peer.send("HTTP/1.1 200 OK\r\n" + lines + "\r\n"); });
+    const auto response = world.http.send(world.get());
+    REQUIRE_FALSE(response.has_value());
+    CHECK(has(response.error().message, "the headers are larger than 256 KiB"));
+}
+
 TEST_CASE("http: an error page is an answer") {
     HttpWorld world;
     world.server.then(reply(404, "<html>nope</html>", {{"Content-Type", "text/html"}}));

@@ -13,43 +13,6 @@ WallTime at(const char* text) { return parse_iso8601(text).value(); }
 
 }  // namespace
 
-TEST_CASE("http policy: header names are lowered, values trimmed, repeated ones kept in order") {
-    http::HeaderBlock block;
-    CHECK(block.add("HTTP/1.1 200 OK\r\n"));
-    CHECK(block.add("Content-TYPE:  text/plain \r\n"));
-    CHECK(block.add("Link: <a>\r\n"));
-    CHECK(block.add("link: <b>\r\n"));
-    CHECK(block.add("X-Long: one\r\n"));
-    CHECK(block.add("\t two\r\n"));
-    CHECK(block.add("not a header\r\n"));
-    CHECK(block.add("\r\n"));
-    CHECK(block.status() == 200);
-    CHECK(block.find("content-type") == "text/plain");
-    CHECK(block.find("link") == "<a>");
-    CHECK(block.find("x-long") == "one two");
-    CHECK_FALSE(block.find("absent").has_value());
-    CHECK(block.headers().size() == 4);
-}
-
-TEST_CASE("http policy: an interim answer leaves nothing behind") {
-    http::HeaderBlock block;
-    block.add("HTTP/1.1 100 Continue");
-    block.add("X-Interim: 1");
-    block.add("");
-    block.add("HTTP/2 204");
-    CHECK(block.status() == 204);
-    CHECK(block.headers().empty());
-}
-
-TEST_CASE("http policy: a block of headers has a limit") {
-    http::HeaderBlock block;
-    block.add("HTTP/1.1 200 OK");
-    const std::string line = "X-Filler: " + std::string(8000, 'x');
-    int lines = 0;
-    while (block.add(line) && lines < 1000) ++lines;
-    CHECK(lines == static_cast<int>((http::HeaderBlock::k_limit - 15) / line.size()));
-}
-
 TEST_CASE("http policy: Retry-After in seconds and in the three date forms") {
     const WallTime now = at("1994-11-06T08:49:00Z");
     CHECK(http::parse_retry_after("0", now) == 0ms);
