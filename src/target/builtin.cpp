@@ -33,46 +33,42 @@ Target marin() {
     return t;
 }
 
-Target cpu_gdn() {
+// A kernel in C on this machine, judged and timed by our own oracle. `kernel` is the one of this binary that stands in
+// for it in other places, where it needs no file and no compiler.
+Target on_cpu(std::string name, std::string log, const char* op, const char* kernel, const char* timed_kernel,
+              const std::vector<std::string>& sizes, std::string_view file) {
+    const auto command = [op](const char* verb, std::string chosen, const std::vector<std::string>& more) {
+        std::vector<std::string> words = {"gdnctl", "oracle", verb, op, "--kernel", std::move(chosen)};
+        words.insert(words.end(), more.begin(), more.end());
+        return words;
+    };
     Target t;
-    t.name = "cpu-gdn";
-    t.log = "gdn-log.md";
+    t.name = std::move(name);
+    t.log = std::move(log);
     t.protected_paths = {"gdnctl.toml"};
-    // In other places, the kernels of this binary, which need no file and no compiler.
     TargetJob test;
-    test.argv = {"gdnctl", "oracle", "verify", "gdn", "--kernel", "builtin:chunk"};
-    test.argv_here = {"gdnctl", "oracle", "verify", "gdn", "--kernel", "src:{files}/kernel.c"};
+    test.argv = command("verify", kernel, {});
+    test.argv_here = command("verify", "src:{files}/kernel.c", {});
     t.test = test;
     TargetJob profile;
-    profile.argv = {"gdnctl", "oracle", "bench", "gdn", "--kernel", "builtin:fused", "--json"};
-    profile.argv_here = {"gdnctl", "oracle", "bench", "gdn", "--kernel", "src:{files}/kernel.c", "--json"};
+    profile.argv = command("bench", timed_kernel, sizes);
+    profile.argv_here = command("bench", "src:{files}/kernel.c", sizes);
     profile.timeout_s = 600;
     t.profile = profile;
-    t.files = {{"kernel.c", k_example_kernel}};
+    t.files = {{"kernel.c", file}};
+    return t;
+}
+
+Target cpu_gdn() {
+    Target t = on_cpu("cpu-gdn", "gdn-log.md", "gdn", "builtin:chunk", "builtin:fused", {"--json"}, k_example_kernel);
     t.metric = TargetMetric{"gdn/forward_ms", "ms", true, "json:/forward/median_ms"};
     t.floor = "json:/forward/floor_ms";
     return t;
 }
 
 Target cpu_ce() {
-    Target t;
-    t.name = "cpu-ce";
-    t.log = "linear-ce-log.md";
-    t.protected_paths = {"gdnctl.toml"};
-    TargetJob test;
-    test.argv = {"gdnctl", "oracle", "verify", "linear-ce", "--kernel", "builtin:fused"};
-    test.argv_here = {"gdnctl", "oracle", "verify", "linear-ce", "--kernel", "src:{files}/kernel.c"};
-    t.test = test;
-    const auto bench = [](const char* kernel) {
-        return std::vector<std::string>{"gdnctl", "oracle",   "bench", "linear-ce", "--kernel", kernel,  "--batch",
-                                        "64",     "--hidden", "128",   "--vocab",   "4000",     "--json"};
-    };
-    TargetJob profile;
-    profile.argv = bench("builtin:fused");
-    profile.argv_here = bench("src:{files}/kernel.c");
-    profile.timeout_s = 600;
-    t.profile = profile;
-    t.files = {{"kernel.c", k_linear_ce_example_kernel}};
+    Target t = on_cpu("cpu-ce", "linear-ce-log.md", "linear-ce", "builtin:fused", "builtin:fused",
+                      {"--batch", "64", "--hidden", "128", "--vocab", "4000", "--json"}, k_linear_ce_example_kernel);
     t.metric = TargetMetric{"linear-ce/gradients_ms", "ms", true, "json:/gradients/median_ms"};
     return t;
 }
