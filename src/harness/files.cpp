@@ -51,6 +51,27 @@ void add_array(oracle::TensorFile& file, std::string name, oracle::NpyArray arra
     file.tensors.push_back({std::move(name), std::move(array.tensor)});
 }
 
+std::string_view as_text(std::span<const std::uint8_t> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// One stored NAME.npy per tensor, as numpy.savez writes them. The format has no place for metadata, which is dropped.
+Result<std::string> npz_of(const oracle::TensorFile& file) {
+    constexpr const char* k_hint = "write .safetensors instead";
+    constexpr std::size_t k_most = 65535;
+    StoredZip archive;
+    for (const oracle::NamedTensor& entry : file.tensors) {
+        const std::string name = entry.name + ".npy";
+        if (name.size() > k_most || file.tensors.size() > k_most) {
+            return fail(ErrorKind::bad_input, "a .npz file holds up to 65535 tensors, with names as long", k_hint);
+        }
+        if (!archive.add(name, as_text(oracle::serialize_npy(entry.tensor)))) {
+            return fail(ErrorKind::bad_input, "a .npz file is written up to 4 GiB only", k_hint);
+        }
+    }
+    return archive.finish();
+}
+
 Result<oracle::TensorFile> parse_npz(std::string_view bytes, const std::string& what,
                                      const oracle::NpyOptions& options) {
     GDNCTL_TRY(oracle::check_not_lfs_pointer(as_bytes(bytes), what));
@@ -154,13 +175,11 @@ Status check_writable_name(const std::string& path) {
 
 Status write(const Context& context, const std::string& path, const oracle::TensorFile& file) {
     GDNCTL_TRY(check_writable_name(path));
-    std::vector<std::uint8_t> bytes;
     if (text::to_lower(std::filesystem::path(path).extension().string()) == ".npz") {
-        GDNCTL_TRY_ASSIGN(bytes, oracle::serialize_npz(file));
-    } else {
-        bytes = oracle::serialize_safetensors(file);
+        GDNCTL_TRY_ASSIGN(const std::string bytes, npz_of(file));
+        return atomic_replace(context.cwd / path, bytes);
     }
-    return atomic_replace(context.cwd / path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    return atomic_replace(context.cwd / path, as_text(oracle::serialize_safetensors(file)));
 }
 
 Status check_memory(const oracle::GdnDims& dims, std::size_t sequences, oracle::Passes passes) {

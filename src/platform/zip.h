@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
@@ -22,10 +22,6 @@ struct ZipMember {
     std::uint16_t method = 0;     // 0 stored, 8 deflate; others are listed but cannot be read
     std::uint32_t unix_mode = 0;  // st_mode from the packer, type bits included; 0: unknown
     std::uint64_t header_offset = 0;
-
-    bool is_directory() const { return name.ends_with('/') || (unix_mode & 0170000u) == 0040000u; }
-    bool is_symlink() const { return (unix_mode & 0170000u) == 0120000u; }
-    bool is_executable() const { return (unix_mode & 0111u) != 0; }
 };
 
 struct ZipLimits {
@@ -34,34 +30,35 @@ struct ZipLimits {
     std::uint64_t total_bytes = 1ull << 42;
 };
 
-class ZipSource;
+// The bytes of an archive, with a name for messages.
+struct ZipSource {
+    std::string name;
+    std::string_view bytes;
+
+    tl::unexpected<Error> bad(const std::string& what) const;
+    Result<std::string_view> text_at(std::uint64_t offset, std::uint64_t size) const;  // bad_input: it is cut
+};
 
 // Reads an archive by its central directory (sizes in local headers may be placeholders, as NumPy writes them).
 // Supports zip64. Const functions may be called from several threads.
 class ZipReader {
 public:
-    // Errors: local_io; bad_input (not an archive, truncated, inconsistent, members that overlap or share a name, over
-    // the limits).
-    static Result<ZipReader> open(const std::filesystem::path& path, const ZipLimits& limits = {});
-    // `bytes` must outlive the reader. `name` is for messages.
-    static Result<ZipReader> over(std::span<const char> bytes, std::string name, const ZipLimits& limits = {});
-    ZipReader(ZipReader&&) noexcept;
-    ZipReader& operator=(ZipReader&&) noexcept;
-    ~ZipReader();
+    // `bytes` must outlive the reader. `name` is for messages. Error: bad_input (not an archive, truncated,
+    // inconsistent, members that overlap or share a name, over the limits).
+    static Result<ZipReader> over(std::string_view bytes, std::string name, const ZipLimits& limits = {});
 
     const std::vector<ZipMember>& members() const { return m_members; }  // in the directory's order
-    const ZipMember* find(std::string_view name) const;
 
     // Passes the member's bytes on in order; if `out` returns false, stops with the error nothing_done. Size and CRC-32
-    // are checked at the end: do not use what came before an error. Errors: local_io, bad_input.
+    // are checked at the end: do not use what came before an error. Error: bad_input.
     Status read(const ZipMember& member, const std::function<bool(std::string_view)>& out) const;
     // The whole member. Error: also bad_input if it is larger than `limit` bytes.
     Result<std::string> read(const ZipMember& member, std::uint64_t limit) const;
 
 private:
-    static Result<ZipReader> from(std::unique_ptr<ZipSource> source, const ZipLimits& limits);
-    explicit ZipReader(std::unique_ptr<ZipSource> source);
-    std::unique_ptr<ZipSource> m_source;
+    explicit ZipReader(ZipSource source) : m_source(std::move(source)) {}
+
+    ZipSource m_source;
     std::vector<ZipMember> m_members;
     std::uint64_t m_directory_offset = 0;
 };
@@ -93,6 +90,18 @@ private:
     struct State;
     explicit ZipWriter(std::unique_ptr<State> state);
     std::unique_ptr<State> m_state;
+};
+
+// The same in memory, of members that are stored.
+class StoredZip {
+public:
+    // False: the archive would have 4 GiB, the name 64 KiB.
+    bool add(std::string_view name, std::string_view content);
+    std::string finish();
+
+private:
+    std::string m_bytes, m_directory;
+    std::size_t m_members = 0;
 };
 
 }  // namespace gdnctl

@@ -24,13 +24,14 @@ struct End {
 
 Result<End> read_end64(const ZipSource& source, std::uint64_t end_offset, End end) {
     if (end_offset < k_locator64_bytes) return source.bad("damaged zip64 end of archive");
-    GDNCTL_TRY_ASSIGN(const std::string locator, source.text_at(end_offset - k_locator64_bytes, k_locator64_bytes));
+    GDNCTL_TRY_ASSIGN(const std::string_view locator,
+                      source.text_at(end_offset - k_locator64_bytes, k_locator64_bytes));
     if (u32_at(locator, 0) != k_locator64_signature) return source.bad("damaged zip64 end of archive");
     const std::uint64_t at = u64_at(locator, 8);
     if (at > end_offset - k_locator64_bytes || end_offset - k_locator64_bytes - at < k_end64_bytes) {
         return source.bad("damaged zip64 end of archive");
     }
-    GDNCTL_TRY_ASSIGN(const std::string record, source.text_at(at, k_end64_bytes));
+    GDNCTL_TRY_ASSIGN(const std::string_view record, source.text_at(at, k_end64_bytes));
     if (u32_at(record, 0) != k_end64_signature) return source.bad("damaged zip64 end of archive");
     if (u32_at(record, 16) != 0 || u32_at(record, 20) != 0) return source.bad("archives in several parts are not read");
     end.members = u64_at(record, 32);
@@ -41,8 +42,8 @@ Result<End> read_end64(const ZipSource& source, std::uint64_t end_offset, End en
 }
 
 Result<End> read_end(const ZipSource& source) {
-    const std::uint64_t tail_bytes = std::min<std::uint64_t>(source.size(), k_end_bytes + k_max16);
-    GDNCTL_TRY_ASSIGN(const std::string tail, source.text_at(source.size() - tail_bytes, tail_bytes));
+    const std::uint64_t tail_bytes = std::min<std::uint64_t>(source.bytes.size(), k_end_bytes + k_max16);
+    GDNCTL_TRY_ASSIGN(const std::string_view tail, source.text_at(source.bytes.size() - tail_bytes, tail_bytes));
     std::optional<std::size_t> found;
     for (std::size_t at = tail.size(); !found && at-- > 0;) {
         if (tail.size() - at < k_end_bytes || u32_at(tail, at) != k_end_signature) continue;
@@ -50,8 +51,8 @@ Result<End> read_end(const ZipSource& source) {
         if (u16_at(tail, at + 20) == tail.size() - at - k_end_bytes) found = at;
     }
     if (!found) return source.bad("not a ZIP archive, or cut");
-    const std::string_view record = std::string_view(tail).substr(*found, k_end_bytes);
-    const std::uint64_t end_offset = source.size() - tail_bytes + *found;
+    const std::string_view record = tail.substr(*found, k_end_bytes);
+    const std::uint64_t end_offset = source.bytes.size() - tail_bytes + *found;
     End end;
     end.members = u16_at(record, 10);
     end.directory_bytes = u32_at(record, 12);
@@ -163,8 +164,7 @@ Result<Directory> read_directory(const ZipSource& source, const ZipLimits& limit
         return source.bad(fmt::format("{} members, more than the limit of {}", end.members, limits.members));
     }
     if (end.directory_bytes / k_central_bytes < end.members) return source.bad("damaged central directory");
-    GDNCTL_TRY_ASSIGN(const std::string text, source.text_at(end.directory_offset, end.directory_bytes));
-    std::string_view rest = text;
+    GDNCTL_TRY_ASSIGN(std::string_view rest, source.text_at(end.directory_offset, end.directory_bytes));
     Directory directory;
     directory.offset = end.directory_offset;
     std::unordered_set<std::string> names;

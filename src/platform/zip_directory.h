@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "platform/zip.h"
-#include "platform/zip_source.h"
 
 namespace gdnctl::zip {
 

@@ -159,6 +159,22 @@ std::string directory_entry(std::string_view name, const Packed& packed, bool ex
     return out;
 }
 
+std::string end_record(std::size_t members, std::size_t directory_bytes, std::uint64_t directory_offset) {
+    std::string out;
+    zip::put(out, zip::k_end_signature, 4);
+    zip::put(out, 0, 4);
+    zip::put(out, members, 2);
+    zip::put(out, members, 2);
+    zip::put(out, directory_bytes, 4);
+    zip::put(out, directory_offset, 4);
+    zip::put(out, 0, 2);
+    return out;
+}
+
+uLong checksum(uLong before, std::string_view bytes) {
+    return crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+}
+
 }  // namespace
 
 struct ZipWriter::State {
@@ -191,7 +207,7 @@ struct ZipWriter::State {
             packed.size += piece.size();
             if (packed.size >= zip::k_max32) return too_large(path);
             if (watch) GDNCTL_TRY(watch(begin + packed.compressed_size));
-            packed.crc = crc32_z(packed.crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size());
+            packed.crc = checksum(packed.crc, piece);
             GDNCTL_TRY(method == zip::k_stored ? write(piece) : deflater.run(piece, write));
             if (piece.empty()) return packed;
         }
@@ -281,19 +297,28 @@ Result<std::uint64_t> ZipWriter::finish() {
     State& state = *m_state;
     const std::uint64_t all = bytes_so_far();
     if (all >= zip::k_max32) return too_large(state.path);
-    std::string end;
-    zip::put(end, zip::k_end_signature, 4);
-    zip::put(end, 0, 4);
-    zip::put(end, state.names.size(), 2);
-    zip::put(end, state.names.size(), 2);
-    zip::put(end, state.directory.size(), 4);
-    zip::put(end, state.offset, 4);
-    zip::put(end, 0, 2);
+    const std::string end = end_record(state.names.size(), state.directory.size(), state.offset);
     GDNCTL_TRY(state.write_at(state.offset, state.directory + end));
     // If the last member was deflated first and then stored, the longer deflated version left bytes behind.
     if (::ftruncate(state.fd.get(), static_cast<off_t>(all)) != 0) return io_error("write", state.path, errno);
     if (::close(state.fd.release()) != 0) return io_error("write", state.path, errno);
     return all;
+}
+
+bool StoredZip::add(std::string_view name, std::string_view content) {
+    constexpr std::uint64_t k_room_for_the_end = 64u << 10;
+    if (name.size() > zip::k_max16) return false;
+    if (m_bytes.size() + content.size() + m_directory.size() > zip::k_max32 - k_room_for_the_end) return false;
+    const Packed packed{zip::k_stored, content.size(), content.size(), checksum(::crc32(0, nullptr, 0), content)};
+    m_directory += directory_entry(name, packed, false, m_bytes.size());
+    (m_bytes += local_header(name, packed)) += content;
+    ++m_members;
+    return true;
+}
+
+std::string StoredZip::finish() {
+    const std::uint64_t offset = m_bytes.size();
+    return (m_bytes += m_directory) += end_record(m_members, m_directory.size(), offset);
 }
 
 }  // namespace gdnctl

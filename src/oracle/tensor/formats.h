@@ -38,8 +38,4 @@ Result<NpyArray> parse_npy(std::span<const std::uint8_t> bytes, std::string_view
 // Format 1.0, 64-byte aligned. bfloat16 is written as `<V2`, as NumPy writes the type of ml_dtypes.
 std::vector<std::uint8_t> serialize_npy(const Tensor& tensor);
 
-// A ZIP archive with one stored NAME.npy per tensor (as written by numpy.savez), with CRC-32 and fixed dates. Fails
-// beyond 4 GiB. The format has no place for metadata, which is dropped.
-Result<std::vector<std::uint8_t>> serialize_npz(const TensorFile& file);
-
 }  // namespace gdnctl::oracle

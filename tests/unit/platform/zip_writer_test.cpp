@@ -8,6 +8,7 @@
 
 #include "platform/hash.h"
 #include "support/scratch.h"
+#include "support/temp_dir.h"
 #include "unit/platform/zip_support.h"
 
 using namespace gdnctl;
@@ -43,7 +44,8 @@ TEST_CASE("zip writer: what is written can be read: text, noise, nothing, exec b
     const auto size = writer->finish();
     REQUIRE(size.has_value());
     CHECK(*size == std::filesystem::file_size(scratch / "a.zip"));
-    const auto reader = ZipReader::open(scratch / "a.zip");
+    const std::string bytes = read_text(scratch / "a.zip");
+    const auto reader = ZipReader::over(bytes, "a.zip");
     REQUIRE(reader.has_value());
     REQUIRE(reader->members().size() == 4);
     CHECK(reader->read(reader->members()[0], 1 << 20).value() == std::string(100'000, 't'));
@@ -54,6 +56,21 @@ TEST_CASE("zip writer: what is written can be read: text, noise, nothing, exec b
     CHECK(reader->members()[0].unix_mode == 0100644);
     CHECK(reader->members()[3].name == "größe/空");
     CHECK(reader->read(reader->members()[3], 0).value().empty());
+}
+
+TEST_CASE("zip writer: stored members in memory") {
+    StoredZip archive;
+    CHECK(archive.add("q.npy", "tensor"));
+    CHECK(archive.add("empty", ""));
+    CHECK_FALSE(archive.add(std::string(70'000, 'n'), "x"));
+    const std::string bytes = archive.finish();
+    const auto reader = ZipReader::over(bytes, "a.npz");
+    REQUIRE(reader.has_value());
+    REQUIRE(reader->members().size() == 2);
+    CHECK(reader->members()[0].name == "q.npy");
+    CHECK(reader->members()[0].method == zip::k_stored);
+    CHECK(reader->read(reader->members()[0], 100).value() == "tensor");
+    CHECK(reader->read(reader->members()[1], 100).value().empty());
 }
 
 TEST_CASE("zip writer: the same members give the same bytes, whatever their dates") {
@@ -88,7 +105,8 @@ TEST_CASE("zip writer: names that do not belong in an archive are refused") {
     CHECK(writer->add("twice", "x", false).has_value());
     CHECK(holds(writer->add("twice", "x", false).error().message, "'twice' already"));
     REQUIRE(writer->finish().has_value());
-    CHECK(ZipReader::open(scratch / "a.zip")->members().size() == 1);
+    const std::string bytes = read_text(scratch / "a.zip");
+    CHECK(ZipReader::over(bytes, "a.zip")->members().size() == 1);
 }
 
 TEST_CASE("zip writer: missing files and folders are local i/o, and the archive stays good") {
@@ -100,7 +118,8 @@ TEST_CASE("zip writer: missing files and folders are local i/o, and the archive 
     CHECK(writer->add_file("y", scratch.path(), false).error().kind == ErrorKind::local_io);
     CHECK(writer->add("z", "good", false).has_value());
     REQUIRE(writer->finish().has_value());
-    CHECK(ZipReader::open(scratch / "a.zip")->members().size() == 1);
+    const std::string bytes = read_text(scratch / "a.zip");
+    CHECK(ZipReader::over(bytes, "a.zip")->members().size() == 1);
 }
 
 TEST_CASE("zip writer: a full disk is an error that names the file") {
