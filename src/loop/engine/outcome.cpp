@@ -78,20 +78,20 @@ std::optional<Outcome> parse_outcome(std::string_view text) {
 
 OutcomeRule rule_of(Outcome outcome) {
     switch (outcome) {
-        case Outcome::accepted: return {Retry::none, Counts::no, Fate::kept, Pause::no, 0};
-        case Outcome::no_op: return {Retry::none, Counts::by_policy, Fate::none, Pause::no, 0};
+        case Outcome::accepted: return {Counts::no, Fate::kept, Pause::no};
+        case Outcome::no_op: return {Counts::by_policy, Fate::none, Pause::no};
         case Outcome::agent_error:
-        case Outcome::timeout: return {Retry::clean_attempt, Counts::yes, Fate::parked, Pause::no, 0};
-        case Outcome::environment: return {Retry::none, Counts::no, Fate::parked, Pause::at_once, 0};
-        case Outcome::infra: return {Retry::elsewhere, Counts::no, Fate::parked, Pause::after_three, 0};
+        case Outcome::timeout: return {Counts::yes, Fate::parked, Pause::no};
+        case Outcome::environment: return {Counts::no, Fate::parked, Pause::at_once};
+        case Outcome::infra: return {Counts::no, Fate::parked, Pause::after_three};
         case Outcome::compile:
         case Outcome::oom:
         case Outcome::test_fail:
-        case Outcome::rejected: return {Retry::none, Counts::yes, Fate::rejected, Pause::no, 0};
-        case Outcome::error: return {Retry::none, Counts::by_policy, Fate::parked, Pause::no, 0};
+        case Outcome::rejected: return {Counts::yes, Fate::rejected, Pause::no};
+        case Outcome::error: return {Counts::by_policy, Fate::parked, Pause::no};
         case Outcome::flaky: break;
     }
-    return {Retry::that_test, Counts::no, Fate::kept, Pause::no, 2};
+    return {Counts::no, Fate::kept, Pause::no};
 }
 
 std::optional<Failure> failure_of(std::string_view output, Place place) {

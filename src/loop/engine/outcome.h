@@ -27,17 +27,14 @@ enum class Outcome {
 std::string_view to_text(Outcome outcome);  // as in records: "no-op", "test-fail", ...
 std::optional<Outcome> parse_outcome(std::string_view text);
 
-enum class Retry { none, clean_attempt, elsewhere, that_test };
 enum class Counts { no, yes, by_policy };
 enum class Fate { none, kept, parked, rejected };  // of the candidate; parked and rejected ones stay on a ref
 enum class Pause { no, at_once, after_three };
 
 struct OutcomeRule {
-    Retry retry = Retry::none;
     Counts counts = Counts::no;
     Fate fate = Fate::none;
     Pause pause = Pause::no;
-    int most_retries = 0;  // for that test
     bool operator==(const OutcomeRule&) const = default;
 };
 OutcomeRule rule_of(Outcome outcome);

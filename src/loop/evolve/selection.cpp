@@ -30,15 +30,6 @@ bool is_spent(Verdict verdict) {
     return verdict != Verdict::infra && verdict != Verdict::abandoned && verdict != Verdict::none;
 }
 
-std::vector<int> children_counts(std::span<const Member> members) {
-    std::vector<int> counts(members.size(), 0);
-    for (const Member& m : members) {
-        if (!is_spent(m.verdict)) continue;
-        for (const int parent : m.parents) ++counts[static_cast<std::size_t>(parent)];
-    }
-    return counts;
-}
-
 bool is_ranked(const Member& m) { return m.verdict == Verdict::kept || m.verdict == Verdict::tie; }
 
 class Picker {
@@ -227,8 +218,13 @@ int best_of(std::span<const Member> members) {
     return best == nullptr ? 0 : best->number;
 }
 
-int children_of(std::span<const Member> members, int number) {
-    return children_counts(members)[static_cast<std::size_t>(number)];
+std::vector<int> children_counts(std::span<const Member> members) {
+    std::vector<int> counts(members.size(), 0);
+    for (const Member& m : members) {
+        if (!is_spent(m.verdict)) continue;
+        for (const int parent : m.parents) ++counts[static_cast<std::size_t>(parent)];
+    }
+    return counts;
 }
 
 std::vector<double> parent_weights(std::span<const int> children) {

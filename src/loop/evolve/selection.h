@@ -82,8 +82,8 @@ Pick pick(std::span<const Member> members, int number, const SelectionRules& rul
 std::vector<int> ranked(std::span<const Member> members);
 // The best one: the base until the first gain. A tie never moves it.
 int best_of(std::span<const Member> members);
-// Attempts that have it as a parent, whatever their verdict but infra and abandoned.
-int children_of(std::span<const Member> members, int number);
+// For each, by number: attempts that have it as a parent, whatever their verdict but infra and abandoned.
+std::vector<int> children_counts(std::span<const Member> members);
 // w = 1 / (r (1 + children)), r from 1, scaled to a sum of 1.
 std::vector<double> parent_weights(std::span<const int> children);
 // The first whose cumulated weight exceeds u.

@@ -16,10 +16,8 @@ namespace gdnctl {
 
 struct CodexModel {
     std::string slug;
-    std::string default_effort;
     std::vector<std::string> efforts;
     bool listed = true;
-    bool patches = true;  // supports the patch tool
 };
 
 struct CodexProgram {

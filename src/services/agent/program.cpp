@@ -139,9 +139,7 @@ Result<std::vector<CodexModel>> parse_codex_models(std::string_view text) {
         CodexModel model;
         model.slug = json::text(entry, "slug");
         if (model.slug.empty()) continue;
-        model.default_effort = json::text(entry, "default_reasoning_level");
         model.listed = json::text(entry, "visibility") != "hide";
-        model.patches = json::field(entry, "apply_patch_tool_type").is_string();
         if (const Json& levels = json::field(entry, "supported_reasoning_levels"); levels.is_array()) {
             for (const Json& level : levels) {
                 if (auto effort = json::text(level, "effort"); !effort.empty())

@@ -29,8 +29,6 @@ struct ClusterNodeType {
     std::string name;                         // "tpu_worker"
     std::string accelerator;                  // acceleratorType, "v5p-8"; empty: no accelerator
     std::map<std::string, double> resources;  // of one node, as in the file
-    std::optional<std::int64_t> max_workers;
-    bool preemptible = false;
 };
 
 // The parts of a Ray cluster YAML that matter for submitting jobs.
@@ -40,7 +38,6 @@ struct ClusterFile {
     std::string ssh_user = "ray";
     std::filesystem::path ssh_key;  // with `~` expanded
     std::string provider, region, zone, project;
-    std::string image, container;             // docker
     std::vector<ClusterNodeType> node_types;  // in file order
 };
 

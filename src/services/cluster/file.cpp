@@ -37,8 +37,6 @@ ClusterNodeType node_type(const std::string& name, const Json& value) {
     ClusterNodeType type;
     type.name = name;
     type.accelerator = json::text_at(value, "/node_config/acceleratorType");
-    type.preemptible = text::to_lower(json::text_at(value, "/node_config/schedulingConfig/preemptible")) == "true";
-    type.max_workers = text::parse_int(json::text(value, "max_workers"));
     if (const Json* resources = json::object(value, "resources")) {
         for (const auto& [key, amount] : resources->items()) {
             const auto number = amount.is_string() ? text::parse_double(amount.get<std::string>()) : std::nullopt;
@@ -112,8 +110,6 @@ Result<ClusterFile> read_cluster_file(const fs::path& path, const fs::path& home
     file.region = json::text_at(yaml, "/provider/region");
     file.zone = json::text_at(yaml, "/provider/availability_zone");
     file.project = json::text_at(yaml, "/provider/project_id");
-    file.image = json::text_at(yaml, "/docker/image");
-    file.container = json::text_at(yaml, "/docker/container_name");
     if (const Json* types = json::object(yaml, "available_node_types")) {
         for (const auto& [name, value] : types->items()) file.node_types.push_back(node_type(name, value));
     }

@@ -61,8 +61,7 @@ struct GitRange {
 struct GitStatusEntry {
     enum class Kind { tracked, conflict, untracked, ignored };
     Kind kind = Kind::tracked;
-    std::string path;       // for an untracked repository inside the checkout, with a trailing slash
-    std::string submodule;  // "N...": not a submodule; "SCMU": its commit changed, modified files, untracked files
+    std::string path;  // for an untracked repository inside the checkout, with a trailing slash
 };
 
 struct GitWorktree {

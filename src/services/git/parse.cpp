@@ -47,10 +47,6 @@ std::optional<std::vector<GitStatusEntry>> parse_status(std::string_view text) {
                      : type == '?' ? Kind::untracked
                      : type == '!' ? Kind::ignored
                                    : Kind::tracked;
-        if (words > 1) {
-            if (line->size() < 9) return std::nullopt;
-            entry.submodule = line->substr(5, 4);
-        }
         if (type == '2' && !take(text)) return std::nullopt;  // its old path
         entries.push_back(std::move(entry));
     }

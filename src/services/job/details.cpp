@@ -89,18 +89,6 @@ Result<JobDetails> parse_job_details(std::string_view text) {
     return read_details(job);
 }
 
-Result<std::vector<JobDetails>> parse_job_list(std::string_view text) {
-    GDNCTL_TRY_ASSIGN(const Json list, parse_json(text, "job list"));
-    if (!list.is_array()) return fail(ErrorKind::bad_input, "job list: not a JSON array");
-    std::vector<JobDetails> jobs;
-    for (const Json& item : list) {
-        auto job = read_details(item);
-        if (job && !is_ghost(*job)) jobs.push_back(std::move(*job));
-    }
-    sort_newest_first(jobs);
-    return jobs;
-}
-
 bool is_ghost(const JobDetails& job) { return !job.start_time && job.entrypoint == "Entrypoint not found."; }
 
 void sort_newest_first(std::vector<JobDetails>& jobs) {

@@ -200,8 +200,6 @@ Result<std::vector<JobEnv>> parse_env_items(const std::vector<std::string>& item
 // environment variables. Reading ignores unknown keys; error: bad_input.
 Json job_details_json(const JobDetails& details);
 Result<JobDetails> parse_job_details(std::string_view text);
-// An array of jobs, newest first by (start time, id), without ghosts and entries that are not jobs. Error: bad_input.
-Result<std::vector<JobDetails>> parse_job_list(std::string_view text);
 // Whether this is what remains on a cluster of a job that was deleted too soon after its end.
 bool is_ghost(const JobDetails& job);
 void sort_newest_first(std::vector<JobDetails>& jobs);

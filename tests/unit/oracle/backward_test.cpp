@@ -266,17 +266,3 @@ TEST_CASE("backward: sequences without tokens pass the state's gradient on, and 
         }
     }
 }
-
-TEST_CASE("backward: the memory of a pass is inputs, outputs, checkpoints and a segment a thread") {
-    const std::vector<GdnSequence> one = {{0, 4096}};
-    const GdnDims dims{1, 4096, 4, 8, 128, 128};
-    const auto all = training_memory(dims, one, 1, 1);
-    const auto few = training_memory(dims, one, 8, 1);
-    REQUIRE(all);
-    REQUIRE(few);
-    // 128 states of 8 heads against 16, less the 2 heads' segments that the second recomputes.
-    CHECK(*all - *few > (std::size_t{50} << 20U));
-    CHECK(*few > std::size_t{4} * 4096 * (4 * 4 * 128 + 5 * 8 * 128));
-    CHECK(*few < (std::size_t{192} << 20U));
-    CHECK(!training_memory({1 << 20, 1 << 20, 1 << 10, 1 << 10, 128, 128}, one, 8, 1));
-}

@@ -210,41 +210,6 @@ void chunk_backward(const Backward32& b, int threads, Isa isa) {
     if (gradients) gradients->sum(b, threads);
 }
 
-std::optional<std::size_t> training_memory(const GdnDims& d, std::span<const GdnSequence> sequences, int segment_chunks,
-                                           int threads) {
-    constexpr std::size_t k_most = std::size_t{1} << 50U;
-    const auto product = [](std::initializer_list<std::size_t> factors) {
-        std::size_t all = 1;
-        for (const std::size_t x : factors) {
-            if (x != 0 && all > k_most / x) return k_most;
-            all *= x;
-        }
-        return all;
-    };
-    const auto of = [](std::int64_t x) { return static_cast<std::size_t>(x); };
-    const std::size_t keys = product({of(d.B), of(d.T), of(d.Hk), of(d.dk)});
-    const std::size_t values = product({of(d.B), of(d.T), of(d.Hv), of(d.dv)});
-    const std::size_t gates = product({of(d.B), of(d.T), of(d.Hv)});
-    const std::size_t states = product({of(d.Hv), of(d.dk), of(d.dv)});
-    const std::size_t apart = by_value_head(d, sequences.size()) ? product({2, of(d.T), of(d.Hv), of(d.dk)}) : 0;
-    const std::size_t state_sets = segment_count(sequences, segment_chunks) + 4 * sequences.size();
-    const std::size_t scratch =
-        backward_kernel_for(best_isa())
-            .scratch(of(d.dk), of(d.dv), keys_a_part(d, threads) * of(d.Hv / std::max<std::int64_t>(d.Hk, 1)),
-                     longest_segment(sequences, segment_chunks));
-    // q, k, dq, dk; v, out, u, d_out, dv; g, beta, dg, dbeta; states, and the first and last of each sequence twice.
-    const std::size_t floats[] = {product({4, keys}),
-                                  product({5, values}),
-                                  product({4, gates}),
-                                  product({state_sets, states}),
-                                  product({of(std::max(threads, 1)), scratch}),
-                                  apart};
-    std::size_t all = 0;
-    for (const std::size_t x : floats) all += x;
-    if (all >= k_most) return std::nullopt;
-    return all * sizeof(float);
-}
-
 namespace {
 
 std::vector<float> floats_of(const std::vector<double>& x) {

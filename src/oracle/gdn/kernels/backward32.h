@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 
 #include "oracle/gdn/contract/problem.h"
@@ -51,11 +50,6 @@ struct Backward32 {
 // there is only one key head, each of its value heads is a task, with its own dq and dk until the end.
 // Scratch per thread: the states of one segment and one gradient for the task's value heads, and a few chunks of rows.
 void chunk_backward(const Backward32& backward, int threads, Isa isa);
-
-// Total bytes for a forward and a backward pass: inputs, outputs, cotangents, gradients, saves and scratch. nullopt:
-// the number overflows.
-std::optional<std::size_t> training_memory(const GdnDims& dims, std::span<const GdnSequence> sequences,
-                                           int segment_chunks, int threads);
 
 // The gradients of a problem in fp32: saving forward, backward, then through norm and gates in fp64. Arguments as in
 // run_adjoint64. With bf16 storage (see storage_of), q, k and v are read and dq, dk and dv written as bf16; also d_out

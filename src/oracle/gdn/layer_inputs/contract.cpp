@@ -120,12 +120,6 @@ std::vector<std::string> layer_contract_names() {
     return names;
 }
 
-std::vector<std::string> layer_field_names() {
-    std::vector<std::string> names;
-    for (const Field& f : k_fields) names.emplace_back(f.name);
-    return names;
-}
-
 Result<LayerContract> resolve_layer_contract(std::string_view name, const std::map<std::string, std::string>& metadata,
                                              std::span<const std::string> sets) {
     std::map<std::string, std::string> of_the_op = metadata;

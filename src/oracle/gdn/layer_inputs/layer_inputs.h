@@ -35,7 +35,6 @@ struct LayerContract {
 };
 
 std::vector<std::string> layer_contract_names();
-std::vector<std::string> layer_field_names();  // fields of the layer only
 
 // Like resolve_contract, for the contracts of libraries with such a layer. There, gates are raw and beta is a logit.
 Result<LayerContract> resolve_layer_contract(std::string_view name, const std::map<std::string, std::string>& metadata,

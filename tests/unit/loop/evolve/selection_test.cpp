@@ -65,7 +65,7 @@ TEST_CASE("evolve ranks base, kept and tied by gain, then by diff") {
 TEST_CASE("evolve counts children whatever their verdict but infra and abandoned") {
     const std::vector<Member> all = {base(), attempt(1, Verdict::noop, 0, 0), attempt(2, Verdict::infra, 0, 0),
                                      attempt(3, Verdict::abandoned, 0, 0), attempt(4, Verdict::invalid, 0, 0)};
-    CHECK(children_of(all, 0) == 2);
+    CHECK(children_counts(all)[0] == 2);
 }
 
 TEST_CASE("evolve picks are a function of seed and attempt") {

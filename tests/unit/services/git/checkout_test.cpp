@@ -50,7 +50,7 @@ TEST_CASE("git checkout: what git prints is read with any byte in a path") {
     CHECK((*entries)[1].kind == Kind::conflict);
     CHECK((*entries)[2].path == "new dir/");
     CHECK((*entries)[3].kind == Kind::ignored);
-    CHECK((*entries)[4].submodule == "SCMU");
+    CHECK((*entries)[4].path == "sub");
     CHECK_FALSE(git::parse_status("1 .M N..."));
     CHECK_FALSE(git::parse_status(std::string("x y\0", 4)));
     CHECK_FALSE(git::parse_raw_diff(std::string(":100644 100644 a b M\0", 21)));
