@@ -66,8 +66,8 @@ std::string text_of(const std::vector<Cell>& cells, std::size_t kernels) {
     const auto missed = std::count_if(cells.begin(), cells.end(), [](const Cell& c) { return c.missed(); });
     out +=
         "figures are fractions of sgemm, medians over rounds (decoding: of moving the states once, or of\n"
-        "  three multiply-adds an element where those take longer)\n";
-    out += fmt::format("{} of {} cells are more than 15 % below what is promised (*)\n", missed, cells.size());
+        "  three multiply-adds per element where those take longer)\n";
+    out += fmt::format("{} of {} cells are more than 15 % below the target (*)\n", missed, cells.size());
     return out;
 }
 

@@ -1,4 +1,4 @@
-// oracle bench --sweep: the same kernels on many shapes, each on one thread and on all, beside what is promised.
+// oracle bench --sweep: the same kernels on many shapes, each on one thread and on all, compared with the goals.
 #pragma once
 
 #include <string>

@@ -54,12 +54,14 @@ Result<std::vector<std::uint8_t>> serialize_npz(const TensorFile& file) {
     for (const NamedTensor& entry : file.tensors) {
         const std::string name = entry.name + ".npy";
         if (name.size() > 0xFFFF || file.tensors.size() > 0xFFFF) {
-            return fail(ErrorKind::bad_input, "a .npz file holds up to 65535 tensors, with names as long",
+            return fail(ErrorKind::bad_input,
+                        "a .npz file holds at most 65535 tensors, with names of at most 65535 bytes",
                         "write .safetensors instead");
         }
         const std::vector<std::uint8_t> member = serialize_npy(entry.tensor);
         if (bytes.size() + member.size() + directory.size() > 0xFFFF0000U) {
-            return fail(ErrorKind::bad_input, "a .npz file is written up to 4 GiB only", "write .safetensors instead");
+            return fail(ErrorKind::bad_input, "cannot write a .npz file larger than 4 GiB",
+                        "write .safetensors instead");
         }
         const auto size = static_cast<std::uint32_t>(member.size());
         const auto offset = static_cast<std::uint32_t>(bytes.size());

@@ -108,7 +108,7 @@ TEST_CASE("zip reader: missing files, folders and other files are told apart") {
     const auto text = ZipReader::open(scratch.file("page.zip", "<html>not found</html>"));
     REQUIRE_FALSE(text.has_value());
     CHECK(text.error().kind == ErrorKind::bad_input);
-    CHECK(speaks_of(text.error().message, "page.zip: not a ZIP archive, or cut"));
+    CHECK(speaks_of(text.error().message, "page.zip: not a ZIP archive, or truncated"));
     CHECK(speaks_of(refusal(""), "not a ZIP archive"));
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("zip reader: a wrong CRC-32, wrong sizes and damage are found") {
     CHECK(speaks_of(refusal(archive.bytes()), "300 bytes instead of 301"));
     member = good;
     member.compressed_size -= 1;
-    CHECK(speaks_of(refusal(archive.bytes()), "is cut after"));
+    CHECK(speaks_of(refusal(archive.bytes()), "is truncated after"));
     member = good;
     member.data[0] = '\x07';
     CHECK(speaks_of(refusal(archive.bytes()), "damaged deflate data"));
