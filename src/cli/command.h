@@ -30,7 +30,7 @@ struct Command {
     Tier tier;
     std::unique_ptr<Invocation> (*create)();
     bool reads_config = true;
-    bool options_in_config = false;  // its options may stand in the configuration, in the table of its name
+    bool options_in_config = false;  // its options can be set in the configuration, in the table of its name
     // Called last, after printing the error (bad words, bad configuration) that prevented run().
     void (*never_ran)(const Error& error) = nullptr;
 

@@ -34,7 +34,7 @@ tl::unexpected<Error> wrong_type(const ConfigValue& value, std::string_view key,
     return fail(ErrorKind::config, fmt::format("{}: '{}' must be a {}", value.origin.text(), key, type));
 }
 
-// Top level only: what stands in a table is judged by those who read it.
+// Top level only: tables are checked by the code that reads them.
 Status check_keys(const ConfigTable& table, std::vector<std::string>& warnings) {
     std::vector<std::string> names;
     for (const ConfigKey& key : config_keys()) names.emplace_back(key.name);

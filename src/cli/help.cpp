@@ -220,7 +220,7 @@ std::string page_head(const Command& command, const Args& args, const PageStyle&
            heading("Usage", style) + wrap(synopsis(command.name, args), 2, style.columns);
 }
 
-// The options of a page that is long enough for a short one stand in one column, whatever their group.
+// On a page long enough to have a short form, the options of all groups share one column.
 std::size_t common_width(const Args& args, bool common_only) {
     std::size_t widest = 0;
     if (!has_common(args)) return widest;

@@ -112,7 +112,7 @@ constexpr cli::Group k_groups[] = {
      "the entry of the last iteration",
      {"lint-log", "docs/running-log.md"}},
     {"evolve",
-     "look at a population of candidates, and promote the best",
+     "inspect a population of candidates, and promote the best",
      "gdnctl evolve log",
      "every attempt of the newest run",
      {"codex-loop", "loop-status", "docs/evolve.md"}},

@@ -47,7 +47,7 @@ void add_array(oracle::TensorFile& file, std::string name, oracle::NpyArray arra
         return;
     }
     if (array.bf16_assumed)
-        file.notes.push_back(fmt::format("{} is read as bfloat16 (NumPy files lose that type)", name));
+        file.notes.push_back(fmt::format("reading {} as bfloat16 (NumPy files do not store that type)", name));
     file.tensors.push_back({std::move(name), std::move(array.tensor)});
 }
 
@@ -122,7 +122,7 @@ Result<oracle::TensorFile> read_one(const Context& context, const std::string& p
     }
     auto content = read_file(context.cwd / path, {size_limit(type), ErrorKind::usage});
     if (!content) {
-        // A name that is not there is a usage error; a file that cannot be read is an input that cannot be used.
+        // A missing file is a usage error; a file that cannot be read is bad input.
         Error error = std::move(content).error();
         if (std::filesystem::exists(context.cwd / path, ignored)) error.kind = ErrorKind::bad_input;
         return tl::unexpected(std::move(error));

@@ -26,7 +26,7 @@ Result<std::filesystem::path> sync_root(const HeldSync& options, const Context& 
     const auto root = (context.cwd / *options.sync_path).lexically_normal();
     std::error_code ignored;
     if (std::filesystem::is_directory(root, ignored)) return root;
-    return fail(ErrorKind::usage, "--sync-path " + *options.sync_path + ": there is no such folder");
+    return fail(ErrorKind::usage, "--sync-path " + *options.sync_path + ": no such folder");
 }
 
 Result<std::vector<JobEnv>> extra_env(const HeldRun& options, const Context& context) {
@@ -37,7 +37,7 @@ Result<std::vector<JobEnv>> extra_env(const HeldRun& options, const Context& con
         } else if (const auto value = context.env.get(item)) {
             items.push_back(item + "=" + *value);
         } else {
-            return fail(ErrorKind::usage, "-e " + item + ": there is no such variable here",
+            return fail(ErrorKind::usage, "-e " + item + ": not set in this environment",
                         "write -e " + item + "=VALUE");
         }
     }
@@ -184,7 +184,7 @@ Result<JobRun> run_beside(const FoundHold& hold, const JobPlan& plan, const Held
     const std::string& id = hold.record.submission_id;
     const auto heart =
         start_heart(hold.record, hold.place, context, devtpu::run_record(devtpu::lease_path(id), run_id));
-    if (!heart) log::warning("nothing renews the lease meanwhile: {}", heart.error().text());
+    if (!heart) log::warning("the lease is not being renewed: {}", heart.error().text());
     GDNCTL_TRY_ASSIGN(const auto extra, extra_env(options.run, context));
     SubmitOptions submit;
     for (const JobEnv& item : extra) submit.env.push_back(item.name + "=" + item.value);

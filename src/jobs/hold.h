@@ -76,8 +76,8 @@ struct FoundHold {
     devtpu::HoldRecord record;
     PlaceOptions place;
 };
-// By name: from this machine's records, else from the cluster's jobs of this user. Error infrastructure: nobody holds
-// it (in upstream's wording).
+// Finds a hold by name, in this machine's records or else among this user's jobs on the cluster. Error infrastructure:
+// not held (in upstream's wording).
 Result<FoundHold> find_hold(const std::string& name, const PlaceOptions& options, Context& context);
 
 // The place of a recorded hold.
@@ -89,7 +89,7 @@ devtpu::HoldRecord hold_of(const JobDetails& job, const JobBackend& backend);
 // The holder's log so far; empty if it cannot be read.
 devtpu::HolderLog read_holder(JobBackend& backend, std::string_view id);
 
-// Why a hold has ended: preempted, its lease or cap ran out, somebody released it, or its job is gone.
+// Why a hold has ended: preempted, its lease or cap ran out, it was released, or its job no longer exists.
 Error hold_over(const devtpu::HoldRecord& record, const JobDetails& job, const std::optional<devtpu::HoldEnd>& end);
 
 // The way to the host; nullopt: only through jobs next to the holder.

@@ -128,10 +128,11 @@ private:
                 return {};
             }
             return fail(ErrorKind::usage,
-                        owner == user ? fmt::format("dev TPU {} is already asked for by job {}, which still waits",
-                                                    m_plan.tpu_name, job.submission_id)
-                                      : fmt::format("dev TPU {} is held by {}", m_plan.tpu_name, owner),
-                        owner == user ? fmt::format("`gdnctl dev-tpu-release{} --tpu-name {}` gives it up",
+                        owner == user
+                            ? fmt::format("dev TPU {} was already requested by job {}, which is still waiting",
+                                          m_plan.tpu_name, job.submission_id)
+                            : fmt::format("dev TPU {} is held by {}", m_plan.tpu_name, owner),
+                        owner == user ? fmt::format("`gdnctl dev-tpu-release{} --tpu-name {}` releases it",
                                                     cluster_words(*m_backend), m_plan.tpu_name)
                                       : std::string("choose another --tpu-name"));
         }
@@ -188,7 +189,7 @@ private:
             }
             GDNCTL_TRY(forget_hold(m_record, m_context));
             if (job.error_type == job_error::k_start_timeout && m_context.clock.monotonic() < m_deadline) {
-                log::warning("{} gave up waiting for the TPU: asking again", hold_place_words(m_record));
+                log::warning("{} gave up waiting for the TPU: requesting it again", hold_place_words(m_record));
                 continue;
             }
             const JobVerdict verdict = classify(job);
@@ -238,7 +239,7 @@ private:
         return {ErrorKind::timeout,
                 fmt::format("dev TPU {} was not ready on {} within {}", m_plan.tpu_name, hold_place_words(m_record),
                             format_duration(m_plan.ready_timeout)),
-                "--ready-timeout waits longer, --fallback-cluster tries another cluster",
+                "wait longer with --ready-timeout, or try another cluster with --fallback-cluster",
                 {}};
     }
 
@@ -259,11 +260,11 @@ private:
             const bool over = job && is_terminal(job->state);
             if (over || m_context.clock.monotonic() >= limit) {
                 if (!text::trim(shown).empty()) log::info("{}", text::visible(text::trim(shown)));
-                return fail(ErrorKind::infrastructure,
-                            over ? fmt::format("the holder {}: {}", status_of(*job), job->message)
-                                 : fmt::format("the holder did not say where it runs within {}",
-                                               format_duration(k_marker_limit)),
-                            read ? "" : read.error().text());
+                return fail(
+                    ErrorKind::infrastructure,
+                    over ? fmt::format("the holder {}: {}", status_of(*job), job->message)
+                         : fmt::format("the holder did not report its host within {}", format_duration(k_marker_limit)),
+                    read ? "" : read.error().text());
             }
             if (!m_context.clock.sleep_for(milliseconds(100), m_context.stop)) return tl::unexpected(stopped_error());
         }
@@ -276,7 +277,7 @@ private:
         if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
         if (!m_record.host.error.empty()) {
             constexpr std::size_t k_shown = 160;
-            log::info("some facts about the host are missing: {}",
+            log::info("some information about the host is missing: {}",
                       text::visible(std::string_view(m_record.host.error).substr(0, k_shown)));
         }
         if (m_adopted) log::info("taking over your hold {}", m_record.submission_id);
@@ -300,7 +301,7 @@ private:
         if (const auto road = road_of(m_record, m_context)) {
             const Status renewed = beat_by_road(m_record, *road, {}, m_context, m_context.stop);
             if (!renewed && !road->is_local()) {
-                log::warning("{}: jobs beside the holder renew it", renewed.error().text());
+                log::warning("{}: jobs on the holder's host renew it", renewed.error().text());
                 m_record.ssh_ok = false;
             }
         }
@@ -344,7 +345,7 @@ std::optional<Error> Holding::lost() {
     const auto job = m_backend->poll(m_record.submission_id);
     if (!job && job.error().kind == ErrorKind::remote_missing) {
         return Error{ErrorKind::infrastructure,
-                     fmt::format("dev TPU {} is lost: {} does not know its job any more", m_record.tpu_name,
+                     fmt::format("dev TPU {} is lost: {} no longer knows its job", m_record.tpu_name,
                                  hold_place_words(m_record)),
                      "allocate it again",
                      {}};

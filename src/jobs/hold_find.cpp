@@ -65,13 +65,13 @@ Error hold_over(const HoldRecord& record, const JobDetails& job, const std::opti
         return {ErrorKind::timeout,
                 fmt::format("{} has reached its cap of {}", what,
                             format_duration(std::chrono::seconds(record.terms.max_hold_s))),
-                "--max-hold sets the cap",
+                "set a higher cap with --max-hold",
                 {}};
     }
     if (end == devtpu::HoldEnd::lease) {
         return {ErrorKind::infrastructure,
-                what + " was given back: nobody renewed its lease in time",
-                "--lease sets how long it waits",
+                what + " was released: its lease was not renewed in time",
+                "set a longer lease with --lease",
                 {}};
     }
     if (end == devtpu::HoldEnd::stop || job.state == JobState::stopped) {

@@ -111,7 +111,7 @@ public:
         if (const Status opened = open_jobs(); !opened) return road ? by_road : opened;
         const Status by_job = m_jobs->beat(m_record, m_run, stop);
         if (!by_job || !road) return by_job;
-        if (!m_by_jobs) log::warning("{}: jobs beside the holder renew the lease", by_road.error().text());
+        if (!m_by_jobs) log::warning("{}: jobs on the holder's host renew the lease", by_road.error().text());
         m_by_jobs = true;
         return {};
     }

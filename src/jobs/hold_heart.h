@@ -23,8 +23,8 @@ private:
     std::jthread m_thread;
 };
 
-// By the road where there is one, else by jobs through a backend of its own. `run`: the record of a run (run_record()),
-// which is renewed with the lease; empty: none.
+// Renews over the road if there is one, otherwise by jobs through its own backend. `run`: the record of a run
+// (run_record()), which is renewed with the lease; empty: none.
 Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
                                            Context& context, std::string run = {});
 

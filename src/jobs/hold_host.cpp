@@ -138,7 +138,7 @@ void reach_host(HoldRecord& record, const std::string& ssh_user, Context& contex
     const std::string& ip = record.host.reachable_ip();
     if (ip.empty() || home(context).empty()) {
         record.ssh_ok = false;
-        log::warning("{}: there is no ssh to {}",
+        log::warning("{}: no ssh connection to {}",
                      ip.empty() ? "the holder found no address of its host" : "HOME is not set", record.tpu_name);
         return;
     }
@@ -154,7 +154,7 @@ void reach_host(HoldRecord& record, const std::string& ssh_user, Context& contex
     const Status reached = try_ssh(record, context);
     record.ssh_ok = reached.has_value();
     if (!reached && !context.stop.stop_requested()) {
-        log::warning("{} does not answer by ssh ({}): the hold is kept by jobs beside it", record.alias,
+        log::warning("{} does not answer ssh ({}): jobs on the host keep the hold", record.alias,
                      reached.error().text());
     }
 }
@@ -183,8 +183,9 @@ std::optional<devtpu::Road> road_of(const HoldRecord& record, const Context& con
 Status sync_to_host(const HoldRecord& record, const fs::path& root, Context& context) {
     const auto road = road_of(record, context);
     if (!road) {
-        return fail(ErrorKind::infrastructure, "there is no ssh to " + record.tpu_name + ": the tree was not synced",
-                    "--no-sync holds the TPU without it; `gdnctl dev-tpu-execute --via ray` sends the tree along");
+        return fail(ErrorKind::infrastructure, "no ssh connection to " + record.tpu_name + ": the tree was not synced",
+                    "use --no-sync to hold the TPU without the tree; `gdnctl dev-tpu-execute --via ray` uploads the "
+                    "tree with the command");
     }
     const auto began = context.clock.monotonic();
     GDNCTL_TRY_ASSIGN(const WorkingTree tree, list_working_tree(root, context, TreeFilter::tracked));

@@ -45,7 +45,7 @@ void close_ssh(const HoldRecord& record, Context& context) {
 Error may_be_held(const HoldRecord& record, std::string_view why) {
     return {ErrorKind::infrastructure,
             fmt::format("dev TPU {} on {} may still be held: {}", record.tpu_name, hold_place_words(record), why),
-            fmt::format("its lease ends it by {}",
+            fmt::format("the hold ends when its lease expires, at the latest at {}",
                         local_clock(devtpu::lease_end(record.terms, record.created, record.renewed))),
             {}};
 }

@@ -65,7 +65,7 @@ void end_run(const devtpu::Road& road, const HoldRecord& record, const std::stri
     if (ended) return;
     const std::string how_long =
         record.submission_id.empty() ? "" : " for up to " + format_duration(seconds(record.terms.lease_s));
-    log::warning("the command may still run on the host{}: {}", how_long, ended.error().text());
+    log::warning("the command may still be running on the host{}: {}", how_long, ended.error().text());
 }
 
 devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::Road& road, const HostRun& run) {
@@ -74,7 +74,8 @@ devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::Road& road,
     return command;
 }
 
-// A release ends what runs before the holder, and a machine that is taken away is gone before its cluster knows.
+// A release stops running commands before the holder, and a machine that is taken away disappears before its cluster
+// notices.
 std::optional<Error> over_soon(const FoundHold& hold, seconds limit, Context& context) {
     const auto deadline = context.clock.monotonic() + limit;
     for (;;) {
@@ -88,7 +89,7 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
                    Context& context) {
     const bool local = hold.record.cluster == "local";
     if (result.end == ProcessResult::End::wall_limit || result.end == ProcessResult::End::idle_limit) {
-        return fail(ErrorKind::timeout, "the command " + describe_end(result, spec) + ", and was ended");
+        return fail(ErrorKind::timeout, "the command " + describe_end(result, spec) + ", and was terminated");
     }
     const int code = result.exit_code < 0 ? k_by_signal - result.exit_code : result.exit_code;
     if (auto complaint = devtpu::host_complaint(code, err.text())) return tl::unexpected(std::move(*complaint));
@@ -115,7 +116,7 @@ Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, con
                       devtpu::ask_host(road, keep, script, seconds(30), context.process, context.stop));
     if (kept.exit_code != 0) {
         return fail(ErrorKind::infrastructure,
-                    "the host cannot keep the command: " + text::visible(text::trim(kept.err)));
+                    "cannot store the command on the host: " + text::visible(text::trim(kept.err)));
     }
     const std::string line = fmt::format("exec sh {0} {0}", text::shell_quote(kept.out));
     std::vector<std::string> argv = devtpu::road_argv(road, line);
@@ -155,8 +156,8 @@ Result<Via> choose_via(const HoldRecord& record, Via wanted) {
     if (record.cluster == "local") return Via::ssh;  // the road is this machine
     const bool has_ssh = record.ssh_ok.value_or(false);
     if (wanted == Via::ssh && !has_ssh) {
-        return fail(ErrorKind::infrastructure, "there is no ssh to dev TPU " + record.tpu_name,
-                    "--via ray runs the command as a job beside the holder");
+        return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + record.tpu_name,
+                    "--via ray runs the command as a job on the holder's host");
     }
     if (wanted != Via::automatic) return wanted;
     return has_ssh ? Via::ssh : Via::ray;
@@ -164,7 +165,7 @@ Result<Via> choose_via(const HoldRecord& record, Via wanted) {
 
 Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
     const auto road = road_of(hold.record, context);
-    if (!road) return fail(ErrorKind::infrastructure, "there is no ssh to dev TPU " + hold.record.tpu_name);
+    if (!road) return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + hold.record.tpu_name);
     if (run.interactive) return run_interactive(hold, *road, run, context);
     const devtpu::HostCommand command = command_for(hold, *road, run);
     ProcessSpec spec;
@@ -181,7 +182,7 @@ Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& cont
         if (run.on_err) run.on_err(bytes);
     };
     const auto heart = start_heart(hold.record, hold.place, context, command.record);
-    if (!heart) log::warning("nothing renews the lease meanwhile: {}", heart.error().text());
+    if (!heart) log::warning("the lease is not being renewed: {}", heart.error().text());
     GDNCTL_TRY_ASSIGN(const ProcessResult result, context.process.run(spec));
     if (result.end != ProcessResult::End::exited || result.exit_code == k_ssh_failed) {
         end_run(*road, hold.record, command.run_id, context);

@@ -148,7 +148,7 @@ void MetricReader::feed(std::string_view bytes) {
 void MetricReader::read_object() {
     const std::string object = m_objects.last();
     if (object.empty()) {
-        m_lack = "the log holds no JSON object";
+        m_lack = "the log contains no JSON object";
         return;
     }
     const Json json = *parse_json(text::repair_utf8(object), "object");

@@ -49,7 +49,7 @@ public:
 
     // Valid after finish(). A number that is not finite does not count.
     std::optional<double> value() const { return m_value; }
-    // Why there is no value: "the log holds no JSON object".
+    // Why there is no value: "the log contains no JSON object".
     const std::string& lack() const { return m_lack; }
 
 private:

@@ -115,7 +115,7 @@ Result<Place> choose_place(const PlaceOptions& options, Context& context) {
         place.by_default = true;
         return finished(std::move(place));
     }
-    Place place = local_place("nothing else is at hand");
+    Place place = local_place("no other cluster is configured");
     place.by_default = true;
     return place;
 }

@@ -29,10 +29,10 @@ std::string shortfall(const TestNeeds& needs, const Target& target, const JobOut
     if (!needs.require_passed && !needs.max_skipped) return {};
     if (!counts) return "the log has no pytest summary";
     if (needs.require_passed && counts->passed < *needs.require_passed) {
-        return fmt::format("{} passed, --require-passed wants {}", counts->passed, *needs.require_passed);
+        return fmt::format("{} passed, but --require-passed needs {}", counts->passed, *needs.require_passed);
     }
     if (needs.max_skipped && counts->skipped > *needs.max_skipped) {
-        return fmt::format("{} skipped, --max-skipped allows {}", counts->skipped, *needs.max_skipped);
+        return fmt::format("{} skipped, but --max-skipped allows {}", counts->skipped, *needs.max_skipped);
     }
     return {};
 }

@@ -35,7 +35,7 @@ Result<TpuChoice> choose_tpu(const std::string& wanted, const Place& place, cons
     const double chips = choice.resources.at("TPU");
     if (chips != 1 && chips != 2 && chips != 4 && chips != 8) {
         return fail(ErrorKind::usage,
-                    fmt::format("{} has {:g} chips a host: Ray gives a job 1, 2, 4 or 8", choice.type, chips),
+                    fmt::format("{} has {:g} chips per host: Ray gives a job 1, 2, 4 or 8", choice.type, chips),
                     "one host of a v5p-8 has 4, of a v6e-8 has 8");
     }
     if (place.file && !place.file->node_types.empty() && !offers_tpu(*place.file, choice.type)) {

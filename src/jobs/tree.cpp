@@ -135,7 +135,7 @@ private:
         const fs::path path = m_root / name;
         const bool is_link = fs::is_symlink(path, problem);
         if (is_link && !is_wanted(name)) return;
-        if (is_link && !fs::exists(path, problem)) return leave_out(name, "a link to nothing");
+        if (is_link && !fs::exists(path, problem)) return leave_out(name, "a broken link");
         if (!is_link || !fs::is_directory(path, problem)) {
             m_files.push_back(name);
             return;
@@ -153,7 +153,7 @@ private:
         const bool circle = link.target == "." || name.starts_with(link.target + "/") ||
                             std::find(within.begin(), within.end(), link.target) != within.end();
         if (circle) {
-            leave_out(name, "a link to a folder around it");
+            leave_out(name, "a link to a folder that contains it");
             return {};
         }
         within.push_back(link.target);

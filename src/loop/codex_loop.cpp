@@ -55,10 +55,10 @@ public:
     Result<CodexLoopReport> run() {
         GDNCTL_TRY_ASSIGN(GitCheckout repository,
                           GitCheckout::open(m_plan.workdir, m_context.process, m_context.clock));
-        // A run that cannot begin leaves nothing. What one that goes on is called is in its journal.
+        // A run that cannot start leaves nothing behind. The name of a run that continues is in its journal.
         const bool anew = !m_plan.options.resume;
         if (anew) GDNCTL_TRY(make_agent());
-        GDNCTL_TRY(repository.exclude(m_plan.log_dir));  // before it is there: it may be refused
+        GDNCTL_TRY(repository.exclude(m_plan.log_dir));  // before it exists: it may be rejected
         GDNCTL_TRY_ASSIGN(Artefacts artefacts, Artefacts::open(m_plan.log_dir));
         const fs::path& common = repository.common_dir();
         GDNCTL_TRY_ASSIGN(const LoopLock lock, LoopLock::acquire(m_plan.log_dir, common, m_context.clock.wall()));
@@ -111,7 +111,7 @@ private:
         if (!m_agent.codex_home.empty()) fs::remove_all(m_agent.codex_home.parent_path(), ignored);
     }
 
-    // The run that --resume goes on with; nullopt: there is none.
+    // The run that --resume continues; nullopt: none.
     Result<std::optional<ResumePoint>> resumed_run(const Artefacts& artefacts) {
         if (!m_plan.options.resume) return std::optional<ResumePoint>();
         GDNCTL_TRY_ASSIGN(m_journal, LoopJournal::open(artefacts.folder() / "journal.jsonl"));
@@ -132,7 +132,7 @@ private:
         return point;
     }
 
-    // Nothing of an earlier run is moved before it is certain that this one can begin.
+    // Files of an earlier run are moved only once it is certain that this one can start.
     Status begin_anew(const Artefacts& artefacts, const Transactions& git) {
         GDNCTL_TRY(warn_of_detached(git));
         const fs::path file = artefacts.folder() / "journal.jsonl";
@@ -163,7 +163,7 @@ private:
         return {};
     }
 
-    // A file STOP is there: nothing is touched.
+    // The file STOP exists: change nothing.
     CodexLoopReport not_begun(const Artefacts& artefacts) const {
         log::warning("{}", message::stop_file(artefacts.folder() / "STOP"));
         RunState none;
@@ -177,7 +177,7 @@ private:
         };
     }
 
-    // The record of a job comes before it: whoever goes on after a kill stops it.
+    // A job is recorded before it is submitted, so that the next start after a kill can stop it.
     Result<std::string> name_job(const JobOrder& order) {
         std::random_device random;
         const std::string kind = order.kind == JobKind::tests ? "test" : "profile";
@@ -323,7 +323,7 @@ private:
             log::warning("{}", message::ending(m_doing.load(), received_signal().value_or(SIGINT)));
         });
         std::unique_ptr<LoopHold> tpu = hold();
-        if (tpu) m_doing = "the dev TPU is not waited for any longer, and released";
+        if (tpu) m_doing = "no longer waiting for the dev TPU; releasing it";
         const bool can_begin = acquire(tpu);
         if (m_gates) {
             stages.push_back(make_post_checks(target_checks(), m_context.process, m_context.clock));
@@ -385,7 +385,7 @@ private:
     LoopAgent m_agent;
     std::unique_ptr<GateStages> m_gates;
     std::optional<LoopJournal> m_journal;
-    std::atomic<const char*> m_doing{"nothing has begun yet"};  // what a signal would end
+    std::atomic<const char*> m_doing{"nothing has started yet"};  // what a signal would end
 };
 
 }  // namespace

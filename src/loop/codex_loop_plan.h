@@ -36,12 +36,12 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
 // JSON text for the `run` record.
 std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request);
 
-// Whether the run that wrote this record, its first, may go on by this command. Error usage: its gates or checks are
-// missing, so that work would be kept without being judged. Other differences are warnings.
+// Whether the run that wrote this record, its first, can be continued by this command. Error usage: its gates or checks
+// are missing, so that work would be kept without being judged. Other differences are warnings.
 Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopRequest& request);
 
-// Whether a cluster answers that gates need, before an agent is paid for work that could not be judged. Without gates,
-// on this machine, and where a TPU is to be `held`, nobody is asked. Errors: those of check_clusters_answer().
+// Checks that a cluster that the gates need answers, before an agent is paid for work that could not be judged. Does
+// nothing without gates, on this machine, or if a TPU is to be `held`. Errors: those of check_clusters_answer().
 Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& request, Context& context, bool held);
 
 // `automatic` is warn with gates, else off.

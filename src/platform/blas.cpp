@@ -30,7 +30,7 @@ Result<Sgemm> Sgemm::open(const std::string& core, int threads) {
     setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);
     // A kernel forced through the environment would make the comparison meaningless.
     if (const char* set = std::getenv(k_core_variable); set != nullptr && core != set) {
-        log::info("{}={} is not heeded: sgemm is measured with {}", k_core_variable, set,
+        log::info("ignoring {}={}: sgemm is measured with {}", k_core_variable, set,
                   core.empty() ? "the kernels that OpenBLAS chooses for this processor" : core + " kernels");
     }
     if (core.empty()) {

@@ -65,7 +65,7 @@ bool is_inside(const fs::path& root, const fs::path& path) {
 Result<fs::path> join_inside(const fs::path& root, std::string_view relative) {
     if (relative.empty()) return tl::unexpected(unsafe_path(relative, "it is empty"));
     if (relative.find('\0') != std::string_view::npos) {
-        return tl::unexpected(unsafe_path(relative.substr(0, relative.find('\0')), "it holds a NUL byte"));
+        return tl::unexpected(unsafe_path(relative.substr(0, relative.find('\0')), "it contains a NUL byte"));
     }
     const fs::path wanted(relative);
     if (wanted.is_absolute()) return tl::unexpected(unsafe_path(relative, "it is absolute"));
@@ -73,7 +73,7 @@ Result<fs::path> join_inside(const fs::path& root, std::string_view relative) {
     const fs::path real_root = fs::weakly_canonical(root, problem);
     if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "resolve", root, problem.value()));
     for (const fs::path& part : wanted) {
-        if (part == "..") return tl::unexpected(unsafe_path(relative, "it holds '..'"));
+        if (part == "..") return tl::unexpected(unsafe_path(relative, "it contains '..'"));
     }
     const fs::path real = fs::weakly_canonical(real_root / wanted, problem);
     if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "resolve", wanted, problem.value()));

@@ -26,7 +26,7 @@ namespace {
 GDNCTL_LATE_API(CryptoApi, GDNCTL_CRYPTO_API, "libcrypto", "libcrypto.so.3", "libssl3")
 
 tl::unexpected<Error> refused(std::string_view step) {
-    return fail(ErrorKind::infrastructure, fmt::format("libcrypto refuses to {} a hash", step),
+    return fail(ErrorKind::infrastructure, fmt::format("libcrypto cannot {} a hash", step),
                 "this machine's OpenSSL may be limited to FIPS algorithms");
 }
 

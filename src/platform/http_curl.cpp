@@ -43,7 +43,7 @@ Result<Hop> next_hop(const CurlApi& api, const HttpRequest& request, const Hop& 
     const auto refuse = [&](std::string_view reason) {
         return fail(ErrorKind::infrastructure,
                     redact(fmt::format("{} redirects to {}: {}", hop.parsed.host, *answer.redirect_url, reason)),
-                    "give the final address, if it is one to be trusted");
+                    "use the final address if you trust it");
     };
     if (!parsed) return refuse("not an http or https address without user name");
     if (hop.parsed.origin.scheme == "https" && parsed->origin.scheme == "http") {
@@ -58,7 +58,8 @@ Result<Hop> next_hop(const CurlApi& api, const HttpRequest& request, const Hop& 
     // After leaving the first origin, credentials stay off, even if the chain returns to it.
     next.with_credentials = hop.with_credentials && same_origin;
     const bool has_body = !request.body.empty() || !request.body_file.empty();
-    if (next.with_body && has_body && !same_origin) return refuse("the request's body is not for another host");
+    if (next.with_body && has_body && !same_origin)
+        return refuse("the request's body must not be sent to another host");
     return next;
 }
 
@@ -133,7 +134,7 @@ tl::expected<HttpResponse, TransferError> CurlHttp::follow(const CurlApi& api, C
             return tl::unexpected(TransferError{
                 Error{ErrorKind::infrastructure,
                       redact(fmt::format("{}: more than {} redirects", hop.parsed.place, request.max_redirects)),
-                      "check the address: the service may redirect in a circle",
+                      "check the address: the service may redirect in a loop",
                       {}},
                 false});
         }

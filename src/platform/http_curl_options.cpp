@@ -21,7 +21,7 @@ void Transfer::set(CURLoption option, V value) {
     if (rc == CURLE_OK || !m_option_status) return;
     const curl_easyoption* known = m_api.curl_easy_option_by_id(option);
     m_option_status = fail(ErrorKind::infrastructure,
-                           fmt::format("libcurl refuses the option {}: {}",
+                           fmt::format("libcurl rejects the option {}: {}",
                                        known != nullptr ? known->name : std::to_string(static_cast<int>(option)),
                                        m_api.curl_easy_strerror(rc)),
                            "apt-get install libcurl4");
@@ -103,8 +103,8 @@ Status Transfer::set_method_and_body() {
 
 Status Transfer::add_header(const std::string& name, const std::string& value) {
     if (!is_valid_header(name, value)) {
-        return fail(ErrorKind::usage, "a header name or value holds characters that HTTP does not allow",
-                    "look for line ends in the value, for instance of a token read from a file");
+        return fail(ErrorKind::usage, "a header name or value contains characters that HTTP does not allow",
+                    "check the value for line breaks, for example in a token read from a file");
     }
     // In libcurl's syntax, a header without a value ends in a semicolon.
     const std::string line = value.empty() ? name + ";" : name + ": " + value;
@@ -131,7 +131,7 @@ Status Transfer::set_headers() {
 
 Status Transfer::prepare() {
     m_easy = m_api.curl_easy_init();
-    if (m_easy == nullptr) return fail(ErrorKind::internal, "libcurl gives no handle (out of memory)");
+    if (m_easy == nullptr) return fail(ErrorKind::internal, "libcurl cannot create a handle (out of memory)");
     set_fixed_options();
     set_callbacks();
     GDNCTL_TRY(set_method_and_body());

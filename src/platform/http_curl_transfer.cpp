@@ -123,14 +123,14 @@ bool Transfer::overdue() {
     };
     const auto seconds = [](std::chrono::milliseconds d) { return static_cast<double>(d.count()) / 1000.0; };
     if (m_deadline && now >= *m_deadline) {
-        late(fmt::format("not done within the time limit of {:g} s", seconds(m_request.total_timeout)));
+        late(fmt::format("not finished within the time limit of {:g} s", seconds(m_request.total_timeout)));
         m_error->kind = ErrorKind::timeout;
         return true;
     }
     if (!m_connected) return false;  // until then, libcurl's connect timeout applies
     if (phase() == Phase::waiting) {
         if (now - m_last_sent < m_request.first_byte_timeout) return false;
-        return late(fmt::format("nothing came in {:g} s", seconds(m_request.first_byte_timeout)));
+        return late(fmt::format("no data for {:g} s", seconds(m_request.first_byte_timeout)));
     }
     if (m_request.low_speed_bytes_per_s <= 0 || now - m_window_start < m_request.low_speed_time) return false;
     if (m_window_bytes < m_request.low_speed_bytes_per_s * m_request.low_speed_time.count()) {
@@ -267,7 +267,7 @@ std::size_t Transfer::on_send(char* buffer, std::size_t size, std::size_t count,
         const ssize_t got = ::pread(transfer.m_body_fd.get(), buffer, wanted, transfer.m_body_sent);
         if (got <= 0) {
             const std::string reason =
-                got == 0 ? "it became shorter while it was sent" : std::generic_category().message(errno);
+                got == 0 ? "it shrank while it was being sent" : std::generic_category().message(errno);
             transfer.m_error = Error{ErrorKind::local_io,
                                      fmt::format("cannot read {}: {}", transfer.m_request.body_file.string(), reason),
                                      {},

@@ -19,7 +19,7 @@ std::string part_of(const CurlApi& api, CURLU* url, CURLUPart part, unsigned fla
 
 tl::unexpected<Error> bad_url(const std::string& url, std::string_view reason) {
     return fail(ErrorKind::usage, redact(fmt::format("cannot use the URL '{}': {}", url, reason)),
-                "give it as http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH");
+                "use the form http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH");
 }
 
 }  // namespace
@@ -34,11 +34,11 @@ Result<Url> parse_url(const CurlApi& api, const std::string& url) {
     Origin& origin = parsed.origin;
     origin.scheme = part_of(api, handle.get(), CURLUPART_SCHEME);
     if (origin.scheme != "http" && origin.scheme != "https") {
-        return bad_url(url, fmt::format("{} is not spoken here, only http and https", origin.scheme));
+        return bad_url(url, fmt::format("{} is not supported, only http and https", origin.scheme));
     }
     if (!part_of(api, handle.get(), CURLUPART_USER).empty() ||
         !part_of(api, handle.get(), CURLUPART_PASSWORD).empty()) {
-        return bad_url(url, "it holds a user name or password");
+        return bad_url(url, "it contains a user name or password");
     }
     origin.host = part_of(api, handle.get(), CURLUPART_HOST);
     origin.port = part_of(api, handle.get(), CURLUPART_PORT, CURLU_DEFAULT_PORT);

@@ -17,7 +17,7 @@ std::string hint_for(const Subject& subject, Phase phase, Trouble trouble) {
         return "if this host is meant to be trusted, set SSL_CERT_FILE to the file with its CA certificates";
     }
     if (trouble == Trouble::not_http) {
-        return fmt::format("check that {} really is the service meant, and http or https as it expects", subject.host);
+        return fmt::format("check that {} is the right service, and whether it expects http or https", subject.host);
     }
     switch (phase) {
         case Phase::resolving: return "check the spelling of the host name, and DNS or the VPN";
@@ -27,9 +27,10 @@ std::string hint_for(const Subject& subject, Phase phase, Trouble trouble) {
                        : fmt::format("check that the service runs and listens on {} (address, port, tunnel)",
                                      subject.host);
         case Phase::tls: return fmt::format("check that {} speaks https; a plain service needs http://", subject.host);
-        case Phase::sending: return "try again; if it stays so, check limits on the size of requests on the way";
-        case Phase::waiting: return "the service took the request and gave no answer: try again, or look at its log";
-        case Phase::receiving: return "the answer was cut: try again";
+        case Phase::sending: return "try again; if it fails again, check whether a proxy limits the size of requests";
+        case Phase::waiting:
+            return "the service accepted the request but did not answer: try again, or look at its log";
+        case Phase::receiving: return "the answer was truncated: try again";
     }
     return {};
 }

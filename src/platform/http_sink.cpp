@@ -35,7 +35,7 @@ bool BodySink::open_file() {
     if (m_fd >= 0) return true;
     return fail_with(ErrorKind::local_io,
                      fmt::format("cannot write {}: {}", m_request.to_file.string(), reason_of(errno)),
-                     "check that the folder exists and may be written to");
+                     "check that the folder exists and is writable");
 }
 
 bool BodySink::write_file(std::string_view data) {
@@ -46,7 +46,7 @@ bool BodySink::write_file(std::string_view data) {
             if (errno == EINTR) continue;
             return fail_with(ErrorKind::local_io,
                              fmt::format("cannot write {}: {}", m_request.to_file.string(), reason_of(errno)),
-                             "make room on that disk, or choose another place");
+                             "free space on that disk, or choose another place");
         }
         data.remove_prefix(static_cast<std::size_t>(written));
     }
@@ -59,7 +59,7 @@ bool BodySink::keep(std::string_view data, std::size_t limit, bool cut) {
     if (data.size() <= room) return true;
     if (cut) return false;
     return fail_with(ErrorKind::bad_input, fmt::format("the answer is larger than {} bytes", limit),
-                     "ask for less, or let the answer go to a file");
+                     "request less, or write the answer to a file");
 }
 
 bool BodySink::write(int status, std::string_view data) {

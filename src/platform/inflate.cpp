@@ -91,9 +91,9 @@ Status Inflater::feed(std::string_view input) {
 
 Status Inflater::finish() {
     if (!m_status || m_at_end) return m_status;
-    m_status = fail(ErrorKind::bad_input,
-                    m_begun ? fmt::format("the {} data is cut after {} bytes of output", name_of(m_format), m_produced)
-                            : fmt::format("no {} data: empty", name_of(m_format)));
+    m_status = fail(ErrorKind::bad_input, m_begun ? fmt::format("the {} data is truncated after {} bytes of output",
+                                                                name_of(m_format), m_produced)
+                                                  : fmt::format("no {} data: empty", name_of(m_format)));
     return m_status;
 }
 

@@ -239,7 +239,8 @@ private:
         if (members.empty() && !m_leader_alive) {
             m_phase = Phase::done;
         } else if (since >= m_spec.grace + k_patience && m_kills > k_patience / k_look_closely) {
-            log::warning("{} of the processes that '{}' started cannot be ended", members.size(), m_spec.argv.front());
+            log::warning("{} of the processes that '{}' started cannot be terminated", members.size(),
+                         m_spec.argv.front());
             m_phase = Phase::done;
         }
         if (since >= m_spec.grace) ++m_kills;

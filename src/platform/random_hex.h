@@ -1,4 +1,4 @@
-// Random names: nonces, ids of runs, folders that nobody can guess.
+// Random names: nonces, ids of runs, unpredictable folder names.
 #pragma once
 
 #include <cstddef>

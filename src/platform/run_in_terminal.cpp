@@ -60,7 +60,7 @@ Result<int> run_in_terminal(const std::vector<std::string>& argv, const std::sto
     keep_from_sweeps(pid);
     int status = 0;
     {
-        // The terminal is gone, or somebody ends us: neither reaches the child by itself.
+        // The terminal was closed, or we are being stopped: neither reaches the child by itself.
         const std::stop_callback hang_up(stop, [pid] { kill(pid, SIGHUP); });
         siginfo_t ended{};
         while (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {

@@ -33,7 +33,7 @@ Result<End> read_end64(const ZipSource& source, std::uint64_t end_offset, End en
     }
     GDNCTL_TRY_ASSIGN(const std::string_view record, source.text_at(at, k_end64_bytes));
     if (u32_at(record, 0) != k_end64_signature) return source.bad("damaged zip64 end of archive");
-    if (u32_at(record, 16) != 0 || u32_at(record, 20) != 0) return source.bad("archives in several parts are not read");
+    if (u32_at(record, 16) != 0 || u32_at(record, 20) != 0) return source.bad("multi-part archives are not supported");
     end.members = u64_at(record, 32);
     end.directory_bytes = u64_at(record, 40);
     end.directory_offset = u64_at(record, 48);
@@ -50,7 +50,7 @@ Result<End> read_end(const ZipSource& source) {
         // The comment must reach exactly to the end of the file; otherwise this is data that looks like the record.
         if (u16_at(tail, at + 20) == tail.size() - at - k_end_bytes) found = at;
     }
-    if (!found) return source.bad("not a ZIP archive, or cut");
+    if (!found) return source.bad("not a ZIP archive, or truncated");
     const std::string_view record = tail.substr(*found, k_end_bytes);
     const std::uint64_t end_offset = source.bytes.size() - tail_bytes + *found;
     End end;
@@ -60,7 +60,7 @@ Result<End> read_end(const ZipSource& source) {
     end.directory_limit = end_offset;
     const bool zip64 = end.members == k_max16 || end.directory_bytes == k_max32 || end.directory_offset == k_max32;
     if (zip64) return read_end64(source, end_offset, end);
-    if (u16_at(record, 4) != 0 || u16_at(record, 6) != 0) return source.bad("archives in several parts are not read");
+    if (u16_at(record, 4) != 0 || u16_at(record, 6) != 0) return source.bad("multi-part archives are not supported");
     return end;
 }
 

@@ -46,7 +46,8 @@ Status read_bytes(const ZipSource& source, const ZipMember& member, std::uint64_
         return packed.empty() || checked(packed) ? Status{} : fail(ErrorKind::nothing_done, "stopped by the reader");
     }
     if (member.method != zip::k_deflate) {
-        return source.bad(fmt::format("compression method {} is not read, only stored and deflate", member.method));
+        return source.bad(
+            fmt::format("compression method {} is not supported, only stored and deflate", member.method));
     }
     Inflater inflater(DeflateFormat::raw, [&checked](std::string_view piece) { return checked(piece); }, member.size);
     GDNCTL_TRY(inflater.feed(packed));

@@ -33,7 +33,7 @@ tl::unexpected<Error> io_error(std::string_view verb, const std::filesystem::pat
 
 tl::unexpected<Error> too_large(const std::filesystem::path& path) {
     return fail(ErrorKind::bad_input, fmt::format("{}: larger than a ZIP archive without zip64 can be", path.string()),
-                "leave out files, 4 GiB and 65534 members are the limit");
+                "exclude some files: the limits are 4 GiB and 65534 members");
 }
 
 bool is_relative_name(std::string_view name) {
@@ -236,7 +236,7 @@ struct ZipWriter::State {
         }
         if (names.size() + 1 >= zip::k_max16) return too_large(path);
         if (names.contains(std::string(name))) {
-            return fail(ErrorKind::usage, fmt::format("the archive has '{}' already", name));
+            return fail(ErrorKind::usage, fmt::format("the archive already contains '{}'", name));
         }
         const std::uint64_t data = offset + zip::k_local_bytes + name.size();
         GDNCTL_TRY_ASSIGN(const bool noise, begins_with_noise(input));

@@ -12,12 +12,13 @@ namespace gdnctl::html {
 // Escapes text, also for attributes in double quotes.
 std::string escaped(std::string_view text);
 
-// A colour beside the common ones, var(--NAME): the class NAME fills shapes of charts and squares of legends with it.
+// A colour in addition to the common ones, var(--NAME): the class NAME fills shapes of charts and squares of legends
+// with it.
 struct Colour {
     std::string_view name, light, dark;
 };
 
-// What a page has beside the common look.
+// What a page adds to the common style.
 struct Look {
     std::vector<Colour> colours;
     std::string_view css;

@@ -56,7 +56,7 @@ public:
         if (!details && details.error().kind == ErrorKind::remote_missing) return {};
         if (!details) return tl::unexpected(details.error());
         if (is_terminal(details->state)) return {};
-        log::info("run {} of {} was still going on: stopping job {}", start.run, start.label, start.submission_id);
+        log::info("run {} of {} was still running: stopping job {}", start.run, start.label, start.submission_id);
         return end(backend, start.submission_id, m_context);
     }
 

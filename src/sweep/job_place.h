@@ -1,4 +1,4 @@
-// Runs of a sweep as jobs of a backend: this machine, a cluster, or beside the holder of a TPU.
+// Runs of a sweep as jobs of a backend: this machine, a cluster, or a held TPU's host.
 #pragma once
 
 #include <string>

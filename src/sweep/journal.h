@@ -1,4 +1,4 @@
-// The journal of `sweep run`: one JSON object a line, and what it says of each configuration. Pure.
+// The journal of `sweep run`: one JSON object per line, and the state of each configuration. Pure.
 #pragma once
 
 #include <map>
@@ -59,7 +59,7 @@ struct ConfigHistory {
     std::vector<std::pair<std::int64_t, RunEnd>> ends;  // run, end
     std::optional<JournalEvent> open;                   // a start without end
 
-    // The failure of its own, or the wrong output, that speaks against it for good; nullptr: none. What ran into a
+    // The configuration's own failure, or wrong output, which rules it out for good; nullptr: none. One that reached a
     // limit below `time_limit_s`, or ran to its end under a higher limit since, gets another chance.
     const RunEnd* verdict(double time_limit_s = 0) const;
     bool has_run(std::int64_t run) const;    // ended well

@@ -69,13 +69,13 @@ bool is_logger_word(std::string_view word) {
     return word.find_first_not_of("0123456789-:.,TZ/+") == std::string_view::npos;
 }
 
-// What may stand at the end of a line with any prefix: words that nobody else prints.
+// Text that counts at the end of a line with any prefix, because no other program prints it.
 constexpr std::array<std::string_view, 13> k_own_words = {
     "compile_time_s",       "steady_time_s",  "tokens_per_s",          "bwd_compile_time_s", "bwd_steady_time_s",
     "bwd_tokens_per_s",     "b_block_size",   "combined_tokens_per_s", "h_block_size",       "v_block_size",
     "roofline.device_kind", "roofline.chips", "roofline.tokens_per_s"};
 
-// The text from one of those words on; all of it where there is none.
+// The text from one of those words on; all of it if none occurs.
 std::string_view from_own_word(std::string_view text) {
     if (const auto at = text.find("result_json {"); at != std::string_view::npos) return text.substr(at);
     if (const auto at = text.find("Running entrypoint for job "); at != std::string_view::npos) return text.substr(at);

@@ -38,7 +38,7 @@ std::optional<std::int64_t> dict_number(std::string_view dict, std::string_view 
 // "BlockSizes(b_block_size=1024, h_block_size=512, v_block_size=1024)" anywhere in the text.
 std::optional<BlockSizes> parse_block_sizes(std::string_view text);
 
-// What a job's command line says of the script that it starts; nothing is filled in by default.
+// What a job's command line says about the script that it starts; missing options stay empty.
 struct CommandLine {
     std::optional<std::int64_t> batch, pos, seq_len, embed, vocab, data_shards;
     std::optional<std::int64_t> b, h, v;

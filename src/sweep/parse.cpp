@@ -14,8 +14,7 @@ namespace gdnctl::sweep {
 
 namespace {
 
-constexpr std::size_t k_kept_text = std::size_t{64}
-                                    << 10;  // of lines that nobody knows, for what they say of a failure
+constexpr std::size_t k_kept_text = std::size_t{64} << 10;  // of unrecognised lines, which may explain a failure
 
 void keep(std::string& to, std::string_view line) {
     if (to.size() + line.size() + 1 > k_kept_text) to.erase(0, std::min(to.size(), line.size() + 1));

@@ -44,8 +44,8 @@ struct Configuration {
 // What may change a kernel without a word on its command line: LIBTPU_INIT_ARGS, XLA_FLAGS, LEVANTER_*.
 std::map<std::string, std::string> switches_of(const std::map<std::string, std::string>& environment);
 
-// Every configuration of the plan, shape by shape. The key is of all that its time depends on. Error: infrastructure
-// (no libcrypto).
+// Every configuration of the plan, shape by shape. The key covers everything that the time depends on. Error:
+// infrastructure (no libcrypto).
 Result<std::vector<Configuration>> configurations_of(const Plan& plan, const std::string& revision,
                                                      const std::map<std::string, std::string>& switches);
 

@@ -58,7 +58,7 @@ struct Record {
     }
 };
 
-// What nobody printed, as the command line has it.
+// Values that were not printed, from the command line.
 struct Assumed {
     std::string device_kind, x_dtype;
     std::optional<std::int64_t> shards;

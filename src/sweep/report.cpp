@@ -14,7 +14,7 @@ namespace gdnctl::sweep {
 
 namespace {
 
-constexpr double k_rate_tolerance = 1e-3;        // tokens_per_s beside batch / time
+constexpr double k_rate_tolerance = 1e-3;        // tokens_per_s compared with batch / time
 constexpr double k_combined_tolerance = 2e-4;    // more is no rounding
 constexpr double k_bf16_share_of_f32 = 1.0 / 3;  // of the bf16 peak: multi-pass f32 products cannot reach it
 
@@ -197,7 +197,7 @@ std::optional<double> ratio(std::optional<double> of, std::optional<double> to) 
     return of && to ? std::optional(*of / *to) : std::nullopt;
 }
 
-// The best of each implementation at each shape beside the base's.
+// The best of each implementation at each shape, compared with the base's.
 void compare(Report& report) {
     using Key = std::tuple<std::string, std::string, std::string>;  // shape, device kind, dtype
     std::vector<std::pair<Key, std::vector<const Measured*>>> groups;
@@ -274,7 +274,7 @@ Result<Report> make_report(std::vector<Record> records, const std::optional<std:
     }
     if (std::find(names.begin(), names.end(), *base) == names.end()) {
         return fail(ErrorKind::usage, fmt::format("--comparisons: no result is of the implementation '{}'", *base),
-                    names.empty() ? "no line of these logs names one" : "these are there: " + text::join(names, ", "));
+                    names.empty() ? "no line of these logs names one" : "the logs have: " + text::join(names, ", "));
     }
     compare(report);
     return report;

@@ -74,7 +74,7 @@ std::string shape_text(const Record& record);        // "131072 x 512 x 128256",
 std::string rate_text(std::optional<double> tok_s);  // "607,500", "-"
 std::string percent_text(std::optional<double> fraction);
 std::string ratio_text(std::optional<double> ratio);  // "+12.2 %"
-// Why there is no time, or what is to be known of it: "vmem_oom 20.2M of 16.0M", "above_peak".
+// Why there is no time, or a remark about it: "vmem_oom 20.2M of 16.0M", "above_peak".
 std::string remark_of(const Measured& m);
 std::string name_of(const Measured& m);                   // "pallas_tpu b1024_h512_v1024"
 std::vector<std::string> notes_of(const Report& report);  // corrections and warnings, each a sentence

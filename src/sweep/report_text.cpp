@@ -16,7 +16,7 @@ std::string device_text(const Record& r) {
     return r.device_kind.empty() ? "unknown device" : text::visible(r.device_kind);
 }
 
-// Results of one shape, device kind and dtype stand together, the fastest first, then what failed.
+// Groups results by shape, device kind and dtype: the fastest first, failures last.
 struct Group {
     std::string title;
     std::vector<const Measured*> members;
@@ -240,10 +240,10 @@ std::string report_patch(const Report& report) {
         const auto key = oracle::linear_ce::device_key_of(r.device_kind);
         if (!m.bucket || !key || !r.sizes || r.x_dtype.empty()) {
             out += fmt::format("# {}: no row, {}\n", best_text(m),
-                               !m.bucket           ? "no bucket holds the shape"
+                               !m.bucket           ? "no bucket contains the shape"
                                : !key              ? "the device kind is not known (--device-kind)"
                                : r.x_dtype.empty() ? "the dtype is not known (--dtype)"
-                                                   : "its block sizes are what the table gives already");
+                                                   : "the table already gives these block sizes");
             continue;
         }
         const auto now = oracle::linear_ce::tuned_sizes(oracle::linear_ce::TableDate::latest, *key, *m.bucket);

@@ -290,7 +290,7 @@ private:
 
 RunEnd judge_output(const RunOutput& output, const Plan& plan) {
     if (output.lost) return failed(FailureKind::infra, first_line(output.lost_because));
-    if (output.timed_out) return failed(FailureKind::timed_out, "ran into its time limit");
+    if (output.timed_out) return failed(FailureKind::timed_out, "reached its time limit");
     std::vector<Record> records = parse_results(output.text, "", {plan.device_kind, plan.x_dtype, {}});
     const std::string_view told =
         std::string_view(output.text).substr(output.text.size() - std::min(output.text.size(), k_told));

@@ -82,7 +82,7 @@ test_check_says_what_would_be_used() {
 
 test_check_of_this_machine() {
   expect 0 "$GDNCTL" cluster check
-  out_has 'cluster    local (nothing else is at hand)'
+  out_has 'cluster    local (no other cluster is configured)'
   expect 0 "$GDNCTL" cluster check local --json
   out_has '"backend":"local","cluster":"local","origin":"option --cluster"'
   expect 4 "$GDNCTL" cluster check --no-local

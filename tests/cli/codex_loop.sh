@@ -256,10 +256,10 @@ test_options_that_change_nothing_are_told() {
 test_agent_program_that_is_not_there_has_a_hint() {
   repo && printf '#!/bin/sh\n' >my-agent.sh
   loop 0 --iterations 2 --resilient --agent-command ./my-agent.sh
-  [ "$(grep -c 'hint: exit status 127: the shell found no such program. A relative path must be committed' "$WORK/err")" = 1 ] || fail 'no hint, or many'
+  [ "$(grep -c 'hint: exit status 127: the shell could not find the program. Commit the program' "$WORK/err")" = 1 ] || fail 'no hint, or many'
   git add my-agent.sh && git commit -qm agent
   loop 126 --iterations 1 --isolation worktree --agent-command ./my-agent.sh
-  err_has 'hint: exit status 126: the shell may not run it (chmod +x). '
+  err_has 'hint: exit status 126: the shell is not allowed to run it (chmod +x). '
   loop 3 --iterations 1 --agent-command 'exit 3'
   err_lacks 'hint: exit status'
 }

@@ -85,7 +85,7 @@ test_an_empty_prompt_that_is_not_answered_as_codex_does_is_no_refusal() {
   other_codex 'case "$*" in "debug models --bundled") echo "{\"models\":[{\"slug\":\"model-a\",\"supported_reasoning_levels\":[{\"effort\":\"xhigh\"}]}]}"; exit;; exec*-C*) ;; *) exit 3;; esac
 echo "int speed = 2;" >kernel.c; git add -A; git commit -qm work'
   loop 0 --iterations 1
-  err_has 'this codex does not answer an empty prompt as codex does'
+  err_has 'this program does not respond to an empty prompt as Codex does'
   [ "$(git log --format=%s | tr '\n' ' ')" = 'work base ' ] || fail "commits: $(git log --oneline)"
 }
 

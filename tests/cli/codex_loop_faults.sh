@@ -52,7 +52,7 @@ test_read_only_log_directory_and_repository() {
   err_has "$WORK/cwd/.git"
   chmod 700 .git && chmod -R a-w .git/objects .git/refs
   loop 8 --log-dir "$WORK/logs3"
-  err_has 'the repository must be writable'
+  err_has 'make the repository writable'
   [ ! -e "$WORK/ran" ] || fail 'an agent ran'
   chmod -R u+w .git && same 'the tree' "$("${as[@]}" git -c safe.directory='*' status --porcelain)" ''
 }
@@ -91,7 +91,7 @@ test_branch_moved_by_someone_else_in_a_worktree_is_followed() {
 test_branch_moved_to_what_conflicts_keeps_both() {
   repo && agent "(cd $WORK/cwd && echo theirs >kernel.c && git commit -qam theirs)" "$works"
   loop 2 --isolation worktree
-  err_has 'conflicts with the branch as it is now'
+  err_has 'conflicts with the current branch'
   last_line 'reason=landing iteration=1 rc=2'
   same kernel "$(cat kernel.c)" theirs
   same 'kept work' "$(git show "$(ref iter-001/head)":kernel.c)" 'int speed = 2;'

@@ -110,11 +110,11 @@ test_a_log_that_nobody_could_read_any_more_is_refused_before_anything_runs() {
   world && agent 8:ok 7:ok
   sed -i "s/^esac/esac\n[ \$(cat speed.txt) != 8 ] || printf '\`\`\`\\\\n' >>log.md/" "$WORK/agent"
   loop 0 --iterations 2 --max-failures -1 --perf-mode off
-  err_has ' running-log: no entry could be added to the running log any more: log.md: the code fence that line 4 opens'
+  err_has ' running-log: entries could no longer be added to the running log: log.md: the code fence that line 4 opens'
   [ "$(wc -l <"$WORK/tests_run")" = 1 ] || fail 'it was tested'
   kept 1
   entries 2
-  log_has '- Decision: rejected (no entry could be added'
+  log_has '- Decision: rejected (entries could no longer be added'
   clean_log
 }
 

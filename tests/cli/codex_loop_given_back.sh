@@ -211,9 +211,9 @@ test_files_that_conflict_are_named_with_their_exact_copies_and_a_hint_that_works
   agent 'echo agent >new.env; git add .; git commit -qm w'
   loop 0 --iterations 1 --isolation inplace --dirty-policy stash
   same 'the branch' "$(cat new.env)" agent
-  err_has 'your uncommitted work conflicts with what the iteration left; it stays in the stash'
+  err_has "your uncommitted work conflicts with the iteration's result; it stays in the stash"
   err_has 'changed by you and by the branch: new.env'
-  err_has "your files, exactly as they were, are in $PWD/.git/gdnctl-shelf/"
+  err_has "exact copies of your files are in $PWD/.git/gdnctl-shelf/"
   hint=$(sed -n 's/.*hint: \(cp -a .*\) copies all of them back.*/\1/p' "$WORK/err")
   rmdir empty && bash -c "$hint" || fail "the hint fails: $hint"
   everything | diff "$WORK/before" - >&2 || fail 'not as it was'

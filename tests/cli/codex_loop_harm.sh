@@ -311,7 +311,7 @@ test_paths_with_blanks_newlines_and_other_bytes() {
   done
   mkdir "$WORK/"$'new\nline' && cd "$WORK/"$'new\nline' && repo
   loop 2 --iterations 1 --isolation worktree
-  err_has 'the path of the repository holds a newline'
+  err_has 'the path of the repository contains a newline'
   cd "$WORK/cwd" && repo && agent "$works"
   loop 2 --iterations 1 --log-dir $'new\nline'
   err_has 'the log directory cannot be kept out of git'

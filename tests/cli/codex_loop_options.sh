@@ -82,7 +82,7 @@ test_an_index_that_somebody_locks_for_a_moment_is_waited_for() {
   (sleep 3; rm .git/index.lock) &
   loop 0 --iterations 1 --sync-main-policy once
   wait
-  err_lacks 'which a git that was killed has left behind'
+  err_lacks 'left behind by a git process that was killed'
   [ -e theirs.txt ] && [ "$(git log -1 --format=%s)" = 'step 3' ] || fail "not merged, or not worked: $(git log --oneline)"
 }
 

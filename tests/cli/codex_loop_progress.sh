@@ -7,7 +7,7 @@ test_on_a_busy_machine_only_pairs_promote_and_it_is_said() {
   world && agent 8:ok 4:ok 4:ok
   mkdir -p "$GDNCTL_MACHINE_FILES/proc/999999"
   printf 'gdnctl\0codex-loop\0--iterations\09\0' >"$GDNCTL_MACHINE_FILES/proc/999999/cmdline"
-  local busy='another codex-loop runs on this machine (process 999999)'
+  local busy='another codex-loop is running on this machine (process 999999)'
   loop 0 --iterations 2 --validation-mode profile-only --perf-pairs 1
   err_has "performance baseline initialized: mine/forward_ms=8 ms @ "
   err_has "performance within hold band vs champion: 8 ms -> 4 ms (+100.00%, source=cli-output); 2x faster (unpaired); not promoted, as the machine was busy: $busy"

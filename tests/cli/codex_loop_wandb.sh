@@ -127,7 +127,7 @@ test_without_a_key_or_a_server_the_outputs_number_stands() {
   unset WANDB_API_KEY
   loop 0 --perf-pairs 1
   measured 'm["metric_value"] == 0.939 and m["metric_source"] == "cli-output"'
-  err_has 'no key for W&B at 127.0.0.1; the metric is that of the run'"'"'s output'
+  err_has 'no key for W&B at 127.0.0.1; using the metric from the run'"'"'s output'
   err_has 'hint: export WANDB_API_KEY='
   [ "$(asked)" = 0 ] || fail 'it was asked all the same'
   printf 'machine 127.0.0.1\n  login user\n  password %s\n' $KEY >"$HOME/.netrc"
@@ -143,7 +143,7 @@ test_without_a_key_or_a_server_the_outputs_number_stands() {
   loop 0 --perf-pairs 1
   measured 'm["metric_value"] == 5.0 and "warnings" not in m'
   WANDB_BASE_URL=http://wandb.example loop 0 --perf-pairs 1
-  err_has 'WANDB_BASE_URL would send the key readable to everyone on the way'
+  err_has 'WANDB_BASE_URL uses plain HTTP; the API key would be sent unencrypted'
   measured 'm["metric_source"] == "cli-output"'
   no_trace_of_the_key
 }

@@ -115,7 +115,7 @@ test_init_writes_a_file_that_changes_nothing() {
 test_init_refuses_to_overwrite() {
   echo 'cluster = "mine"' >gdnctl.toml
   expect 7 "$GDNCTL" config init
-  err_has "error: $PWD/gdnctl.toml exists already"
+  err_has "error: $PWD/gdnctl.toml already exists"
   grep -q mine gdnctl.toml || fail "the file was changed"
   expect 0 "$GDNCTL" config init --force --json
   out_has '"schema": "gdnctl.config-init/1"'

@@ -72,7 +72,7 @@ test_jobs_renew_the_lease_while_ssh_is_lost() {
   until_said 'TPU allocation is active'
   [ "$(asked 'POST /api/jobs/$')" = 1 ] || fail 'a job beside the holder though ssh works'
   echo 'ssh: connect to host 203.0.113.7 port 22: No route to host' >"$WORK/no-ssh"
-  until_said 'No route to host: jobs beside the holder renew the lease'
+  until_said "No route to host: jobs on the holder's host renew the lease"
   sleep 11
   [ "$(holds)" = 1 ] || fail 'lost with its ssh'
   rm "$WORK/no-ssh"
@@ -131,7 +131,7 @@ test_permission_and_passphrase() {
   allocate --no-sync
   echo 'alice@203.0.113.7: Permission denied (publickey).' >"$WORK/no-ssh"
   expect 5 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --no-sync true
-  err_has 'a key with a passphrase needs a running ssh-agent'
+  err_has 'start an ssh-agent'
   rm "$WORK/no-ssh"
   release
 }

@@ -84,8 +84,8 @@ test_connect_needs_ssh() {
   echo 'ssh: connect to host 203.0.113.7 port 22: Connection refused' >"$WORK/no-ssh"
   allocate --no-sync
   in_terminal 4 "$GDNCTL" dev-tpu-connect "${HOLD[@]}" </dev/null
-  out_has 'there is no ssh to dev TPU a'
-  out_has '--via ray runs the command as a job beside the holder'
+  out_has 'no ssh connection to dev TPU a'
+  out_has "--via ray runs the command as a job on the holder's host"
   release
 }
 

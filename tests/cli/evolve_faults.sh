@@ -43,7 +43,7 @@ esac'
   evolve 0 --max-attempts 1 --operator-mix explore=1
   git for-each-ref refs/heads refs/tags | cmp - "$WORK/names" || fail "names: $(git for-each-ref refs/heads refs/tags)"
   git stash list | cmp - "$WORK/stashes" || fail "stashes: $(git stash list)"
-  err_has 'put back what the agent did: refs/heads/keep was moved'
+  err_has 'undid changes by the agent: refs/heads/keep was moved'
   has '.type=="proposal" and (.put_back | length == 5)' || fail 'no record'
   # What somebody else does meanwhile stays, and the branch is not theirs to move any more.
   evolve 0 --max-attempts 2 --operator-mix explore=1 --resume
@@ -74,7 +74,7 @@ echo 8 >kernel.txt"
   git branch -q -D new || fail 'a name was removed'
   git for-each-ref refs/heads refs/tags | cmp - "$WORK/names" || fail "names: $(git for-each-ref refs/heads refs/tags)"
   git stash list | cmp - "$WORK/stashes" || fail "stashes: $(git stash list)"
-  err_has 'put back what the agent did: refs/heads/keep was moved'
+  err_has 'undid changes by the agent: refs/heads/keep was moved'
   [ -z "$(ls -R "$WORK/log" | grep names.json)" ] || fail 'the file of names is left'
 }
 

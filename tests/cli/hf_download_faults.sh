@@ -30,7 +30,7 @@ test_rate_limits() {
   asked '.path | contains("revision")' 2
   fault '{"on": "revision", "do": {"status": 429, "headers": {"Retry-After": "3600"}}}'
   expect 4 fetch
-  err_has 'the next try would be in 1 h'
+  err_has 'the next retry would be in 1 h'
 }
 test_server_errors() {
   two
@@ -77,7 +77,7 @@ test_stalls() {
   asked '.server == "cdn"' 2
   fresh && fault '{"on": "revision", "do": {"stall_head": 1}}'
   expect 4 fetch --stall-timeout 1 --retries 0
-  err_has 'nothing came in 1 s'
+  err_has 'no data for 1 s'
 }
 test_ranges_that_are_not_what_was_asked_for() {
   two
@@ -149,7 +149,7 @@ test_redirects() {
   for where in '{self}' 'file:///etc/passwd' 'ftp://127.0.0.1/x' 'http://user:pw@127.0.0.1/x'; do
     fresh && fault "{\"on\": \"resolve\", \"path\": \"profile\", \"do\": {\"redirect\": \"$where\"}}"
     expect 4 fetch
-    err_has 'refused'
+    err_has 'not allowed'
     same big.trace.json.gz
     absent profile.json
   done
@@ -202,7 +202,7 @@ test_who_may_and_who_may_not() {
   err_has 'token from $HF_TOKEN was rejected; check https://huggingface.co/settings/tokens'
   HF_TOKEN=$TOKEN expect 0 fetch
   asked '.server == "cdn" and .auth' 0
-  expect 0 fetch --token $TOKEN --output-dir a && err_has 'list of processes'
+  expect 0 fetch --token $TOKEN --output-dir a && err_has 'process list'
   printf '%s\r\n' $TOKEN >"$WORK/token" && expect 0 fetch --token-file ../token --output-dir b
   mkdir -p "$HOME/.cache/huggingface" && echo $TOKEN >"$HOME/.cache/huggingface/token" && expect 0 fetch --output-dir c
   HF_HUB_DISABLE_IMPLICIT_TOKEN=1 expect 6 fetch --output-dir d

@@ -168,8 +168,8 @@ test_pages_and_their_links() {
     [ "$(wc -l <"$WORK/out")" = 5 ] || fail "not all with links that are $style"
   done
   export HF_TOKEN=$TOKEN
-  setup '{"page_size": 2, "link": "foreign"}' && expect 4 fetch --output-dir f && err_has 'goes on at'
-  setup '{"page_size": 2, "link": "loop"}' && expect 4 fetch --output-dir l && err_has 'circle'
+  setup '{"page_size": 2, "link": "foreign"}' && expect 4 fetch --output-dir f && err_has 'continues at'
+  setup '{"page_size": 2, "link": "loop"}' && expect 4 fetch --output-dir l && err_has 'repeats itself'
 }
 test_flat() {
   hub_up && traces
@@ -185,7 +185,7 @@ test_flat() {
   for name in .gdnctl-manifest.json .cache; do
     mkdir -p "$R/odd" && echo x >"$R/odd/$name"
     expect 8 fetch --path-prefix "odd/$name" --flat --output-dir odd
-    err_has 'for the records of downloads'
+    err_has 'reserved for download records'
     [ ! -e odd ] || fail 'something was written'
     rm "$R/odd/$name"
   done
@@ -239,8 +239,8 @@ test_validate_trace() {
   printf '{"traceEvents": [1,' | gzip -n >"$R/run10/bad.trace.json.gz"
   printf '\x0a\x7f' >"$R/run10/bad.xplane.pb"
   expect 7 fetch --path-prefix run10 --include-xplane --validate-trace
-  err_has 'bad.trace.json.gz: no valid trace: it is JSON that is cut'
-  err_has 'bad.xplane.pb: no valid trace: it is no XSpace'
+  err_has 'bad.trace.json.gz: invalid trace: it is JSON truncated'
+  err_has 'bad.xplane.pb: invalid trace: it is not an XSpace'
 }
 test_an_empty_file_and_odd_names() {
   hub_up

@@ -359,16 +359,16 @@ test_what_is_left_out_of_the_package_is_named() {
   expect 0 "$GDNCTL" ray-test --cluster local
   err_has "not in the job's working directory: vendor (a submodule that is not checked out: git submodule update --init)"
   err_has 'out (a link to a folder of which git tracks nothing)'
-  err_has 'broken (a link to nothing)'
-  err_has 'self (a link to a folder around it)'
-  err_has 'sub/up (a link to a folder around it)'
+  err_has 'broken (a broken link)'
+  err_has 'self (a link to a folder that contains it)'
+  err_has 'sub/up (a link to a folder that contains it)'
   out_has ./a.txt
   # Links that lead to each other's folders: finite, and said.
   mkdir p q && echo 1 >p/1 && echo 2 >q/2 && ln -s ../q p/q && ln -s ../p q/p
   expect 0 "$GDNCTL" ray-test --cluster local
   out_has ./p/q/2
   out_has ./q/p/1
-  err_has 'p/q/p (a link to a folder around it)'
+  err_has 'p/q/p (a link to a folder that contains it)'
   # A deleted folder of a submodule is like a deleted file.
   rm -rf vendor
   expect 0 "$GDNCTL" ray-test --cluster local

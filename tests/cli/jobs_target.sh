@@ -72,7 +72,7 @@ test_profile_reads_the_targets_metric() {
   profile_that_prints '"echo nothing"' '"json:/forward/median_ms"'
   expect 0 "$GDNCTL" ray-profile --cluster local --json
   out_has '"metric":{"name":"gdn/forward_ms","value":null'
-  err_has 'metric gdn/forward_ms: the log holds no JSON object (json:/forward/median_ms)'
+  err_has 'metric gdn/forward_ms: the log contains no JSON object (json:/forward/median_ms)'
   profile_that_prints '"true"' '"regex:("'
   expect 2 "$GDNCTL" ray-profile --cluster local
   err_has "metric 'gdn/forward_ms'"

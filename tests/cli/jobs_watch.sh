@@ -281,7 +281,7 @@ test_damaged_records_are_named_and_hide_no_other_job() {
   out_has '"submission_id":"good"'
   for kind in truncated binary empty newer; do
     words="the record of job $kind is damaged"
-    [ $kind != newer ] || words='the record of job newer has a form that this version does not know'
+    [ $kind != newer ] || words='the record of job newer has a format that this version does not know'
     expect 0 "$GDNCTL" ray-list --cluster local
     out_has good
     out_lacks $kind

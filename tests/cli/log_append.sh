@@ -12,7 +12,7 @@ test_init_writes_a_head_once() {
   done
   cp a/b/log.md before
   expect 7 "$GDNCTL" log init --log-file a/b/log.md
-  err_has 'exists already'
+  err_has 'already exists'
   cmp -s before a/b/log.md || fail 'init touched an existing log'
   expect 0 "$GDNCTL" log init --template experiment --log-file e.md --json
   out_has '"schema": "gdnctl.log-init/1"'

@@ -74,7 +74,7 @@ J
   out_has 'compared   4.2 ms -> 4.35 ms: the champion, then this candidate, medians of alternating runs'
   out_has 'gain       1.033x slower (1.029-1.037x, 5 pairs)'
   out_has 'noise      0.31 % from run to run'
-  out_has 'it was refused against a base that had moved'
+  out_has 'it was rejected against a base that, as found later, had moved'
   expect 0 "$GDNCTL" loop-explain 3 --log-dir logs --json
   out_has '"noise_pct": 0.31'
   out_has '"words": "while_ms 0.000 -> 1.000, limit 5.000"'

@@ -50,7 +50,7 @@ test_markdown() {
   out_has '# Run 20260310t165307z'
   out_has 'ended: iterations (exit code 0). 6 of 6 iterations have ended, 2 promoted, 4 counted as failures.'
   out_has '## Champions (gdn/forward\_ms)'
-  out_has 'Equal code differs by 0.3 %'
+  out_has 'Measurements of identical code differ by 0.3 %'
   out_has '| iteration | commit | value | gain over the previous champion | decision |'
   out_has '| # | result | median | gain | time | device | tokens | why |'
   out_has 'A gain is over the champion at that time'
@@ -67,7 +67,7 @@ test_page_of_a_measured_run() {
   out_empty
   err_has 'report of 12 iterations'
   parse_page page.html
-  for text in 'gdn/forward_ms over the iterations: lower is better' 'Outcomes in time' 'Cost' 'What was not kept' 'Every iteration' \
+  for text in 'gdn/forward_ms over the iterations: lower is better' 'Outcomes over time' 'Cost' 'What was not kept' 'Every iteration' \
     'iteration-003-prompt.txt' 'while_ms' 't_long' 'gate while' '6.25 <= 5'; do
     grep -qF -- "$text" texts.txt || fail "the page lacks: $text"
   done

@@ -191,8 +191,8 @@ test_all_passes_of_a_loaded_kernel_are_timed() {
     out_has 'lib:full.so, backward'
     out_has 'builtin:backward takes'
     out_has 'times as long as lib:full.so, backward'
-    out_has 'backward of a loaded kernel: with what it computes of the forward again'
-    out_has 'decode of a loaded kernel: a token a call, in place'
+    out_has 'backward of a loaded kernel: includes recomputing the forward'
+    out_has 'decode of a loaded kernel: one token per call, in place'
     [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
 }
 
@@ -204,7 +204,7 @@ test_one_wrong_pass_has_no_time_and_the_others_have() {
     jq -e '[.forward, .decode] | all(.verified)' "$WORK/out" >/dev/null || fail "the others"
     full '-DDECODE_FAULT=static int calls;if(++calls>90)((float*)c->out.data)[0]+=1;'
     expect 1 bench --kernel lib:full.so
-    out_has 'lib:full.so, decode   no time, because the result is wrong: UNSTEADY: another result in a later run'
+    out_has 'lib:full.so, decode   no time, because the result is wrong: UNSTEADY: different result in a later run'
     full '-DBACKWARD_FAULT=abort();'
     expect 1 bench --kernel lib:full.so --json
     jq -e '.backward.fault.kind == "CRASHED" and .forward.verified and .decode.verified' "$WORK/out" >/dev/null ||
@@ -224,7 +224,7 @@ SH
     jq -e '[.forward, .backward] | all(.verified and .timed == "program" and .median_ms > 0)' "$WORK/out" >/dev/null || fail "no figures"
     jq -e '.decode.verified == null and (.not_measured.decode | length > 0)' "$WORK/out" >/dev/null || fail "decode"
     expect 0 all_passes --peer 'cmd:sh run.sh' --rounds 1
-    out_has 'cmd: a whole run of the program: its start, reading and writing its files, its end'
+    out_has 'cmd: a whole run of the program, from start to exit'
     out_has 'backward of a program: forward and backward in one run'
     sed 's/^backward=$/exec 2>\&1/; s/^grep.*//' run.sh >forward.sh
     expect 0 bench --kernel 'cmd:sh forward.sh' --rounds 1 --json
@@ -248,7 +248,7 @@ SH
 test_results_of_earlier_runs_are_not_timed() {
     spoiled 'static float kept[1 << 16]; static int calls; size_t n = (size_t)(c->tokens * c->value_heads * c->value_dim); if (calls++ == 0) memcpy(kept, c->out.data, 4 * n); else memcpy(c->out.data, kept, 4 * n);'
     expect 1 bench --kernel src:kernel.c
-    out_has 'UNSTEADY: another result in a later run'
+    out_has 'UNSTEADY: different result in a later run'
 }
 
 # The fixture that keeps results; SEEN says when it takes inputs for ones that it has had.
@@ -272,11 +272,11 @@ test_a_kernel_that_knows_inputs_again_is_refused() {
 test_results_of_other_inputs_are_wrong_whatever_their_signs() {
     kept '-DSEEN(a,b,n)=1'
     expect 1 long
-    out_has 'UNSTEADY: another result in a later run'
+    out_has 'UNSTEADY: different result in a later run'
     # Wrong in one value, late, by a little of what the values are; that value alone may be near 0.
     full '-DBACKWARD_FAULT=static int calls;if(++calls==4){float*x=c->dq.data;double s=0;for(int i=0;i<70*2*16;++i)s+=x[i]*x[i];x[7]+=1e-4*sqrt(s/(70*2*16));}'
     expect 1 bench --kernel lib:full.so --rounds 3
-    out_has 'backward no time, because the result is wrong: UNSTEADY: another result in a later run: dq is'
+    out_has 'backward no time, because the result is wrong: UNSTEADY: different result in a later run: dq is'
 }
 
 test_the_workspace_query_sees_no_data() {

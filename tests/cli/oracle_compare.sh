@@ -95,7 +95,7 @@ PY
 test_npz_of_numpy_with_bfloat16_is_read() {
     expect 0 compare --inputs "$V/gdn_bf16.inputs.npz" --outputs "$V/gdn_bf16.levanter_chunk.outputs.npz" --set head_map=interleaved
     out_has 'verdict: OK'
-    err_has 'is read as bfloat16 (NumPy files lose that type)'
+    err_has 'as bfloat16 (NumPy files do not store that type)'
     expect 0 compare --inputs "$V/gdn_base.inputs.npz" --outputs "$V/gdn_base.hf_chunk.outputs.npz" --contract hf --set 'l2norm=rsqrt(sum+eps)'
 }
 

@@ -56,7 +56,7 @@ test_a_solution_in_c() {
     jq -S .workload "ds/workloads/gdn/$DECODE.jsonl" | cmp - of_trace || fail "the trace's workload is another"
     [ -z "$(ls "$TMPDIR")" ] || fail "something is left in TMPDIR: $(ls "$TMPDIR")"
     expect 0 evaluate --definition "$DECODE" --resume
-    out_has 'left out, recorded before: 1'
+    out_has 'skipped, already recorded: 1'
     [ "$(wc -l <"$trace")" = 1 ] || fail "a recorded workload was evaluated again"
     expect 0 evaluate --definition "$DECODE" --solution mine --traces other/t.jsonl
     [ "$(wc -l <other/t.jsonl)" = 1 ] && [ "$(wc -l <"$trace")" = 1 ] || fail "--traces"
@@ -86,7 +86,7 @@ test_solutions_by_the_convention_of_flashinfer_bench() {
     wrong 'out[B * T * Hv * D + 64] = 1;'
     expect 1 evaluate --solution decode
     out_has 'RUNTIME_ERROR       OUT_OF_BOUNDS'
-    out_has 'behind the end of out'
+    out_has 'past the end of out'
     wrong '*(float *)in(args, 3) = 1;'
     expect 1 evaluate --solution decode
     out_has 'wrote to its input initial_state, at byte 0'
@@ -194,7 +194,7 @@ test_results_of_earlier_runs_are_not_timed() {
     for definition in "$DECODE" "$MTP"; do
         expect 1 evaluate --definition "$definition" --kernel lib:kept.so
         out_has 'INCORRECT_NUMERICAL UNSTEADY'
-        out_has 'another result in a later run: final_state is'
+        out_has 'different result in a later run: final_state is'
     done
     kept 0
     expect 0 evaluate --definition "$MTP" --kernel lib:kept.so
@@ -209,7 +209,7 @@ test_a_solution_that_keeps_its_results_is_refused() {
     keeping 1
     expect 1 evaluate --solution kept
     out_has 'INCORRECT_NUMERICAL UNSTEADY'
-    out_has 'another result in a later run: final_state is'
+    out_has 'different result in a later run: final_state is'
     keeping 'same_sizes(a, b, n)'
     expect 1 evaluate --solution kept
     out_has 'RUNTIME_ERROR       CACHED'
@@ -260,7 +260,7 @@ test_a_solution_that_is_not_c() {
     expect 9 evaluate --definition "$DECODE" --solution other
     err_has "solution 'other' cannot be run here: it is written in triton"
     expect 0 evaluate --definition "$DECODE"
-    err_has "it is written in triton: left out"
+    err_has "it is written in triton: skipped"
     out_has 'passed: 1 of 1'
     rm ds/solutions/c/mine.json
     expect 0 evaluate --definition "$DECODE"
@@ -303,12 +303,12 @@ test_workloads_that_do_not_fit() {
         err_has "$2"
         [ ! -e ds/traces ] || fail "a trace of a workload that was refused"
     }
-    refuse '.workload.axes.len_cu_seqlens = 5' 'workload prefill-4-24: len_cu_seqlens is 5, and num_seqs + 1 is 4'
+    refuse '.workload.axes.len_cu_seqlens = 5' 'workload prefill-4-24: len_cu_seqlens is 5, but num_seqs + 1 is 4'
     refuse 'del(.workload.axes.num_seqs)' "workload prefill-4-24: axis 'num_seqs' has no value"
     refuse '.workload.axes.total_seq_len = 25' "workload prefill-4-24: tensor 'k': expected [25,4,128] bfloat16, got [24,4,128]"
     refuse '.workload.inputs.k.path = "blob/none.safetensors"' "workload prefill-4-24: input 'k': blob/none.safetensors does not exist below"
     refuse '.workload.inputs.k.path = "../../secret"' "workload prefill-4-24: input 'k': "
-    refuse '.workload.inputs.k.tensor_key = "kk"' "holds no tensor 'kk'"
+    refuse '.workload.inputs.k.tensor_key = "kk"' "contains no tensor 'kk'"
     refuse 'del(.workload.inputs.cu_seqlens)' 'workload prefill-4-24: cu_seqlens must come from a file'
     refuse 'del(.workload.uuid)' "workloads/gdn/$PREFILL.jsonl:1: workload: has no 'uuid'"
     refuse '.solution = "x"' "workloads/gdn/$PREFILL.jsonl:1: is a trace, not a workload"

@@ -113,7 +113,7 @@ data[8 + size + first:8 + size + last] = bytes(last - first)
 open("1.safetensors", "wb").write(data)
 PY
     expect 1 "$GDNCTL" oracle compare gdn --inputs 1.safetensors --outputs 2.safetensors --heatmap --html page.html
-    out_has 'error / budget of the worst gradient by value head (rows) and chunk of 64 tokens (columns), d_initial_state behind the bar'
+    out_has 'error / budget of the worst gradient by value head (rows) and chunk of 64 tokens (columns), d_initial_state right of the bar'
     grep -q '^head   3 ### |' "$WORK/out" || fail "the gradients' row is missing"
     grep -q '^head   3 \.\.\. |\.$' "$WORK/out" || fail "the forward's row is missing"
     self_contained page.html

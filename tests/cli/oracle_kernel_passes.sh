@@ -45,7 +45,7 @@ test_wrong_gradients_are_found_where_they_are() {
 test_a_backward_that_leaves_its_bounds() {
     built '-DBACKWARD_FAULT=((float*)c->dbeta.data)[c->batch*c->tokens*c->value_heads]=1;'
     expect 1 gva
-    out_has 'behind the end of dbeta'
+    out_has 'past the end of dbeta'
     built '-DBACKWARD_FAULT=((float*)c->d_out.data)[0]=1;'
     expect 1 gva
     out_has 'wrote to its input d_out, at byte 0'
@@ -60,10 +60,10 @@ test_a_backward_that_adds_or_does_not_write() {
     sed 's|((float \*)c->dk.data)\[i\] = (float)g_dk|((float *)c->dk.data)[i] += (float)g_dk|' "$FULL" >kernel.c
     expect 1 verify --case gva_2 --kernel src:kernel.c
     out_has 'verdict: INCOMPLETE'
-    out_has 'values of dk are as they were before the call: never written, or added to'
+    out_has 'values of dk were not changed by the call: never written, or accumulated into'
     sed 's|((float \*)c->dbeta.data)\[gate\] = |(void)|' "$FULL" >kernel.c
     expect 1 verify --case gva_2 --kernel src:kernel.c
-    out_has 'of dbeta are as they were before the call'
+    out_has 'of dbeta were not changed by the call'
 }
 
 test_gradients_that_depend_on_the_call() {

@@ -75,7 +75,7 @@ test_writes_beside_its_outputs() {
     at_end "((float *)c->final_state.data)[$n] = 1;"
     expect 1 verify --case odd_dims --kernel src:kernel.c
     verdict_is OUT_OF_BOUNDS
-    out_has 'behind the end of final_state'
+    out_has 'past the end of final_state'
     at_end '((float *)c->out.data)[-1] = 1;'
     expect 1 verify --kernel src:kernel.c
     verdict_is OUT_OF_BOUNDS
@@ -83,12 +83,12 @@ test_writes_beside_its_outputs() {
     at_end "for (int i = 0; i < 999; ++i) ((volatile float *)c->final_state.data)[$n + i] = 1;"
     expect 1 verify --kernel src:kernel.c
     verdict_is OUT_OF_BOUNDS
-    out_has 'bytes behind the end of final_state'
+    out_has 'bytes past the end of final_state'
     # Far from it too: a wrong stride.
     at_end "((float *)c->out.data)[c->batch * c->tokens * c->value_heads * c->value_dim + 20000] = 1;"
     expect 1 verify --kernel src:kernel.c
     verdict_is OUT_OF_BOUNDS
-    out_has 'wrote 80000 bytes behind the end of out'
+    out_has 'wrote 80000 bytes past the end of out'
     at_end '((float *)c->final_state.data)[-3000000] = 1;'
     expect 1 verify --kernel src:kernel.c
     verdict_is OUT_OF_BOUNDS
@@ -107,7 +107,7 @@ test_reads_beside_its_inputs() {
     at_end 'volatile float x = 0; for (int i = 0; i < 9999; ++i) x += ((const volatile float *)c->beta.data)[i];'
     expect 1 verify --kernel src:kernel.c
     verdict_is OUT_OF_BOUNDS
-    out_has 'behind the end of beta'
+    out_has 'past the end of beta'
 }
 
 test_outputs_that_are_not_written() {
@@ -115,11 +115,11 @@ test_outputs_that_are_not_written() {
     sed -i 's|^    return GDN_OK;|    memcpy(c->final_state.data, kept, n);\n    return GDN_OK;|' kernel.c
     expect 1 verify --kernel src:kernel.c
     verdict_is INCOMPLETE
-    out_has 'of final_state are as they were before the call'
+    out_has 'of final_state were not changed by the call'
     sed 's|out\[j\] = 0;|(void)0;|' "$EXAMPLE" >kernel.c  # adds to what it finds
     expect 1 verify --kernel src:kernel.c
     verdict_is INCOMPLETE
-    out_has 'values of out are as they were before the call: never written, or added to'
+    out_has 'values of out were not changed by the call: never written, or accumulated into'
 }
 
 test_results_that_depend_on_the_call() {

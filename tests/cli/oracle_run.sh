@@ -100,7 +100,7 @@ test_every_method_has_gradients() {
 
 test_usage_errors_come_before_any_file() {
     expect 2 run --out x.safetensors
-    err_has 'give one of --shape, --case and --inputs'
+    err_has 'pass one of --shape, --case and --inputs'
     expect 2 run --case g1 --shape 1,1,1,1,1,1 --out x.safetensors
     expect 2 run --case g2 --out x.safetensors
     err_has 'case'

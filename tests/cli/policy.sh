@@ -36,7 +36,7 @@ test_show_reads_the_target() {
 test_replay_agrees() {
   state >s.json
   expect 0 "$GDNCTL" policy test s.json
-  out_has '3 records, 0 not judged, 0 decided otherwise by policy default'
+  out_has '3 records, 0 not judged, 0 decided differently by policy default'
 }
 
 test_replay_differs() {
@@ -45,7 +45,7 @@ test_replay_differs() {
   out_has '-> within_threshold'
   out_has '-> control_flow_regression'
   out_has '`while_ms` increased by 4.000 ms (2.000 -> 6.000, limit 3.000)'
-  out_has '2 decided otherwise'
+  out_has '2 decided differently'
   expect 1 "$GDNCTL" policy test s.json --perf-max-regression-pct 2 --json
   out_has '{"schema":"gdnctl.policy-test/1","policy":"default","records":3,"not_judged":0,"differences":1,'
 }
@@ -55,7 +55,7 @@ test_replay_of_the_running_log() {
     '{"schema":"gdnctl.iteration/1","iteration":6,"decision":"promoted","comparison":{"kind":"control"},"metrics":{"throughput/mfu":{"before":4.0,"after":4.1}}}' >log.records.jsonl
   expect 0 "$GDNCTL" policy test log.records.jsonl --perf-metric throughput/mfu
   out_has 'compared with a control, not with a champion'
-  out_has '2 records, 1 not judged, 0 decided otherwise'
+  out_has '2 records, 1 not judged, 0 decided differently'
 }
 
 test_replay_of_nothing() {

@@ -258,7 +258,7 @@ test_a_post_that_is_interrupted_names_the_job_or_stops_it() {
   kill -INT "$pid"
   wait "$pid"
   [ $? = 130 ] || fail "exit code"
-  err_has 'whether the job was taken shows `gdnctl ray-wait doubt`'
+  err_has 'check whether the job was accepted: `gdnctl ray-wait doubt`'
 }
 
 test_json_when_a_signal_ends_a_submission() {

@@ -140,7 +140,7 @@ test_evidence_of_a_tpu_run() {
   out_has '"entrypoint":"bash -lc '
   marin_checkout tpu '49 passed, 40 skipped'
   expect 1 "$GDNCTL" "${at[@]}" --max-skipped 2
-  err_has '40 skipped, --max-skipped allows 2'
+  err_has '40 skipped, but --max-skipped allows 2'
   out_has '"tpu_evidence":false'
   expect 1 "$GDNCTL" "${at[@]}" --require-passed 87
   marin_checkout cpu '87 passed'
@@ -262,7 +262,7 @@ P
     err_lacks $word
     ! grep -r "$word" "$XDG_STATE_HOME" "$WORK/argv" || fail "$word is on disk"
   done
-  [ "$(cat "$HOME/.ray/auth_token")" = right-token-0123 ] || fail "the token is not kept"
+  [ "$(cat "$HOME/.ray/auth_token")" = right-token-0123 ] || fail "the token could not be saved"
 }
 
 test_a_dead_cluster_never_becomes_local() {

@@ -122,7 +122,7 @@ test_killed_and_resumed() {
   pgrep -f "$WORK/slumber" >/dev/null || fail 'the run should outlive the sweep'
   printf '{"schema":"gdnctl.sweep-jour' >>plan.journal.jsonl
   expect 0 run --json
-  err_has 'was still going on'
+  err_has 'was still running'
   nobody "$WORK/slumber"
   holds '.counts.ok == 2'
   ran 7

@@ -70,7 +70,7 @@ test_pages() {
   from_art art2
   printf '{"page_size": 2, "loop": 1}' >"$W/setup.json"
   expect 4 fetch
-  err_has 'circle'
+  err_has 'repeats itself'
 }
 test_an_expired_address_and_what_is_gone() {
   wandb_up

@@ -12,9 +12,9 @@ cut_link() {
   wait "$pid"
   [ $? = 4 ] || fail 'exit code of a command whose link is cut'
   err_has 'ssh: '
-  err_has 'the command may still run on the host for up to 8.0 s'
+  err_has 'the command may still be running on the host for up to 8.0 s'
   # The hold goes on by jobs beside it; the command ends on the host, whose link is still cut, because nobody renews it.
-  for _ in $(seq 200); do grep -q 'jobs beside the holder renew the lease' "$WORK/held" && break; sleep 0.05; done
+  for _ in $(seq 200); do grep -q "jobs on the holder's host renew the lease" "$WORK/held" && break; sleep 0.05; done
   nothing_runs 'sleep 64501' 16
   ! is_free || fail 'the hold was lost with its link'
   ip link set v0 up

@@ -43,23 +43,24 @@ constexpr std::int64_t k_longest_s = 1'000'000'000;
 void describe_terms(cli::Args& args, Options& options) {
     args.option(options.lease_s, {.names = "--lease",
                                   .value = "SECONDS",
-                                  .help = "give the TPU back when no command has renewed the hold for this long",
+                                  .help = "release the TPU if no command has renewed the hold for this long",
                                   .group = "Hold",
                                   .default_text = "600; 3600 with --detach"});
     args.option(options.grace_s,
                 {.names = "--grace",
                  .value = "SECONDS",
-                 .help = "give the TPU back when no command has renewed the hold this long after its start",
+                 .help = "release the TPU if no command has renewed the hold this long after its start",
                  .group = "Hold"});
     args.option(options.max_hold_s, {.names = "--max-hold",
                                      .value = "SECONDS",
-                                     .help = "give the TPU back after this time, whatever happens",
+                                     .help = "release the TPU after this time, whatever happens",
                                      .group = "Hold"});
-    args.flag(options.detach,
-              {.names = "--detach", .help = "return when the TPU is ready; each use renews the hold", .group = "Hold"});
+    args.flag(
+        options.detach,
+        {.names = "--detach", .help = "return as soon as the TPU is ready; each use renews the hold", .group = "Hold"});
     args.option(options.ready_timeout_s, {.names = "--ready-timeout",
                                           .value = "SECONDS",
-                                          .help = "give up when the TPU is not ready after this time",
+                                          .help = "give up if the TPU is not ready after this time",
                                           .group = "Hold"});
     args.option(options.attempts, {.names = "--attempts",
                                    .value = "N",
@@ -70,7 +71,7 @@ void describe_terms(cli::Args& args, Options& options) {
         {.names = "--retry-sleep", .value = "SECONDS", .help = "wait this long between attempts", .group = "Hold"});
     args.option(options.fallback_clusters, {.names = "--fallback-cluster",
                                             .value = "NAME",
-                                            .help = "try this cluster when those before it have no TPU",
+                                            .help = "try this cluster if the previous ones have no TPU",
                                             .group = "Hold",
                                             .complete = cli::Complete::cluster});
 }
@@ -174,7 +175,7 @@ void tell(const Holding& holding, Context& context) {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Holds a TPU of the cluster for development, copies the working tree to its host, and keeps the hold until "
-        "Ctrl-C. If this command dies, the TPU is given back when its lease runs out.");
+        "Ctrl-C. If this command dies, the TPU is released when its lease expires.");
     args.option(options.tpu_type, {.names = "--tpu-type",
                                    .value = "TYPE",
                                    .help = "accelerator to hold, such as v5p-8",

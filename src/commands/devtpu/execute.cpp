@@ -43,8 +43,8 @@ Result<int> over_road(const Options& options, const FoundHold& hold, Context& co
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Syncs the working tree and runs a command in it on the TPU's host. The command's words are passed as they "
-        "are; its output streams as it comes, and its exit code is this command's (254 for a remote 255).");
+        "Syncs the working tree and runs a command in it on the TPU's host. The command's arguments are passed "
+        "unchanged, its output is streamed, and its exit code becomes this command's (254 for a remote 255).");
     devtpu_options::describe_sync(args, options.sync);
     devtpu_options::describe_run(args, options.run);
     devtpu_options::describe_name(args, options.name);

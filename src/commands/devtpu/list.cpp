@@ -124,8 +124,8 @@ std::string table_of(const std::vector<HoldView>& views, const Context& context)
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Lists held TPUs: on the cluster that is named, else on the default one and wherever this machine holds one. "
-        "LEASE is the time until the TPU is given back if nobody renews the hold.");
+        "Lists held TPUs on the given cluster or, without --cluster, on the default cluster and wherever this machine "
+        "holds one. LEASE is the time until the TPU is released unless a command renews the hold.");
     args.flag(options.all_users, {.names = "--all-users", .help = "list the holds of other users too"});
     describe_place(args, options.place);
     args.example("gdnctl dev-tpu-list --cluster us-central1 --all-users");

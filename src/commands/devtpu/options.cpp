@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<cli::Choice<Via>, 3> k_vias = {{{"auto", Via::automatic, "ssh if the host answers, otherwise ray"},
                                                      {"ssh", Via::ssh, "over ssh"},
-                                                     {"ray", Via::ray, "as a job beside the holder; needs no ssh"}}};
+                                                     {"ray", Via::ray, "as a job on the holder's host; needs no ssh"}}};
 constexpr double k_longest_s = 1e9;
 
 }  // namespace
@@ -44,10 +44,10 @@ void describe_run(cli::Args& args, Run& options) {
                 {.names = "--via", .value = "WAY", .help = "how the command reaches the host", .group = "Command"});
     args.option(
         options.timeout_s,
-        {.names = "--timeout", .value = "SECONDS", .help = "end the command after this time", .group = "Command"});
+        {.names = "--timeout", .value = "SECONDS", .help = "stop the command after this time", .group = "Command"});
     args.option(options.idle_timeout_s, {.names = "--idle-timeout",
                                          .value = "SECONDS",
-                                         .help = "end the command when it has printed nothing for this long",
+                                         .help = "stop the command after this long without output",
                                          .group = "Command"});
     args.exit_code(124, "--timeout or --idle-timeout: the command was ended");
     args.check([&options]() -> Status {

@@ -1,4 +1,4 @@
-// gdnctl dev-tpu-release: give a held TPU back, by name, from anywhere.
+// gdnctl dev-tpu-release: release a held TPU, by name, from anywhere.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -56,7 +56,7 @@ std::vector<PlaceOptions> places_of(const Options& options, const std::vector<Ho
     return places;
 }
 
-// The running holds at the place that are meant. Error usage: the name belongs to somebody else.
+// The running holds at the place that the options select. Error usage: the name belongs to another user.
 Result<std::vector<HoldRecord>> meant_at(const Options& options, JobBackend& backend,
                                          const std::vector<HoldRecord>& remembered, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto jobs, backend.list());
@@ -71,7 +71,7 @@ Result<std::vector<HoldRecord>> meant_at(const Options& options, JobBackend& bac
             return fail(
                 ErrorKind::usage,
                 fmt::format("dev TPU {} on {} is held by {}", record.tpu_name, hold_place_words(record), record.user),
-                "--submission-id " + record.submission_id + " releases it all the same");
+                "--submission-id " + record.submission_id + " releases it anyway");
         }
         const auto known = std::find_if(remembered.begin(), remembered.end(), [&](const HoldRecord& one) {
             return one.submission_id == record.submission_id;
@@ -99,7 +99,8 @@ Status forget_ended(const Options& options, const JobBackend& backend, const std
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Gives a held TPU back: ends what runs on its host, stops the hold, and removes its ssh alias. It works from "
+        "Releases a held TPU: stops everything that runs on its host, ends the hold, and removes its ssh alias. It "
+        "works from "
         "any machine, and releasing a TPU that is not held is not an error.");
     args.option(options.tpu_name, {.names = "--tpu-name", .value = "NAME", .help = "release your hold of this name"});
     args.option(options.submission_id,
@@ -107,7 +108,7 @@ void describe(cli::Args& args, Options& options) {
     args.flag(options.all_mine, {.names = "--all-mine", .help = "release everything that you hold"});
     describe_place(args, options.place);
     args.exit_code(0, "released, or there was nothing to release");
-    args.exit_code(4, "the cluster cannot be reached; the lease ends the hold");
+    args.exit_code(4, "the cluster cannot be reached; the hold ends when its lease expires");
     args.example("gdnctl dev-tpu-release --cluster us-central1 --tpu-name \"$USER-gdn\"");
     args.see_also("dev-tpu-list");
     args.check([&options]() -> Status {
@@ -151,6 +152,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 namespace gdnctl::commands {
 
 constinit const cli::Command k_dev_tpu_release_row = cli::make<&dev_tpu_release::describe, &dev_tpu_release::run>(
-    "dev-tpu-release", "Dev TPUs", "give a held TPU back", Tier::http);
+    "dev-tpu-release", "Dev TPUs", "release a held TPU", Tier::http);
 
 }  // namespace gdnctl::commands

@@ -18,7 +18,7 @@ struct Options {
 };
 
 void describe(cli::Args& args, Options& options) {
-    args.about("Syncs the tree and runs the set-up of the TPU's host again: uv, and the environment of the checkout.");
+    args.about("Syncs the tree and sets up the TPU's host again: uv, and the checkout's environment.");
     devtpu_options::describe_sync(args, options.sync);
     devtpu_options::describe_name(args, options.name);
     args.exit_code(1, "the setup failed");

@@ -21,8 +21,8 @@ struct Options {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Syncs the working tree to a held TPU, runs the target's correctness test there as ray-test would, and ends "
-        "with its verdict.");
+        "Syncs the working tree to a held TPU, runs the target's correctness test there as ray-test would, and exits "
+        "with its status.");
     ray_test::describe_tests(args, options.test);
     devtpu_options::describe_sync(args, options.sync);
     devtpu_options::describe_run(args, options.run);

@@ -110,7 +110,7 @@ private:
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Runs a command on the TPU's host as dev-tpu-execute does. When a file of the tree changes, it stops the "
-        "command, syncs, and runs it again, until Ctrl-C. Files that git ignores do not count.");
+        "command, syncs, and runs it again, until Ctrl-C. Changes to files that git ignores have no effect.");
     args.option(options.debounce_s, {.names = "--debounce",
                                      .value = "SECONDS",
                                      .help = "wait until nothing has changed for this long",

@@ -14,7 +14,7 @@ struct Options {
 };
 
 void describe(cli::Args& args, Options& options) {
-    args.about("Looks after one job of the local backend. Started by the commands that submit jobs.");
+    args.about("Supervises one local job. Started by the commands that submit jobs.");
     args.positional(options.folder, {.name = "FOLDER", .help = "the job's folder in the state directory"});
 }
 
@@ -27,7 +27,7 @@ Result<ExitCode> run(const Options& options, Context& /*context*/) {
 namespace gdnctl::commands {
 
 constinit const cli::Command k_local_supervisor_row =
-    cli::make<&local_supervisor::describe, &local_supervisor::run>("__local-supervisor", "", "look after one local job",
+    cli::make<&local_supervisor::describe, &local_supervisor::run>("__local-supervisor", "", "supervise one local job",
                                                                    Tier::none)
         .without_config();
 

@@ -114,7 +114,7 @@ void describe(cli::Args& args, Options& options) {
     args.exit_code(8, "the state directory or a file cannot be used, or a link leads out of the tree");
     args.example("gdnctl ray-profile --cluster us-central1 --tpu v5p-8 --size 130m --num-steps 20 --no-wait",
                  "a short profiled run");
-    args.example("gdnctl ray-profile --cluster local --target mine", "the profile of a target of your own");
+    args.example("gdnctl ray-profile --cluster local --target mine", "the profile of your own target");
     args.see_also("ray-wait");
     args.see_also("ray-logs");
 }

@@ -24,8 +24,8 @@ struct Options {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Asks a job to stop: SIGTERM to all its processes, SIGKILL after 3 seconds (RAY_JOB_STOP_WAIT_TIME_S in the "
-        "job's environment). A local job that is still waiting stops at once. A cluster starts it first; this and "
-        "later commands then stop it.");
+        "job's environment). A local job that is still waiting stops at once. On a cluster, the job is started first "
+        "and then stopped, by this or a later command.");
     args.positional(options.id,
                     {.name = "ID", .help = "submission id of the job", .complete = cli::Complete::local_job});
     args.flag(options.wait, {.names = "--wait", .help = "return when the job has ended"});

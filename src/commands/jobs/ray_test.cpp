@@ -86,7 +86,7 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Submits the target's correctness test as a job, follows its log, and exits with the job's status. A local job "
         "keeps running if you press Ctrl-C or close the terminal. It does not survive a reboot, or a login manager "
-        "that kills the processes of users who log out.");
+        "that kills your processes when you log out.");
     args.option(options.tpu, {.names = "--tpu",
                               .value = "TYPE",
                               .help = "accelerator to request, such as v5p-8; auto: the cluster's own, none on local"});

@@ -171,7 +171,7 @@ void describe(cli::Args& args, Options& options) {
     args.see_also("ray-list");
     args.check([&options]() -> Status {
         if (options.id.has_value() == options.match.has_value()) {
-            return fail(ErrorKind::usage, "give either ID or --match");
+            return fail(ErrorKind::usage, "pass either ID or --match");
         }
         if (!(options.poll_s > 0)) return fail(ErrorKind::usage, "--poll: expected more than 0 seconds");
         if (options.timeout_s && *options.timeout_s < 0) return fail(ErrorKind::usage, "--timeout: expected 0 or more");

@@ -74,7 +74,7 @@ void describe(cli::Args& args, Options& options) {
         "figures that contradict each other are warnings.");
     args.positional(options.logs, {"LOG", "a log or a journal; `-` is standard input", cli::Complete::file});
     args.option(options.format, k_formats, {.names = "--format", .value = "FORMAT", .help = "output format"});
-    args.flag(options.strict, {.names = "--strict", .help = "exit 1 when there is a warning"});
+    args.flag(options.strict, {.names = "--strict", .help = "exit with 1 if there are warnings"});
     args.option(options.shards, {.names = "--shards",
                                  .value = "N",
                                  .help = "shards of the bench script's batch, if the log does not say",
@@ -94,7 +94,7 @@ void describe(cli::Args& args, Options& options) {
     args.exit_code(9, "no log has a result line");
     args.example("gdnctl sweep report tune.log --device-kind 'TPU v5'", "one log as a table");
     args.example("gdnctl sweep report bench-*.log --comparisons xla --format markdown",
-                 "beside XLA, for a running log");
+                 "compared with XLA, for a running log");
     args.example("gdnctl ray-logs JOB | gdnctl sweep report - --json", "as gdnctl.sweep-report/1");
     args.see_also("sweep run");
     args.see_also("ce-infer");

@@ -110,7 +110,7 @@ Result<Opened> open_place(const Options& options, const sweep::Plan& plan, Conte
         if (heart) {
             opened.heart = std::move(*heart);
         } else {
-            log::warning("nothing renews the lease meanwhile: {}", heart.error().text());
+            log::warning("the lease is not being renewed: {}", heart.error().text());
         }
         opened.options.beside = hold.record.submission_id;
         opened.options.tpu_name = *options.tpu_name;
@@ -149,8 +149,9 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Times a kernel at every block size of a plan, one process per configuration, as jobs on this machine, on a "
         "cluster or on a held TPU. Every configuration runs once before any runs again. The first run of each is "
-        "discarded; the median of the others counts. A configuration that fails is not repeated, but a run that the "
-        "infrastructure lost is. Results go to a journal as they come: run the same command again to continue after "
+        "discarded; the median of the others counts. Failed configurations are not repeated; runs lost by the "
+        "infrastructure are. Results are written to a journal immediately: run the same command again to continue "
+        "after "
         "any interruption.");
     args.positional(options.plan, {"PLAN", "the plan, a TOML file (docs/sweeps.md)", cli::Complete::file});
     args.option(options.journal, {.names = "--journal",

@@ -221,7 +221,8 @@ void describe_use(cli::Args& args) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Appends an iteration: its record to the records beside the log, and the entry rendered from it to the log. "
+        "Appends an iteration: its record to the records file next to the log, and the entry rendered from it to the "
+        "log. "
         "The number continues from the last entry. Either both files are written or neither; if a writer was killed, "
         "the next one completes its entry. Secrets are masked, and home directories become `~/`.");
     describe_log_file(args, options.log_file);

@@ -44,7 +44,7 @@ Result<fs::path> named_log(const std::optional<std::string>& log_file, const Con
     GDNCTL_TRY_ASSIGN(const auto target, target_in_use(context));
     if (target.log.empty()) {
         return fail(ErrorKind::config, fmt::format("target `{}` has no running log", target.name),
-                    fmt::format("give --log-file, or set `log` in [targets.{}]", target.name));
+                    fmt::format("pass --log-file, or set `log` in [targets.{}]", target.name));
     }
     return (project_root(context) / target.log).lexically_normal();
 }
@@ -110,7 +110,7 @@ Status set_commit(Json& record, std::string_view value, CommitFacts* facts) {
     }
     if (sha.empty()) {
         return fail(ErrorKind::usage, fmt::format("--commit: neither a commit nor a status: {}", value),
-                    "give a sha, `none (<reason>)`, `this commit` or `pending`");
+                    "use a sha, `none (<reason>)`, `this commit` or `pending`");
     }
     set("committed", {});
     record["commits"].push_back(sha);

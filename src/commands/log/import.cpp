@@ -62,7 +62,7 @@ void report(const std::filesystem::path& path, const runlog::Imported& imported,
     for (const Json& record : imported.records) {
         log::debug("iteration {}: {}", runlog::iteration_of(record).text(), runlog::id_of(record));
     }
-    log::info("{} {} of {} entries into {} ({} already there, {} generated)", dry_run ? "would import" : "imported",
+    log::info("{} {} of {} entries into {} ({} already imported, {} generated)", dry_run ? "would import" : "imported",
               imported.records.size(), imported.records.size() + imported.unchanged + imported.generated, beside,
               imported.unchanged, imported.generated);
 }

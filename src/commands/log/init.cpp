@@ -53,7 +53,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "create", path.parent_path(), problem.value()));
     GDNCTL_TRY_ASSIGN(const auto lock, FileLock::acquire_folder(path.parent_path(), writer_wait(context)));
     if (std::filesystem::exists(std::filesystem::symlink_status(path, problem))) {
-        return fail(ErrorKind::conflict, fmt::format("{} exists already", path.string()),
+        return fail(ErrorKind::conflict, fmt::format("{} already exists", path.string()),
                     "use `gdnctl log append` to add to it, or --log-file to name another one");
     }
     GDNCTL_TRY(atomic_replace(path, runlog::log_head(options.style)));

@@ -312,7 +312,7 @@ void describe_what(cli::Args& args, Options& options) {
     args.option(options.log_template, std::span<const cli::Choice<runlog::TemplateChoice>>(k_templates),
                 group("--template", "KIND", "the log's template", "What"));
     args.option(options.records,
-                group("--records", "FILE", "records file, if not beside the log", "What", Complete::file));
+                group("--records", "FILE", "records file, if not next to the log", "What", Complete::file));
     args.option(options.repo, group("--repo", "DIR", "repository to look up history in", "What", Complete::directory));
     args.flag(options.no_git, group("--no-git", {}, "do not read history", "What"));
 }

@@ -29,7 +29,7 @@ struct Options {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Starts an iteration: reserves the next number, writes an empty record beside the log "
+        "Starts an iteration: reserves the next number, writes an empty record next to the log "
         "(iteration-NNN-record.json) and prints the entry's skeleton. Fill in the record and pass it to `gdnctl log "
         "append --record`, or write the entry by hand from the skeleton.");
     describe_log_file(args, options.log_file);

@@ -66,7 +66,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     const bool last = options.iteration == "last";
     if (!wanted && !last) {
         return fail(ErrorKind::usage, fmt::format("not an iteration: {}", options.iteration),
-                    "give a number such as 12 or 12a, or `last`");
+                    "use a number such as 12 or 12a, or `last`");
     }
     GDNCTL_TRY_ASSIGN(const auto loaded, load_history(path));
     const auto& history = loaded.history;

@@ -81,7 +81,7 @@ Status check_climb_options(const Options& options) {
     }
     if (o.isolation != loop::IsolationChoice::automatic) {
         return usage("--isolation cannot be used with --mode evolve",
-                     "drop it: candidates are made in worktrees, and your checkout is never touched");
+                     "omit it: candidates are created in worktrees, and your checkout never changes");
     }
     if (o.dirty_policy != loop::DirtyPolicy::fail) {
         return usage("--dirty-policy cannot be used with --mode evolve",
@@ -162,7 +162,7 @@ void describe_evolve(cli::Args& args, Options& options) {
                                     .group = k_group});
     args.option(options.infra_max_wait, {.names = "--infra-max-wait",
                                          .value = "TIME",
-                                         .help = "longest time to wait for failing infrastructure before the run ends",
+                                         .help = "end the run after waiting this long for failing infrastructure",
                                          .group = k_group,
                                          .default_text = "6h"});
     args.option(o.max_shape_regression_pct,

@@ -122,7 +122,7 @@ void describe_limits(cli::Args& args, Options& options) {
                                      .help = "wait at most S seconds per iteration for the model's provider",
                                      .group = k_group});
     args.flag(o.keep_background, {.names = "--keep-background",
-                                  .help = "do not end background processes of a successful attempt",
+                                  .help = "leave background processes of a successful attempt running",
                                   .group = k_group});
     args.flag(o.show_file_updates,
               {.names = "--show-file-updates", .help = "show the diffs that the agent prints", .group = k_group});
@@ -270,7 +270,7 @@ void describe_run(cli::Args& args, Options& options) {
                                      .common = true});
     args.option(o.sleep_seconds, {.names = "--sleep-seconds",
                                   .value = "S",
-                                  .help = "pause between iterations; doubles with each failure in a row",
+                                  .help = "pause between iterations; doubles with each consecutive failure",
                                   .group = k_group});
     args.option(o.log_dir, {.names = "--log-dir",
                             .value = "PATH",
@@ -325,18 +325,18 @@ void describe_run(cli::Args& args, Options& options) {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Runs unattended iterations of a coding agent on the repository. In each, the agent gets a prompt, changes "
-        "code and commits; gdnctl stores its work on a ref, checks it, and keeps or rejects it. Every step is "
-        "journalled first, so --resume continues after a crash, a reboot or a full disk.");
+        "code and commits; gdnctl stores its work on a ref, checks it, and keeps or rejects it. Every step is first "
+        "recorded in a journal, so --resume continues after a crash, a reboot or a full disk.");
     args.about(
         "--resume uses the options that the run was started with. Give new totals and budgets (--iterations, --max-*, "
-        "--plateau) if you want; any other difference is an error. Options may also stand in gdnctl.toml, in the table "
-        "[codex-loop], under their names without the dashes: max-wall = \"8h\".");
+        "--plateau) if you want; any other difference is an error. Options can also be set in gdnctl.toml, in the "
+        "table [codex-loop], by their names without the dashes: max-wall = \"8h\".");
     args.about(
         "A file STOP in the log directory ends the run after the current iteration. Ctrl-C ends it at once, keeps the "
         "agent's work and releases the dev TPU. The last line on stderr says why the run ended.");
     args.about(
         "--mode evolve searches a population of candidates instead: it needs a budget such as --max-attempts, takes "
-        "the options of the group Evolve, and ignores those about your checkout and about failures in a row.");
+        "the options of the group Evolve, and ignores those about your checkout and about consecutive failures.");
     describe_run(args, options);
     describe_agent(args, options);
     describe_limits(args, options);

@@ -77,7 +77,7 @@ public:
             return fail(ErrorKind::usage,
                         fmt::format("--resume: run {} has a secret in {}, which its journal does not keep", m_kept.run,
                                     text::join(m_missing, ", ")),
-                        "give it again with --resume");
+                        "pass it again with --resume");
         }
         if (!m_differences.empty()) {
             return fail(ErrorKind::usage,

@@ -69,7 +69,7 @@ struct Options {
 };
 
 void describe(cli::Args& args, Options& options) {
-    args.about("Holds a run once the stage that it is in has ended, or lets it continue.");
+    args.about("Pauses a run after its current stage, or lets it continue.");
     args.flag(options.off, {.names = "--off", .help = "let the run continue"});
     evolve::describe_run(args, options.run);
     args.example("gdnctl evolve pause");
@@ -112,8 +112,9 @@ using namespace loop::evolve;
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Checks a run: every line of its journal, and that the commit of every candidate is there. A damaged line ends "
-        "it with exit code 7 and the line's number, and the file is left as it is. A missing commit is a warning.");
+        "Checks a run: every line of its journal, and that the commit of every candidate is there. If a line is "
+        "damaged, the command prints its number and exits with 7; the file is not changed. A missing commit is a "
+        "warning.");
     evolve::describe_run(args, options.run);
     args.example("gdnctl evolve fsck");
 }
@@ -123,7 +124,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
     GDNCTL_TRY_ASSIGN(const StoreCheck found, check_store(repository, view.state));
     for (const auto& line : found.missing) log::warning("{}", line);
-    for (const auto& ref : found.unlisted) log::info("{} is in no record: its attempt was interrupted", ref);
+    for (const auto& ref : found.unlisted) log::info("{} has no record: its attempt was interrupted", ref);
     if (context.global.json) {
         print_json({{"schema", "gdnctl.evolve-fsck/1"},
                     {"run", view.state.run},
@@ -133,7 +134,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
                     {"unlisted_refs", found.unlisted}},
                    context);
     } else {
-        context.terminal.out(fmt::format("{} records, {} attempts: the journal is whole\n", view.state.records,
+        context.terminal.out(fmt::format("{} records, {} attempts: the journal is intact\n", view.state.records,
                                          view.state.attempts.size() - 1));
     }
     return ExitCode::ok;
@@ -152,8 +153,8 @@ using namespace loop::evolve;
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Checks that every measured number of a log (with %, x or a unit of time) names its evaluation, written "
-        "(eval 12) behind it on the same line, and that the run has that evaluation.");
+        "Checks that every measured number in a log (with %, x or a unit of time) is followed on the same line by its "
+        "evaluation, as in (eval 12), and that the run has that evaluation.");
     args.positional(options.file, {.name = "FILE",
                                    .help = "the log; without it the run's own experiment-log.md",
                                    .complete = cli::Complete::file});
@@ -245,7 +246,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }  // namespace evolve_gc
 
 constinit const cli::Command k_evolve_pause_row = cli::make<&evolve_pause::describe, &evolve_pause::run>(
-    "evolve pause", "Loop", "hold a run, or let it continue", Tier::none);
+    "evolve pause", "Loop", "pause a run, or let it continue", Tier::none);
 constinit const cli::Command k_evolve_stop_row = cli::make<&evolve_stop::describe, &evolve_stop::run>(
     "evolve stop", "Loop", "end a run after the current attempt", Tier::none);
 constinit const cli::Command k_evolve_fsck_row = cli::make<&evolve_fsck::describe, &evolve_fsck::run>(

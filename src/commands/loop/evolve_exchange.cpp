@@ -28,7 +28,7 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Starts a run from the kernels that the contest's Python agent left: one candidate per file, in the order of "
         "their numbers. DIR is the folder of one task; import several tasks one by one, since a run has one target. "
-        "Scores measured elsewhere are shown and never believed: `codex-loop --mode evolve --resume` measures the "
+        "Scores measured elsewhere are shown but not trusted: `codex-loop --mode evolve --resume` measures the "
         "candidates again before it tries anything new.");
     args.option(options.from, {.names = "--from",
                                .value = "DIR",
@@ -79,7 +79,7 @@ constexpr std::array<cli::Choice<bool>, 1> k_layouts = {{{"contest", true, "thos
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Writes a candidate and its ancestors as proposal_0_1 and tune_0_N, so that the contest's Python agent can "
-        "resume from them. A directory that is not empty is left alone.");
+        "resume from them. The directory must be new or empty.");
     args.positional(options.id, {.name = "ID", .help = "as for `evolve show`; without it the best candidate"});
     args.option(options.contest, k_layouts,
                 {.names = "--layout", .value = "LAYOUT", .help = "names and files to write"});

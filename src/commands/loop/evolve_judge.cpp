@@ -139,7 +139,7 @@ Status check_evaluator(const Bench& bench, const State& state) {
     GDNCTL_TRY(complete_config(plan, request, bench.target(), bench.repository()));
     if (plan.evaluator == state.evaluator) return {};
     return fail(ErrorKind::conflict,
-                fmt::format("the target {} is not what run {} was judged by", bench.target().name, state.run),
+                fmt::format("target {} is not the one that judged run {}", bench.target().name, state.run),
                 "restore [targets." + bench.target().name + "] in gdnctl.toml, or start a new run");
 }
 
@@ -227,13 +227,14 @@ using namespace loop::evolve;
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Runs the gates on a candidate again, in fresh checkouts, against the champion of its time. The run's verdicts "
+        "Runs the gates on a candidate again, in fresh checkouts, against the champion at that time. The run's "
+        "verdicts "
         "stay as they are.");
     args.positional(options.id,
                     {.name = "ID", .help = "number of an attempt, `best`, or the first digits of a commit"});
     evolve::describe_run(args, options.run);
     args.exit_code(1, "a gate does not pass");
-    args.exit_code(static_cast<int>(ExitCode::infrastructure), "infrastructure failed; nothing was learned");
+    args.exit_code(static_cast<int>(ExitCode::infrastructure), "infrastructure failed; there is no result");
     args.example("gdnctl evolve replay best");
 }
 
@@ -272,8 +273,8 @@ using namespace loop::evolve;
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Moves the branch that the run started from to a kept candidate, after a final verification: every gate again, "
-        "nine fresh pairs against the base commit, and tests and pairs on shapes and seeds that no attempt has had, as "
-        "far as the target obeys GDNCTL_EVAL_SHAPES. The branch only moves forward, and only if nobody else has moved "
+        "nine fresh pairs against the base commit, and tests and pairs on shapes and seeds that no attempt has seen, "
+        "if the target supports GDNCTL_EVAL_SHAPES. The branch only moves forward, and only if nobody else has moved "
         "it.");
     args.positional(options.id,
                     {.name = "ID", .help = "number of an attempt, `best`, or the first digits of a commit"});
@@ -282,7 +283,7 @@ void describe(cli::Args& args, Options& options) {
     args.exit_code(static_cast<int>(ExitCode::usage), "the checkout has uncommitted changes, or HEAD was detached");
     args.exit_code(static_cast<int>(ExitCode::infrastructure), "infrastructure failed; the branch did not move");
     args.exit_code(static_cast<int>(ExitCode::conflict),
-                   "the branch moved, the run is at work, or its journal is damaged");
+                   "the branch moved, the run is active, or its journal is damaged");
     args.example("gdnctl evolve promote best");
 }
 

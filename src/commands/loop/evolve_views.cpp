@@ -68,7 +68,7 @@ struct Options {
 using namespace loop::evolve;
 
 void describe(cli::Args& args, Options& options) {
-    args.about("Shows one attempt of an evolve run: what was asked, what came of it, and every evaluation.");
+    args.about("Shows one attempt of an evolve run: its operator and parents, its result, and every evaluation.");
     evolve::describe_id(args, options.id, "ID");
     evolve::describe_run(args, options.run);
     args.example("gdnctl evolve show best");
@@ -199,7 +199,7 @@ using namespace loop::evolve;
 
 void describe(cli::Args& args, Options&) {
     args.about(
-        "Shows the best candidate of all runs of the target in this repository. Gains add up where a run started from "
+        "Shows the best candidate of all runs of the target in this repository. Gains accumulate if a run started from "
         "another run's candidate; a weaker run never displaces the best.");
     args.exit_code(static_cast<int>(ExitCode::remote_missing), "there is no run");
     args.exit_code(static_cast<int>(ExitCode::conflict), "a journal is damaged");

@@ -106,7 +106,7 @@ void put_measured(const loop::MeasuredView& m, const loop::MeasuredRun& all, con
         lines.field("gain", gain_text(&m));
         lines.field("busy", shown(m.gain->busy));
         if (m.gain->lone_baseline) {
-            lines.field("baseline", fmt::format("{} alone, when the champion became one; the gain does not rest on it",
+            lines.field("baseline", fmt::format("{}, measured when it became the champion; not used for the gain",
                                                 quantity(*m.gain->lone_baseline, m.unit)));
         }
     }
@@ -114,7 +114,7 @@ void put_measured(const loop::MeasuredView& m, const loop::MeasuredRun& all, con
         lines.field("noise", fmt::format("{} % from run to run", number_for_people(*noise, 3)));
     }
     if (m.suspect) {
-        lines.field("suspect", "it was refused against a base that had moved, as was found later");
+        lines.field("suspect", "it was rejected against a base that, as found later, had moved");
     }
     lines.field("decision", shown(m.decision));
     lines.field("run", shown(m.run_url));

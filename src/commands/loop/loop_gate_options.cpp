@@ -174,11 +174,13 @@ void describe_perf(cli::Args& args, loop::PerfOptions& o) {
                            .help = "metric of the profile to judge by",
                            .group = k_performance,
                            .default_text = "the target's, or throughput/mfu"});
-    args.option(o.pairs, {.names = "--perf-pairs",
-                          .value = "N",
-                          .help = "most pairs of profiles (champion and candidate in turns): 3, 5 or 9; 1: compare one "
-                                  "profile with the champion's recorded value",
-                          .group = k_performance});
+    args.option(
+        o.pairs,
+        {.names = "--perf-pairs",
+         .value = "N",
+         .help = "maximum number of pairs of profiles (champion and candidate alternate): 3, 5 or 9; 1: compare one "
+                 "profile with the champion's recorded value",
+         .group = k_performance});
     args.option(o.upper_bound_step_ms, {.names = "--perf-upper-bound-step-ms",
                                         .value = "MS",
                                         .help = "step time of the control run with attention layers only",

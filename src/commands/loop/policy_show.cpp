@@ -20,7 +20,7 @@ void describe(cli::Args& args, Options& options) {
         "Prints the performance policy that codex-loop would use here, as JSON: thresholds and gates. The output is a "
         "policy file: change it and pass it with --perf-policy-file.");
     describe_perf_policy(args, options.perf);
-    args.example("gdnctl policy show >policy.json", "start a policy of your own");
+    args.example("gdnctl policy show >policy.json", "start your own policy");
     args.example("gdnctl policy show --perf-max-while-increase-ms 2", "with another threshold");
     args.exit_code(2, "usage error, or a policy file that cannot be parsed");
     args.see_also("policy test");

@@ -80,7 +80,7 @@ void describe(cli::Args& args, Options& options) {
                                .help = "true gain; negative for a loss",
                                .default_text = "0, 0.5, 1, 2, 3, 5"});
     args.option(options.shape, k_shapes, {.names = "--shape", .value = "SHAPE", .help = "kind of noise"});
-    args.option(options.pairs, {.names = "--perf-pairs", .value = "N", .help = "most pairs: 3, 5 or 9"});
+    args.option(options.pairs, {.names = "--perf-pairs", .value = "N", .help = "maximum number of pairs: 3, 5 or 9"});
     args.option(options.trials, {.names = "--trials", .value = "N", .help = "candidates per row"});
     args.option(options.seed, {.names = "--seed", .value = "N", .help = "seed; the same one gives the same table"});
     describe_perf_policy(args, options.perf);

@@ -136,7 +136,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         std::string out =
             fmt::format("{:>9}  {:<12}  {:>8}  {:<24}  {}\n", "ITERATION", "COMMIT", "DELTA", "RECORDED", "NOW");
         for (const Judged& one : all) out += case_text(one);
-        out += fmt::format("{} records, {} not judged, {} decided otherwise by policy {}\n", all.size(), skipped,
+        out += fmt::format("{} records, {} not judged, {} decided differently by policy {}\n", all.size(), skipped,
                            differing, policy.name);
         context.terminal.out(out);
     }

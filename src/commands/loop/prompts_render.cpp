@@ -59,7 +59,7 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Prints the exact prompt that codex-loop writes for an iteration: the template with its placeholders replaced, "
         "then the session directives in order: the target's presets, --directive-preset, --directive-file, "
-        "--directive. What the loop adds itself (a held dev TPU, the state of the climb) is not included.");
+        "--directive. Directives that the loop itself adds (a held dev TPU, the progress summary) are not included.");
     args.positional(options.name, {.name = "NAME",
                                    .help = "name from `prompts list`, or a file (default: the loop's own prompt)",
                                    .complete = cli::Complete::prompt});

@@ -44,8 +44,9 @@ oracle::Isa isa_of(IsaChoice choice) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Times a kernel and its peers in turns, along with OpenBLAS's matrix product and bare multiply-adds on the "
-        "same threads. Rates count the nominal operations of the chunked form, whatever a kernel really executes. The "
+        "Times a kernel and its peers alternately, along with OpenBLAS's matrix product and bare multiply-adds on the "
+        "same threads. Rates count the nominal operations of the chunked form, regardless of what a kernel executes. "
+        "The "
         "outputs of the timed runs are judged, and a wrong kernel gets no time. Without --kernel, the command times "
         "our forward, backward and decode kernels. Your own kernels get new inputs in every run. Without libopenblas, "
         "sgemm is not measured.");
@@ -79,13 +80,13 @@ void describe(cli::Args& args, Options& options) {
     linear_ce::describe_bench(args, options.ce);
     args.check([&options] { return check(options); });
     args.example("gdnctl oracle bench gdn", "forward, backward and decode at the shape of docs/benchmarks.md");
-    args.example("gdnctl oracle bench gdn --kernel builtin:backward --threads 1", "the gradients alone");
+    args.example("gdnctl oracle bench gdn --kernel builtin:backward --threads 1", "only the gradients");
     args.example("gdnctl oracle bench gdn --kernel builtin:decode --shape 64,4,8,64,128,128",
                  "decode 64 sequences token by token, compared with moving the states");
     args.example("gdnctl oracle bench gdn --kernel builtin:chunk --phases --threads 1", "show where its time goes");
     args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json",
                  "output for a program");
-    args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "a kernel of your own");
+    args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "your own kernel");
     args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");
     args.exit_code(3, "this processor lacks the instruction set");
     args.exit_code(8, "a file cannot be read or written, or there is no compiler for src:");

@@ -31,7 +31,7 @@ namespace lce = oracle::linear_ce;
 
 constexpr std::array<cli::Choice<lce::TableDate>, 2> k_tables = {{
     {"latest", lce::TableDate::latest, "marin-levanter 0.2.227"},
-    {"2026-02", lce::TableDate::february, "as the kernels' log of February 2026 had it"},
+    {"2026-02", lce::TableDate::february, "the table of February 2026"},
 }};
 
 std::string_view name_of(lce::TableDate table) { return k_tables[static_cast<std::size_t>(table)].name; }
@@ -100,8 +100,8 @@ std::string report_text(const Options& o, const lce::Inferred& i) {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Shows the block sizes that upstream's fused cross-entropy picks for a device and a shape: the bucket, the "
-        "tuned entry, each entry it rejects and why, whether the kernel runs with the result, and what XLA's path "
-        "would use.");
+        "tuned entry, the entries that it rejects and why, whether the kernel runs with these sizes, and what the XLA "
+        "path would use.");
     args.option(options.device, {.names = "--device",
                                  .value = "KIND",
                                  .help = "the device kind as JAX prints it, \"TPU v5 lite\"",

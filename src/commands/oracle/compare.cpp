@@ -18,10 +18,10 @@ void describe_files_check(cli::Args& args, const Options& options) {
                         "--flashinfer and --definition cannot be combined with --inputs and --outputs");
         }
         if (!dataset && options.inputs.empty()) {
-            return fail(ErrorKind::usage, "--inputs is required", "give the dump: --inputs FILE --outputs FILE");
+            return fail(ErrorKind::usage, "--inputs is required", "pass the dump: --inputs FILE --outputs FILE");
         }
         if (!dataset && options.outputs.empty()) {
-            return fail(ErrorKind::usage, "--outputs is required", "give the dump: --inputs FILE --outputs FILE");
+            return fail(ErrorKind::usage, "--outputs is required", "pass the dump: --inputs FILE --outputs FILE");
         }
         return {};
     });
@@ -54,7 +54,8 @@ void describe_examples(cli::Args& args) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Judges tensors that a kernel wrote, by the fp64 recurrence on the dumped inputs. Errors are shown as "
+        "Judges tensors dumped from a run by comparing them with the fp64 recurrence on the same inputs. Errors are "
+        "shown as "
         "multiples of the rounding error that a correct kernel makes on the same inputs: up to 4 times is OK, up to 30 "
         "SUSPECT, beyond that WRONG. Inputs on which the exact result explodes are UNSTABLE_INPUT, and a dump without "
         "out and final_state is NO_DATA, never OK.");
@@ -87,7 +88,7 @@ void describe(cli::Args& args, Options& options) {
     oracle_gdn::describe_contract(args, options.contract);
     oracle_gdn::describe_tolerances(args, options.rtol, options.atol, options.budget);
     args.flag(options.allow_suspect,
-              {.names = "--allow-suspect", .help = "exit 0 for SUSPECT too", .group = "Judgement"});
+              {.names = "--allow-suspect", .help = "also exit with 0 for SUSPECT", .group = "Judgement"});
     args.flag(options.heatmap, {.names = "--heatmap",
                                 .help = "show a map of error / budget by value head and chunk (not with --json)",
                                 .group = "Report"});

@@ -72,7 +72,7 @@ Json json_of(const Item& item) {
 std::string summary(const Evaluated& done) {
     std::string text;
     for (const std::string& file : done.files) text += fmt::format("traces appended to {}\n", file);
-    if (done.recorded > 0) text += fmt::format("left out, recorded before: {}\n", done.recorded);
+    if (done.recorded > 0) text += fmt::format("skipped, already recorded: {}\n", done.recorded);
     std::set<std::string> contracts;
     for (const Item& item : done.items) {
         if (item.contract.name.empty()) continue;

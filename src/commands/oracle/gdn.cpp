@@ -78,7 +78,7 @@ void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::opti
     args.check([&rtol, &atol, &budget]() -> Status {
         if (rtol.has_value() != atol.has_value()) {
             return fail(ErrorKind::usage, "--rtol and --atol must be given together",
-                        "give both, or neither for the budget");
+                        "pass both, or neither to use the budget");
         }
         if (rtol && budget) return fail(ErrorKind::usage, "--budget cannot be combined with --rtol and --atol");
         if (rtol && (*rtol < 0 || *atol < 0)) return fail(ErrorKind::usage, "--rtol and --atol must not be negative");

@@ -22,7 +22,7 @@ Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Con
 Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context);
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context);
 Result<ExitCode> selftest(const Operator& op, const oracle_selftest::Options& options, Context& context);
-// What `verify` and `bench` judge by: the truth about what the row reads in a file of inputs.
+// What `verify` and `bench` judge by: the exact result for the inputs that the row reads from a file.
 harness::TruthOf truth_of(const Operator& op);
 Status check_run(const oracle_run::Options& options);
 

@@ -15,7 +15,8 @@ constexpr const char* k_seed = "GDNCTL_EVAL_SEED";
 constexpr const char* k_shapes = "GDNCTL_EVAL_SHAPES";
 constexpr const char* k_nonce = "GDNCTL_EVAL_NONCE";
 
-// Not only from what is inherited: /proc/PID/environ shows the memory that the process was started with.
+// Also overwrites the memory, not only the inherited variable: /proc/PID/environ shows the memory that the process was
+// started with.
 void forget(const char* name) {
     if (char* value = std::getenv(name); value != nullptr) std::memset(value, 'x', std::strlen(value));
     ::unsetenv(name);

@@ -1,4 +1,4 @@
-// What an evaluation of a candidate is told by its environment, so that nobody knows it while the candidate is made:
+// What an evaluation of a candidate gets from its environment, unknown while the candidate is being written:
 // GDNCTL_EVAL_SEED, GDNCTL_EVAL_SHAPES and GDNCTL_EVAL_NONCE (docs/evolve.md).
 #pragma once
 

@@ -43,7 +43,7 @@ Status check_seed(const std::optional<std::string>& given) {
 
 std::optional<std::uint64_t> seed_of(const std::optional<std::string>& given) {
     if (!given) return std::nullopt;
-    constexpr unsigned k_unused = 11;  // what is printed shall be exact in any JSON reader
+    constexpr unsigned k_unused = 11;  // printed numbers must be exact in any JSON reader
     if (*given == "random") return harness::secret_seed() >> k_unused;
     return static_cast<std::uint64_t>(text::parse_int(*given).value_or(0));
 }

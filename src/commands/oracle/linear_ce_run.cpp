@@ -60,7 +60,7 @@ Status check_run(const oracle_run::Options& o) {
     const bool shape = o.ce.batch || o.ce.hidden || o.ce.vocab;
     const int sources = (shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
     if (sources != 1) {
-        return fail(ErrorKind::usage, "give one of --case, --inputs, and --batch with --hidden and --vocab");
+        return fail(ErrorKind::usage, "pass one of --case, --inputs, and --batch with --hidden and --vocab");
     }
     const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract || !o.contract.sets.empty();
     const bool method = o.method != oracle_run::Method::recurrent64 || o.chunk;

@@ -1,4 +1,4 @@
-// The verbs of an operator that says what it is as a harness::PlainOperator: each can stand in its row.
+// Verbs for operators that are described by a harness::PlainOperator, to be used in the operator's row.
 #pragma once
 
 #include <functional>

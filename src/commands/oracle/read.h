@@ -1,4 +1,4 @@
-// What options say of a file of inputs besides what it says itself.
+// What options say about an inputs file, in addition to its own metadata.
 #pragma once
 
 #include <optional>

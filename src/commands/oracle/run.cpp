@@ -128,7 +128,7 @@ void describe_inputs(cli::Args& args, Options& options) {
 
 Status check_sources(const Options& o) {
     const int sources = (o.shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
-    return sources == 1 ? Status{} : fail(ErrorKind::usage, "give one of --shape, --case and --inputs");
+    return sources == 1 ? Status{} : fail(ErrorKind::usage, "pass one of --shape, --case and --inputs");
 }
 
 Result<oracle::TensorFile> inputs(const Options& options, const Context& context,

@@ -42,7 +42,7 @@ void describe(cli::Args& args, Options& options) {
         "each case runs three times. Forward, backward (gradients of every case) and decode (steps of 1 to 8 tokens, "
         "in place and not) are judged if the kernel has them; other cases are skipped and counted. With --vectors, "
         "recorded outputs of real implementations are judged too: each NAME.*.outputs.safetensors against "
-        "NAME.inputs.safetensors beside it. The last line is the overall verdict.");
+        "NAME.inputs.safetensors in the same folder. The last line is the overall verdict.");
     describe_operator(args, options, &Operator::verify);
     args.option(options.kernel, {.names = "--kernel",
                                  .value = "KERNEL",
@@ -72,9 +72,9 @@ void describe(cli::Args& args, Options& options) {
     args.check([&options] { return check(options); });
     oracle_gdn::describe_threads(args, options.threads);
     describe_limits(args, options.limits);
-    args.flag(options.allow_suspect, {.names = "--allow-suspect", .help = "exit 0 for SUSPECT too"});
+    args.flag(options.allow_suspect, {.names = "--allow-suspect", .help = "also exit with 0 for SUSPECT"});
     args.example("gdnctl oracle verify gdn --kernel builtin:chunk", "the chunked fp32 kernel on every case");
-    args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "a kernel of your own (docs/writing-a-kernel.md)");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "your own kernel (docs/writing-a-kernel.md)");
     args.example("gdnctl oracle verify gdn --kernel 'cmd:python run.py' --case g1", "a program over tensor files");
     args.example("gdnctl oracle verify gdn --kernel src:kernel.c --dtype bf16", "the same cases stored in bf16");
     args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --seed random",

@@ -67,7 +67,8 @@ std::vector<std::string> command_names() {
     return names;
 }
 
-// What the row of the operator in the line has; where it has none, or none is named, the first row's.
+// The values from the row of the operator on the command line; if it has none, or no operator is named, those of the
+// first row.
 template <class Member>
 Member of_operator(const std::vector<std::string>& line, Member Operator::* member) {
     for (const Operator* op : operators()) {

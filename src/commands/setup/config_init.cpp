@@ -39,7 +39,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (path.empty()) return fail(ErrorKind::config, "no home directory", "set HOME or XDG_CONFIG_HOME");
     std::error_code problem;
     if (!options.force && std::filesystem::exists(path, problem)) {
-        return fail(ErrorKind::conflict, fmt::format("{} exists already", path.string()), "--force replaces it");
+        return fail(ErrorKind::conflict, fmt::format("{} already exists", path.string()), "--force replaces it");
     }
     if (options.user) {
         std::filesystem::create_directories(path.parent_path(), problem);

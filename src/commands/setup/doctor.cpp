@@ -81,7 +81,7 @@ void describe(cli::Args& args, Options& /*options*/) {
     args.about("Only required items affect the exit code. A missing optional item limits what you can do.");
     args.example("gdnctl doctor");
     args.example("gdnctl doctor --json", "the same as gdnctl.doctor/1");
-    args.exit_code(0, "everything required is there");
+    args.exit_code(0, "everything required is present");
     args.exit_code(1, "something required is missing");
     args.see_also("config show");
     args.see_also("docs/configuration.md");

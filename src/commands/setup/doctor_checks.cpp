@@ -119,16 +119,16 @@ Check check_google_login(Context& context) {
     spec.stop = context.stop;
     const auto result = context.process.run(spec);
     if (!result || result->end == ProcessResult::End::wall_limit) {
-        check.detail = result ? "gcloud gave no token within 15 s" : result.error().message;
+        check.detail = result ? "gcloud returned no token within 15 s" : result.error().message;
         check.fix = "try: gcloud auth print-access-token";
     } else if (!result->ok()) {
         const std::string_view said = text::trim(result->err);
-        check.detail = said.empty() ? "gcloud gives no token" : std::string(said.substr(0, said.find('\n')));
+        check.detail = said.empty() ? "gcloud returns no token" : std::string(said.substr(0, said.find('\n')));
     } else if (text::trim(result->out).empty()) {
-        check.detail = "gcloud gives no token";
+        check.detail = "gcloud returns no token";
     } else {
         check.ok = true;
-        check.detail = "gcloud gives a token";
+        check.detail = "gcloud returns a token";
         check.fix.clear();
     }
     return check;

@@ -33,7 +33,8 @@ extern const std::string_view k_marin_shim;  // marin_shim.cpp.in
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Installs what the recipe's commands expect in scripts/gdn of a Marin checkout: gdnctl.py, a short script that "
+        "Installs the files that the recipe's commands expect in scripts/gdn of a Marin checkout: gdnctl.py, a short "
+        "script that "
         "runs gdnctl (so that `uv run python scripts/gdn/gdnctl.py ...` works as written), the iteration prompt, and "
         "the directive presets. Shows all changes as a diff.");
     args.about(

@@ -181,9 +181,9 @@ Outcome<void> download(World& world, const Options& options, hub::Report& report
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Downloads profiler traces from a repository on the Hugging Face Hub. Every file is checked against the Hub's "
-        "hash while it arrives. An interrupted download continues when the same command runs again, and files that are "
-        "there already are not fetched.");
+        "Downloads profiler traces from a repository on the Hugging Face Hub. Each file is checked against the Hub's "
+        "hash during the download. Run the same command again to continue an interrupted download; files that are "
+        "already up to date are skipped.");
     args.about(
         "A plain id names a dataset, unless --repo-type says otherwise. An hf:// URI or a web address without a type "
         "names a model: hf://datasets/NAMESPACE/NAME@REVISION/PATH is a dataset.");

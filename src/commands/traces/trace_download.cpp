@@ -73,7 +73,7 @@ Outcome<void> prepare_folder(const DownloadRun& run, const hub::Report& report) 
     const auto clash = hub::find_case_clash(names);
     if (!clash || !run.folder.ignores_case(std::string(hub::k_records) + "/.gitignore")) return {};
     return tl::unexpected(Failure{ErrorKind::local_io,
-                                  fmt::format("'{}' and another file differ in case only, and {} ignores case",
+                                  fmt::format("'{}' and another file differ only in case, and {} ignores case",
                                               hub::shown(*clash), run.folder.path().string()),
                                   "leave one out with --exclude, or choose another --output-dir",
                                   0,

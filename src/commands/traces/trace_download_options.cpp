@@ -45,7 +45,7 @@ void describe_selection(cli::Args& args, TraceDownloadOptions& o) {
     args.option(
         o.selection.limit,
         {.names = "--limit", .value = "N", .help = "download at most N files, ordered by path", .group = k_group});
-    args.flag(o.allow_empty, {.names = "--allow-empty", .help = "exit with 0 when nothing matches", .group = k_group});
+    args.flag(o.allow_empty, {.names = "--allow-empty", .help = "exit with 0 if nothing matches", .group = k_group});
     args.option(
         o.max_bytes,
         {.names = "--max-bytes", .value = "N", .help = "refuse a selection larger than this", .group = k_group});
@@ -100,7 +100,7 @@ void describe_transfer(cli::Args& args, TraceDownloadOptions& o, std::string_vie
 }
 
 void describe_download_codes(cli::Args& args) {
-    args.exit_code(0, "every selected file is there and has the right hash");
+    args.exit_code(0, "every selected file is present and has the right hash");
     args.exit_code(2, "usage error, or the selection is larger than --max-bytes");
     args.exit_code(3, "nothing matches");
     args.exit_code(4, "network error, after retries");
@@ -108,7 +108,7 @@ void describe_download_codes(cli::Args& args) {
     args.exit_code(6, "no such repository, revision or file");
     args.exit_code(7, "a file with the wrong size or hash, or an invalid trace");
     args.exit_code(8, "disk full, no permission, or an unsafe path");
-    args.exit_code(130, "interrupted; the same command continues");
+    args.exit_code(130, "interrupted; run the same command again to continue");
 }
 
 Status check_download_options(const TraceDownloadOptions& o) {

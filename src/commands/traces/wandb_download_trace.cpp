@@ -111,9 +111,8 @@ void describe_run(cli::Args& args, RunOptions& options) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Downloads the profile that a run logged at Weights & Biases as an artifact of type jax_profile. Every file is "
-        "checked against its MD5 while it arrives; an interrupted download continues when the same command runs "
-        "again.");
+        "Downloads the profile that a run logged at Weights & Biases as an artifact of type jax_profile. Each file is "
+        "checked against its MD5 during the download. Run the same command again to continue an interrupted download.");
     args.about(
         "The key comes from WANDB_API_KEY, W&B's settings file or the netrc file; WANDB_BASE_URL names another "
         "server.");

@@ -15,7 +15,7 @@ namespace {
 using oracle::DType;
 
 constexpr std::uint64_t k_line = 64;
-// Beside arrays: NaN as fp32 and as bf16, so that a kernel which reads there does not get away with it.
+// Fills memory around arrays: NaN both as fp32 and as bf16, so that reading it shows in the results.
 constexpr std::byte k_beside{0xFF};
 // Outputs before the call: quiet NaN with a payload that no arithmetic makes out of nothing.
 constexpr std::uint32_t k_poison_f32 = 0x7FD1A5C3U;
@@ -140,7 +140,7 @@ std::string written_beside(const std::byte* base, const Header& header) {
             return fmt::format("wrote {} byte{} before the start of {}", n, n == 1 ? "" : "s", p.name());
         }
         if (const auto n = changed(page + p.begin + p.bytes, page + p.page_bytes); n > 0) {
-            return fmt::format("wrote {} byte{} behind the end of {}", n, n == 1 ? "" : "s", p.name());
+            return fmt::format("wrote {} byte{} past the end of {}", n, n == 1 ? "" : "s", p.name());
         }
     }
     return {};

@@ -1,6 +1,6 @@
 // The memory that a kernel's child shares with us, and the messages between the two. The child maps each array between
-// two pages that nobody may touch; our own view of the memory has no such pages and sees what was written beside an
-// array within its pages.
+// two inaccessible pages; our own view of the memory has no such pages and shows what was written next to an array
+// within its pages.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace gdnctl::harness {
 
-inline constexpr std::uint32_t k_int32 = 100, k_int64 = 101;  // beside the dtypes of gdn/gdn_kernel.h
+inline constexpr std::uint32_t k_int32 = 100, k_int64 = 101;  // in addition to the dtypes of gdn/gdn_kernel.h
 
 using oracle::Array;
 using oracle::Call;
@@ -87,14 +87,14 @@ struct Reply {
 // Lays out the arrays of a call: places and sizes, no contents.
 Header lay_out(const Call& call);
 
-// Copies header and values into the memory at `base`, and fills outputs and all that lies beside arrays with what can
-// be told from results.
+// Copies header and values into the memory at `base`, and fills outputs and the memory around arrays with a pattern
+// that cannot be a result.
 void fill(std::byte* base, const Header& header, const Call& call);
 
 // The array as a tensor.
 oracle::Tensor read_array(const std::byte* base, const Place& place);
 
-// "wrote 12 bytes behind the end of final_state", empty if nothing beside any array has changed.
+// "wrote 12 bytes past the end of final_state"; empty if nothing outside the arrays has changed.
 std::string written_beside(const std::byte* base, const Header& header);
 
 struct Unwritten {

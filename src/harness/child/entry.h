@@ -33,7 +33,7 @@ public:
 // `kernel`: the path of the library; of a solution FUNCTION:PATH. `path` gets the library's.
 std::unique_ptr<Entry> make_entry(std::string_view mode, const std::string& kernel, std::string& path);
 
-// The array of that name, whole where it lies; empty: there is none.
+// The array of that name, in place; empty: there is none.
 gdn_tensor tensor_of(const Header& header, const GuardedMapping& mapping, std::string_view name);
 
 }  // namespace gdnctl::harness

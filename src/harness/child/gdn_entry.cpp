@@ -44,7 +44,7 @@ std::string GdnEntry::load(void* library) {
     m_kernel = static_cast<const gdn_kernel_info*>(dlsym(library, "gdn_kernel"));
     if (m_kernel == nullptr) return "exports no 'gdn_kernel' (see gdn/gdn_kernel.h)";
     if (m_kernel->abi_version == GDN_ABI_VERSION && m_kernel->struct_size >= sizeof(gdn_kernel_info)) return {};
-    return fmt::format("was compiled for version {} of gdn/gdn_kernel.h, this gdnctl speaks version {}",
+    return fmt::format("was compiled for version {} of gdn/gdn_kernel.h, but this gdnctl supports version {}",
                        m_kernel->abi_version, GDN_ABI_VERSION);
 }
 

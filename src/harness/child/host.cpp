@@ -155,7 +155,8 @@ private:
         const GuardedPiece space{-1, (room + g_page - 1) / g_page * g_page, true};
         auto workspace = GuardedMapping::map(-1, {&space, 1});
         if (!workspace) {
-            return said(Answer::refused, fmt::format("asks for {} bytes of workspace, which cannot be had", wanted));
+            return said(Answer::refused,
+                        fmt::format("requests {} bytes of workspace, which are not available", wanted));
         }
         if (wanted > 0) {
             std::memset(workspace->piece(0), 0xFF, space.bytes);

@@ -15,7 +15,7 @@ struct HostOptions {
     std::string kernel;  // lib: path of the shared object; solution: FUNCTION:PATH; program: shell words
 };
 
-// lib, solution: serves calls until nobody asks any more. program: becomes it, and returns on failure alone.
+// lib, solution: serves calls until the parent closes the connection. program: execs it, so it returns only on failure.
 Result<ExitCode> host_kernel(const HostOptions& options);
 
 }  // namespace gdnctl::harness

@@ -22,7 +22,7 @@ ExitCode exit_code_of(oracle::KernelFaultKind kind);
 Json fault_json(const std::optional<oracle::KernelFault>& fault);
 std::string quoted_output(const oracle::KernelFault& fault);
 
-// A file of C, compiled into a folder of its own; or a shared object as it is.
+// A C file, which is compiled into a separate folder; or a shared object.
 class Library {
 public:
     // `spelling` is lib:PATH or src:FILE.c.

@@ -8,11 +8,11 @@ namespace gdnctl::harness {
 std::string LinearCeEntry::load(void* library) {
     m_kernel = static_cast<const linear_ce_kernel_info*>(dlsym(library, "linear_ce_kernel"));
     if (m_kernel == nullptr) {
-        return "exports no 'linear_ce_kernel', the object of gdn/linear_ce_kernel.h that says what it is";
+        return "exports no 'linear_ce_kernel' (see gdn/linear_ce_kernel.h)";
     }
     if (m_kernel->abi_version == LINEAR_CE_ABI_VERSION && m_kernel->struct_size >= sizeof(linear_ce_kernel_info))
         return {};
-    return fmt::format("was compiled for version {} of gdn/linear_ce_kernel.h, this gdnctl speaks version {}",
+    return fmt::format("was compiled for version {} of gdn/linear_ce_kernel.h, but this gdnctl supports version {}",
                        m_kernel->abi_version, LINEAR_CE_ABI_VERSION);
 }
 

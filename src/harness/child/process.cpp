@@ -144,7 +144,7 @@ std::string KernelProcess::fault_text(const ProcessResult& result) const {
     if (t.touch == Touch::input) return fmt::format("wrote to its input {}, at byte {}", of.name(), t.number);
     const auto bytes = static_cast<std::int64_t>(of.bytes);
     return t.touch == Touch::before ? fmt::format("{} {} bytes before the start of {}", did, -t.number, of.name())
-                                    : fmt::format("{} {} bytes behind the end of {}", did, t.number - bytes, of.name());
+                                    : fmt::format("{} {} bytes past the end of {}", did, t.number - bytes, of.name());
 }
 
 Result<KernelFault> KernelProcess::death() {
@@ -186,9 +186,10 @@ Result<Reply> KernelProcess::await(std::optional<KernelFault>& fault) {
             return Reply{};
         }
         if (m_pid > 0 && private_memory(m_pid) > m_limits.memory) {
-            GDNCTL_TRY_ASSIGN(fault, ended_by_us(KernelFaultKind::memory_limit,
-                                                 fmt::format("took more than {} MiB of memory besides its tensors",
-                                                             m_limits.memory >> 20U)));
+            GDNCTL_TRY_ASSIGN(fault,
+                              ended_by_us(KernelFaultKind::memory_limit,
+                                          fmt::format("used more than {} MiB of memory in addition to its tensors",
+                                                      m_limits.memory >> 20U)));
             return Reply{};
         }
     }
@@ -257,10 +258,10 @@ Faulted KernelProcess::collect(oracle::TensorFile& outputs) {
         outputs.tensors.push_back({std::string(place.name()), read_array(memory, place)});
         const Unwritten left = count_unwritten(memory, place, m_arrays[i]);
         if (fault || left.count == 0) continue;
-        fault = fault_of(KernelFaultKind::incomplete,
-                         fmt::format("{} of {} values of {} are as they were before the call: never written, or "
-                                     "added to",
-                                     left.count, left.of, place.name()));
+        fault = fault_of(
+            KernelFaultKind::incomplete,
+            fmt::format("{} of {} values of {} were not changed by the call: never written, or accumulated into",
+                        left.count, left.of, place.name()));
     }
     if (group != 0) kill(group, SIGCONT);
     return fault;

@@ -23,7 +23,7 @@ namespace gdnctl::harness {
 
 struct Limits {
     std::chrono::milliseconds wall{60000};         // of one call, or one run of a program
-    std::size_t memory = std::size_t{4096} << 20;  // bytes of its own, besides its tensors
+    std::size_t memory = std::size_t{4096} << 20;  // bytes in addition to its tensors
 };
 
 using oracle::Faulted;
@@ -50,8 +50,8 @@ public:
     // Calls the kernel. Our clock, from the question to the answer.
     Faulted call();
     double seconds() const { return m_seconds; }
-    // Whether the outputs of the last call are whole; then they can be read, by the names of the call. The child stands
-    // still meanwhile, so that nothing is written after the answer.
+    // Whether the outputs of the last call are whole; then they can be read, by the names of the call. The child is
+    // stopped meanwhile, so that nothing is written after the answer.
     Faulted collect(oracle::TensorFile& outputs);
 
     // Ends the child.

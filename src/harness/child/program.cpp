@@ -100,7 +100,7 @@ Result<ProcessResult> ProgramRun::run_program(std::optional<KernelFault>& fault)
     if (!result) return result;
     if (too_much) {
         fault = KernelFault{KernelFaultKind::memory_limit,
-                            fmt::format("took more than {} MiB of memory", m_limits.memory >> 20U),
+                            fmt::format("used more than {} MiB of memory", m_limits.memory >> 20U),
                             last_lines(result->out)};
     } else if (result->end == ProcessResult::End::stopped) {
         return tl::unexpected(stopped_error());

@@ -14,21 +14,21 @@ namespace gdnctl::harness {
 // A usage error when the spelling names no command.
 Status check_program(const std::string& spelling);
 
-// One run after the other, each a process of its own.
+// Runs one after the other, each in a separate process.
 class ProgramRun {
 public:
     // `context` must outlive it.
     ProgramRun(std::string spelling, const Limits& limits, const Context& context)
         : m_spelling(std::move(spelling)), m_limits(limits), m_context(context) {}
 
-    // Writes the inputs file of the next run into a folder of its own.
+    // Writes the inputs file of the next run into a separate folder.
     Status prepare(oracle::TensorFile inputs, int threads);
     // Runs the program from its start to its end.
     Faulted call();
     // Reads what that run wrote; the folder goes.
     Faulted collect(oracle::TensorFile& outputs);
 
-    // What kept the last run from the network.
+    // What blocked the last run's network access.
     const std::string& network() const { return m_network; }
 
 private:

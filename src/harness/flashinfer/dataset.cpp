@@ -152,7 +152,7 @@ Result<std::map<std::string, oracle::Tensor>> Dataset::tensors(const Workload& w
             return fail(
                 ErrorKind::bad_input,
                 fmt::format("workload {}: {} {} '{}'", workload.uuid, source.path,
-                            there ? "has an unreadable dtype for tensor" : "holds no tensor", source.tensor_key));
+                            there ? "has an unreadable dtype for tensor" : "contains no tensor", source.tensor_key));
         }
         tensors[input] = *tensor;
     }

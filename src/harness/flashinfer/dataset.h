@@ -27,7 +27,7 @@ public:
     // Solutions of this definition below solutions/, in the order of their files, whatever they are written in.
     Result<std::vector<oracle::flashinfer::Solution>> solutions(const std::string& definition) const;
 
-    // bad_input when a file that an input comes from is not there, or lies outside the root.
+    // bad_input if an input's file is missing or outside the root.
     Status check_files(const oracle::flashinfer::Workload& workload) const;
     // The tensors of the workload's safetensors files, by input name.
     Result<std::map<std::string, oracle::Tensor>> tensors(const oracle::flashinfer::Workload& workload) const;

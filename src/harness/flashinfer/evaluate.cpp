@@ -142,7 +142,7 @@ private:
         std::unique_ptr<OwnKernel> own;
         harness::Subject subject;
         const std::string& spelling = m_contender.spelling();
-        // What a kernel writes itself, before it is laid out as the contract has it.
+        // A kernel's own output, before it is converted to the contract's layout.
         m_reference.problem.packed = false;
         m_reference.contract.value.state_layout = oracle::StateLayout::key_value;
         if (m_contender.solution() != nullptr || harness::is_library(spelling)) {
@@ -282,7 +282,7 @@ private:
     std::map<std::string, oracle::Tensor> m_loaded;
     oracle::flashinfer::WorkloadInputs m_inputs;
     oracle::ResolvedContract m_contract;
-    std::optional<FreshWorkload> m_fresh;  // what a kernel of others is timed on
+    std::optional<FreshWorkload> m_fresh;  // inputs on which a third-party kernel is timed
     oracle::GdnReference m_reference;
     RuleResult m_rule;
     bool m_judged = false;

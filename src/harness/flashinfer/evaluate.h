@@ -1,4 +1,4 @@
-// One solution on one workload: FlashInfer-Bench's status, our verdict beside it, and how long it took.
+// One solution on one workload: FlashInfer-Bench's status, our verdict, and the time.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace gdnctl::harness::flashinfer {
 
-// Who is evaluated: a solution of the dataset, or a kernel named on the command line.
+// What is evaluated: a solution of the dataset, or a kernel named on the command line.
 class Contender {
 public:
     // Compiles it. What does not compile is a COMPILE_ERROR of every workload, not an error here. `context` must

@@ -13,8 +13,8 @@
 
 namespace gdnctl::oracle {
 
-// Random inputs are drawn anew. Of those that the workload has values for, each value gets a factor between 3/4 and
-// 5/4, and dimensions of heads other signs; rows of q and k keep their length. Offsets, indices and the scale stay.
+// Random inputs are drawn again. Recorded values get a factor between 3/4 and 5/4 each, and head dimensions get other
+// signs; rows of q and k keep their length. Offsets, indices and the scale stay.
 class FreshWorkload : public FreshInputs {
 public:
     // `definition` and `workload` must outlive it. `contract` is `flashinfer`. Errors: as make_workload_inputs and

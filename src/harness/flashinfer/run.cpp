@@ -22,7 +22,7 @@ using oracle::flashinfer::Trace;
 
 constexpr const char* k_default_kernel = "builtin:fused";
 
-// A definition and who is evaluated on which of its workloads.
+// A definition, and what is evaluated on which of its workloads.
 struct Plan {
     const GdnDefinition* definition = nullptr;
     std::vector<Trace> workloads;
@@ -90,7 +90,7 @@ private:
             if (runnable) {
                 plan.solutions.push_back(std::move(solution));
             } else {
-                log::info("{}: left out", runnable.error().message);
+                log::info("{}: skipped", runnable.error().message);
             }
         }
         if (plan.solutions.empty() && !m_request.solution) {

@@ -100,7 +100,7 @@ public:
             want.tensors = {{"pool", m_kernel.pool(m_placed)}};
             if (oracle::flashinfer::apply_rule(got, want).status != oracle::flashinfer::TraceStatus::passed) {
                 return KernelFault{KernelFaultKind::unsteady,
-                                   "another result in a later run: final_state is not the pool as it was",
+                                   "different result in a later run: final_state is not the unchanged pool",
                                    {}};
             }
         }
@@ -214,8 +214,8 @@ std::unique_ptr<harness::TimedPass> SolutionKernel::timed(const harness::Task& t
         std::make_unique<SolutionInputs>(task, fresh, *this));
 }
 
-// Of mtp the states are what the buffer holds for the last token; where it was left alone, or several sequences share a
-// row, nobody can tell, and the exact ones stand in.
+// For mtp, the states are those in the buffer for the last token. If the buffer was not written, or several sequences
+// share a row, they are unknown, and the exact states are used instead.
 Status SolutionKernel::name_outputs(const TensorFile& inputs, const oracle::ResolvedContract& contract, int threads,
                                     TensorFile& outputs) const {
     if (m_definition.stage != Stage::mtp) return {};

@@ -34,7 +34,7 @@ std::function<void()> make_chill();
 // Our own kernels on arrays of their own; nothing but the kernel is timed.
 class OwnKernel {
 public:
-    // builtin:fused or builtin:chunk. Usage error for others: what they do beside computing would be timed too.
+    // builtin:fused or builtin:chunk. Usage error for others: their other work would be timed as well.
     static Result<std::unique_ptr<OwnKernel>> make(const std::string& name, const oracle::GdnReference& reference,
                                                    int threads);
     harness::Subject subject();  // this object and the reference must outlive it

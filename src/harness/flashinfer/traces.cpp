@@ -65,7 +65,7 @@ Result<std::set<std::pair<std::string, std::string>>> recorded_traces(const std:
         if (text::trim(line).empty()) continue;
         const auto trace = oracle::flashinfer::parse_trace(line, fmt::format("{}:{}", path.string(), number));
         if (!trace) {
-            log::warning("{}: left out", trace.error().message);
+            log::warning("{}: skipped", trace.error().message);
         } else if (trace->solution) {
             recorded.emplace(*trace->solution, trace->workload.uuid);
         }

@@ -12,7 +12,7 @@ namespace gdnctl::harness {
 // "B,Hk,Hv,T,dk,dv", as --shape takes it.
 Result<oracle::GdnDims> parse_shape(const std::string& text);
 
-// How a contract is chosen, besides by what the file says.
+// How to choose the contract, in addition to the file's metadata.
 struct ContractChoice {
     std::string contract = "marin";
     std::vector<std::string> sets;  // FIELD=VALUE

@@ -103,12 +103,12 @@ Result<std::unique_ptr<Kernel>> open_kernel(const std::string& spelling, const O
         });
     }
     if (spelling.starts_with("builtin:")) {
-        return fail(ErrorKind::usage, fmt::format("kernel '{}' is not known", spelling), "known: builtin:fused");
+        return fail(ErrorKind::usage, fmt::format("unknown kernel '{}'", spelling), "known: builtin:fused");
     }
     if (is_library(spelling) || spelling.starts_with("cmd:")) {
         return open_foreign(spelling, k_linear_ce_mode, how.limits, context);
     }
-    return fail(ErrorKind::usage, fmt::format("kernel '{}' is of no known kind", spelling),
+    return fail(ErrorKind::usage, fmt::format("unknown kind of kernel '{}'", spelling),
                 "name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:fused");
 }
 

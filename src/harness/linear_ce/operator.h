@@ -1,5 +1,5 @@
-// The operator linear-ce for those who run kernels: from files to a problem, its cases, its kernels, and what they are
-// timed on.
+// The operator linear-ce for code that runs kernels: reading problems from files, cases, kernels, and inputs to time
+// them on.
 #pragma once
 
 #include <memory>

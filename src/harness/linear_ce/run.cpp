@@ -24,7 +24,7 @@ Result<lce::Case> shape_case(const Generated& from) {
     for (const auto& size : sizes) {
         if (!size.given) {
             return fail(ErrorKind::usage, fmt::format("{} is missing", size.name),
-                        "give --batch, --hidden and --vocab, or --case, or --inputs");
+                        "pass --batch, --hidden and --vocab, or --case, or --inputs");
         }
         if (*size.given < 1 || *size.given >= std::int64_t{1} << 31U) {
             return fail(ErrorKind::usage, fmt::format("{} {}: expected 1 to 2147483647", size.name, *size.given));
@@ -71,7 +71,7 @@ Result<oracle::TensorFile> generate(const Generated& from) {
         const lce::Case* found = lce::find_case(*from.case_name);
         if (found == nullptr) {
             const auto near = text::nearest(*from.case_name, lce::case_names());
-            return fail(ErrorKind::usage, fmt::format("case '{}' is not known", *from.case_name),
+            return fail(ErrorKind::usage, fmt::format("unknown case '{}'", *from.case_name),
                         near ? fmt::format("did you mean '{}'?", *near) : "gdnctl oracle cases linear-ce lists them");
         }
         c = *found;
@@ -81,7 +81,7 @@ Result<oracle::TensorFile> generate(const Generated& from) {
     if (from.seed) c.seed = static_cast<std::uint64_t>(*from.seed);
     if (from.bf16) c.dtype = oracle::DType::bf16;
     if (from.weights) GDNCTL_TRY(set_weights(*from.weights, c));
-    // Written as w lies in the file.
+    // Written in the layout that w has in the file.
     if (from.layout) c.layout = *from.layout == "vh" ? lce::Layout::vh : lce::Layout::hv;
     return lce::make_inputs(c);
 }

@@ -56,7 +56,7 @@ std::vector<double> sample_of(const TensorFile& outputs, const TensorFile& input
     return sample;
 }
 
-// To well beyond what another order of rows changes.
+// The tolerance is well above the effect of reordering rows.
 bool alike(const std::vector<double>& a, const std::vector<double>& b) {
     constexpr double k_enough = 0.02;
     const auto near = [](double x, double y) { return std::fabs(x - y) <= k_enough || (x != x && y != y); };
@@ -186,7 +186,7 @@ private:
             foreign = foreign || kernel->is_foreign();
             m_kernels.emplace(name, std::move(kernel));
         }
-        // Kernels of others alone need the file; the problem has its own copy.
+        // Only third-party kernels need the file; the problem has its own copy.
         if (!foreign) m_case.inputs.tensors.clear();
         return {};
     }
@@ -273,7 +273,7 @@ private:
         }
         t.verified = !t.kept && judged->verdict == oracle::Verdict::ok && (t.pass == 0 || !judged->forward_only);
         if (t.kept) {
-            t.reason = "runs do not agree, each on other inputs: does the kernel return results that it kept?";
+            t.reason = "runs on different inputs do not agree: does the kernel return cached results?";
         } else if (!t.verified) {
             t.reason = fmt::format("{}: {}", oracle::name_of(judged->verdict), judged->reason);
         }

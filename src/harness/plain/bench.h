@@ -1,4 +1,4 @@
-// oracle bench for a PlainOperator: its kernels in turn, beside the matrix product and bare multiply-adds.
+// oracle bench for a PlainOperator: times its kernels in turn with the matrix product and bare multiply-adds.
 #pragma once
 
 #include <functional>

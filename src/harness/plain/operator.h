@@ -35,7 +35,7 @@ public:
     virtual std::string page() const { return {}; }  // empty: it has none
 };
 
-// What an operator says of a kernel's outputs.
+// An operator's verdict on a kernel's outputs.
 struct Judgement {
     oracle::Verdict verdict = oracle::Verdict::no_data;
     std::string reason = {}, stage = {};
@@ -96,7 +96,7 @@ Json json_of(std::string_view op, const CaseList& cases);
 struct Opening {
     Limits limits;
     oracle::Isa isa = oracle::best_isa();  // of kernels of our own
-    bool to_time = false;                  // the call shall do nothing but compute
+    bool to_time = false;                  // the call must only compute
 };
 
 class PlainOperator {

@@ -63,7 +63,7 @@ public:
             }
         }
         all.network = m_kernel->network();
-        if (all.network == "none") log::warning("this system lets nothing keep the kernel from the network");
+        if (all.network == "none") log::warning("cannot block the kernel's network access on this system");
         return all;
     }
 
@@ -81,7 +81,7 @@ private:
         for (const std::string& name : m_request.cases) {
             if (std::find(known.begin(), known.end(), name) != known.end()) continue;
             const auto near = text::nearest(name, known);
-            return fail(ErrorKind::usage, fmt::format("case '{}' is not known", name),
+            return fail(ErrorKind::usage, fmt::format("unknown case '{}'", name),
                         near ? fmt::format("did you mean '{}'?", *near)
                              : fmt::format("gdnctl oracle cases {} lists them", m_operator.name()));
         }
@@ -164,7 +164,8 @@ private:
 std::string text_of(const CaseVerdict& item) {
     std::string line = fmt::format("{:<6} {:<28} {:<14} ", item.kind, item.name, item.verdict_name());
     if (item.fault) return line + fmt::format("\n       {}\n", item.fault->text) + quoted_output(*item.fault);
-    line += fmt::format("{:.2g} x limit{}\n", item.judgement.error, item.bit_equal ? "" : ", other bits each time");
+    line += fmt::format("{:.2g} x limit{}\n", item.judgement.error,
+                        item.bit_equal ? "" : ", not bit-identical between calls");
     if (!item.failed()) return line;
     line += fmt::format("       {}\n", item.judgement.reason);
     for (const auto part : text::split(text::trim(item.judgement.diagnosis), '\n')) {

@@ -62,13 +62,11 @@ double least_seconds_of_bytes(double bytes, int threads, Clock& clock) {
 std::optional<oracle::KernelFault> impossible_time(double seconds, double least, int threads) {
     constexpr double k_margin = 0.8;
     if (!(seconds < k_margin * least)) return std::nullopt;
-    return oracle::KernelFault{
-        oracle::KernelFaultKind::impossible,
-        fmt::format(
-            "took {:.3g} ms for what takes {:.3g} ms at the very least on {} thread{} of this processor: it uses "
-            "more threads, or does its work before or after the call",
-            seconds * 1e3, least * 1e3, threads, threads == 1 ? "" : "s"),
-        {}};
+    return oracle::KernelFault{oracle::KernelFaultKind::impossible,
+                               fmt::format("took {:.3g} ms for work that needs at least {:.3g} ms on {} thread{} of "
+                                           "this CPU: it uses more threads, or does its work before or after the call",
+                                           seconds * 1e3, least * 1e3, threads, threads == 1 ? "" : "s"),
+                               {}};
 }
 
 }  // namespace gdnctl::harness

@@ -27,7 +27,8 @@ Status GdnBench::run() {
     GDNCTL_TRY_ASSIGN(auto inputs, oracle::BenchInputs::make(m_request.dims, m_request.seed, m_request.storage));
     GDNCTL_TRY_ASSIGN(const auto reference, m_request.truth_of(inputs.file(), m_request.threads));
     m_checksum = inputs.checksum();
-    // Another set, which is drawn anew for every run of a kernel of others. Ours have no memory of what they did.
+    // A second set of inputs, drawn again for every run of a third-party kernel. Built-in kernels keep nothing between
+    // runs.
     std::optional<oracle::BenchInputs> fresh;
     if (m_request.dims.T > 0 &&
         std::any_of(named.begin(), named.end(), [](const Named& k) { return k.foreign != nullptr; })) {
@@ -102,8 +103,8 @@ Status GdnBench::add_yardsticks() {
 Subject GdnBench::subject_of(Contestant& c, oracle::BenchInputs& inputs, const oracle::GdnReference& reference) {
     if (c.foreign) return c.foreign->subject(c.name, nominal_flop(c.pass));
     const auto run = [&c, &inputs, this] { c.own.run(inputs, m_request.threads, m_request.isa); };
-    // The outputs of the timed runs are what is judged, the first time in full and then by their bits. Poisoned
-    // before each round, so that a kernel cannot live on what an earlier one left.
+    // Judges the outputs of the timed runs: the first in full, later ones by their bits. Poisoned before each round, so
+    // that a kernel cannot live on what an earlier one left.
     const auto check = [&c, &inputs, &reference, this]() -> Status {
         const bool backward = c.pass == oracle::Pass::backward;
         const std::uint64_t sum = backward ? inputs.gradients_checksum() : inputs.outputs_checksum();

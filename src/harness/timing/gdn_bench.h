@@ -1,4 +1,4 @@
-// One run of oracle bench: what is timed, and what is said of it.
+// One run of oracle bench: what is timed, and its results.
 #pragma once
 
 #include <algorithm>
@@ -48,8 +48,8 @@ struct BenchEntry {
     double error_over_budget = 0;
     bool verified = false;
     std::string reason;   // why not
-    double floor_s = 0;   // less is impossible; of kernels of others
-    std::string network;  // what kept a kernel of others from it
+    double floor_s = 0;   // a shorter time is impossible; third-party kernels only
+    std::string network;  // what blocked a third-party kernel's network access
     // Decode only: median over rounds of the time that moving the states takes on as many threads as a step uses, over
     // the kernel's; that number; and the same of the multiply-adds that no step can do without, at their peak.
     double of_floor = 0;
@@ -59,7 +59,7 @@ struct BenchEntry {
     std::vector<PhaseRow> phases = {};
 };
 
-// One pass to time: of a kernel of ours, or of someone else's in a child.
+// One pass to time: of a built-in kernel, or of another one in a child process.
 struct Contestant {
     std::string name;
     oracle::Pass pass = oracle::Pass::forward;
@@ -74,7 +74,7 @@ struct Contestant {
     double floor_s = 0;         // of others: less is impossible
 };
 
-// A kernel that was named: one of ours, or a file or command of someone else's.
+// A kernel named by an option: a built-in one, or a file or command.
 struct Named {
     std::string name;
     bool peer = false;

@@ -76,7 +76,7 @@ std::string GdnBench::text() const {
     out += fmt::format("{:<22}{:>10}{:>11}{:>10}{:>10}{:>9}{:>9}  {}\n", "", "min ms", "median ms", "max ms", "GFLOP/s",
                        "x sgemm", "x peak", "verified");
     for (const BenchEntry& e : m_entries) {
-        // A long name has a line of its own.
+        // A long name gets a separate line.
         std::string name = label_of(e);
         if (name.size() >= 22) name += "\n" + std::string(22, ' ');
         if (!e.verified) {
@@ -111,11 +111,11 @@ std::string GdnBench::text() const {
     out += notes();
     const bool noisy =
         std::any_of(m_entries.begin(), m_entries.end(), [](const BenchEntry& e) { return e.timing.noisy; });
-    if (noisy) out += "noisy: a median is beyond 1.35 times its minimum; compare ratios, not times\n";
+    if (noisy) out += "noisy: a median is more than 1.35 times its minimum; compare ratios, not times\n";
     return out;
 }
 
-// What the times of others are of, where that is not plain.
+// What the times of third-party kernels include, if that is not obvious.
 std::string GdnBench::notes() const {
     const auto some = [this](std::string_view timed, std::optional<oracle::Pass> pass) {
         return std::any_of(m_entries.begin(), m_entries.end(), [&](const BenchEntry& e) {
@@ -130,12 +130,12 @@ std::string GdnBench::notes() const {
     }
     if (some("call", oracle::Pass::backward)) {
         out +=
-            "backward of a loaded kernel: with what it computes of the forward again; builtin:backward starts\n"
-            "  from what builtin:saving left\n";
+            "backward of a loaded kernel: includes recomputing the forward; builtin:backward starts from the\n  "
+            "results that builtin:saving stored\n";
     }
-    if (some("call", oracle::Pass::decode)) out += "decode of a loaded kernel: a token a call, in place\n";
+    if (some("call", oracle::Pass::decode)) out += "decode of a loaded kernel: one token per call, in place\n";
     if (some("program", std::nullopt)) {
-        out += "cmd: a whole run of the program: its start, reading and writing its files, its end\n";
+        out += "cmd: a whole run of the program, from start to exit\n";
     }
     if (some("program", oracle::Pass::backward)) out += "backward of a program: forward and backward in one run\n";
     return out;

@@ -42,8 +42,8 @@ std::size_t entry_of(oracle::Pass pass) {
     return GDN_FORWARD;
 }
 
-// Whether a program gives gradients only a run with cotangents can tell. One that failed does not show that there are
-// none: the pass is timed, and says what is wrong.
+// Only a run with cotangents shows whether a program computes gradients. A failed run does not show that it has none:
+// the pass is then timed and reports the failure.
 Result<bool> gives_gradients(Kernel& program, const Task& task) {
     const auto inputs = timed_inputs(oracle::Pass::backward, task);
     const oracle::TensorFile file = task.with_cotangents();
@@ -122,7 +122,7 @@ Status TimedPass::complain(const oracle::TensorFile& outputs) {
     if (m_task.fresh != nullptr && m_task.fresh->distance(outputs, m_pass, m_task.threads) <= 1) return {};
     GDNCTL_TRY_ASSIGN(const std::string why, m_task.complaint(outputs));
     if (!why.empty()) {
-        m_fault = KernelFault{KernelFaultKind::unsteady, fmt::format("another result in a later run: {}", why), {}};
+        m_fault = KernelFault{KernelFaultKind::unsteady, fmt::format("different result in a later run: {}", why), {}};
     }
     return {};
 }
@@ -157,7 +157,7 @@ Status TimedPass::judge_fresh(const oracle::TensorFile& outputs) {
 void TimedPass::note_later(const oracle::KernelVerdict& verdict) {
     if (!verdict.fault && verdict.report.verdict == m_report.verdict) return;
     const std::string& why = verdict.fault ? verdict.fault->text : verdict.report.reason;
-    m_fault = KernelFault{KernelFaultKind::unsteady, fmt::format("another result in a later run: {}", why), {}};
+    m_fault = KernelFault{KernelFaultKind::unsteady, fmt::format("different result in a later run: {}", why), {}};
 }
 
 Result<double> TimedPass::seconds_of(Given given, Clock& clock, const std::function<void()>& chill) {
@@ -194,7 +194,7 @@ Status TimedPass::check_memory_of_results(Clock& clock, const std::function<void
         (known() ? faster : not_faster) += 1;
         if (m_fault || not_faster == k_spared) return {};
     }
-    // On a machine that is busy with other things, so few fresh runs may all have been late; so many are not.
+    // On a busy machine, a few fresh runs may all have been slow; this many are not.
     for (int i = 0; i < k_more; ++i) {
         GDNCTL_TRY_ASSIGN(const double now, seconds_of(Given::fresh, clock, chill));
         fresh = std::min(fresh, now);
@@ -202,7 +202,7 @@ Status TimedPass::check_memory_of_results(Clock& clock, const std::function<void
     }
     m_fault = KernelFault{
         KernelFaultKind::cached,
-        fmt::format("inputs that it has seen, signs aside, take {:.3g} ms, fresh ones {:.3g} ms: results are kept",
+        fmt::format("inputs that it has seen, signs aside, take {:.3g} ms, fresh ones {:.3g} ms: it caches results",
                     again * 1e3, fresh * 1e3),
         {}};
     return {};

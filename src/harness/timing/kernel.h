@@ -1,4 +1,4 @@
-// Kernels of others among the subjects of oracle bench: loaded libraries, programs and solutions, each in a child.
+// Third-party kernels as subjects of oracle bench: loaded libraries, programs and solutions, each in a child process.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Task {
     const oracle::GdnReference& reference;  // the truth of it
     int threads = 1;
     std::function<oracle::TensorFile()> with_cotangents = {};  // empty: nothing but the forward is wanted
-    // Of the same shape and dtypes, to be drawn anew for each run but the first; nullptr: all runs have `inputs`, each
-    // with other signs.
+    // Inputs of the same shape and dtypes, drawn again for every run after the first; nullptr: all runs use `inputs`,
+    // each with other signs.
     oracle::FreshInputs* fresh = nullptr;
     // Where a run is not OK, but the first was not either, or it is no more than suspect: what is wrong with its
     // outputs all the same, empty if nothing is. Empty: what is not OK has no time.
@@ -46,8 +46,8 @@ public:
     }
 };
 
-// One pass of one kernel as a subject: each run with inputs of its own (so that no result can be kept from run to run),
-// with outputs that are checked after that very run. From the first fault on nothing is run.
+// One pass of one kernel as a subject: each run has its own inputs (so that no result can be kept from run to run), and
+// its outputs are checked after that run. From the first fault on nothing is run.
 class TimedPass {
 public:
     TimedPass(oracle::Pass pass, const Task& task, std::shared_ptr<Kernel> kernel, std::unique_ptr<TimedInputs> inputs);

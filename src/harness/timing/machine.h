@@ -1,4 +1,4 @@
-// What times are measured on, and beside: the machine, the matrix product, and the memory that was taken.
+// The context of measured times: the machine, the matrix product, and the memory used.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ std::string text_of(const Item& item) {
     } else {
         line += fmt::format("{:.2g} x budget", item.error_over_budget);
     }
-    if (!item.bit_equal) line += ", other bits each time";
+    if (!item.bit_equal) line += ", not bit-identical between calls";
     if (!item.missing_gradients.empty()) {
         line += "\n       GRADIENTS MISSING: " + text::join(item.missing_gradients, ", ");
     }

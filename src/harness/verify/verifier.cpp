@@ -42,7 +42,7 @@ public:
         GDNCTL_TRY_ASSIGN(m_passes, oracle::passes_of(*kernel));
         for (const oracle::GdnCase& c : oracle::all_cases()) {
             if (!wanted(c.name)) continue;
-            // A slow case is judged where it was asked for.
+            // A slow case is judged only on request.
             if (c.set == "slow" && !m_request.slow && m_request.cases.empty()) continue;
             GDNCTL_TRY(run_or_skip(seeded(c), *kernel, c.set == "decode"));
         }

@@ -39,7 +39,7 @@ public:
     // folders alone.
     Result<int> prune(int latest, int keep) const;
 
-    // <log-dir>/STOP exists: somebody asks the run to end. The file is not removed.
+    // <log-dir>/STOP exists: the run was asked to end. The file is not removed.
     bool stop_requested() const;
 
 private:

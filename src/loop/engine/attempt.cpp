@@ -108,17 +108,17 @@ void Engine::set_doing(const char* doing) {
 }
 
 void Engine::set_doing(StepKind kind) {
-    const char* doing = "the step under way is finished first";
+    const char* doing = "the current step is finished first";
     if (kind == StepKind::run_attempt) doing = "the agent is being stopped, and what it did so far is kept";
-    if (kind == StepKind::judge) doing = "the check or job under way is being stopped; its candidate is kept";
-    if (kind == StepKind::begin_iteration) doing = "no further iteration begins";
+    if (kind == StepKind::judge) doing = "the current check or job is being stopped; its candidate is kept";
+    if (kind == StepKind::begin_iteration) doing = "no further iteration starts";
     set_doing(doing);
 }
 
 Status Engine::wait_for_provider() {
     if (!m_provider_free || *m_provider_free <= m_parts.clock.wall()) return {};
     log::info("the provider's usage limit is reached; waiting until {}", local_time(*m_provider_free));
-    set_doing("the wait for the provider ends; the attempt has not begun");
+    set_doing("the wait for the provider is cut short; the attempt has not started");
     const Status slept = sleep(std::chrono::duration_cast<milliseconds>(*m_provider_free - m_parts.clock.wall()));
     set_doing(StepKind::run_attempt);
     return slept;
@@ -167,7 +167,7 @@ Status Engine::run_attempt(int iteration, int attempt) {
         log::write_as_it_is(log::Level::warning, message::agent_retry(static_cast<int>(failed_attempts(open())),
                                                                       static_cast<int>(attempts), outcome.exit_status));
     }
-    set_doing("the pause before the next attempt ends, and that attempt does not begin");
+    set_doing("the pause before the next attempt is cut short; the attempt does not start");
     return sleep(course.pause);
 }
 

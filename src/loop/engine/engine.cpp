@@ -229,7 +229,7 @@ std::optional<RunEnd> Engine::rest() {
     m_rested = true;
     const std::int64_t pause = pause_seconds(m_settings.options.sleep_seconds, failures_in_a_row());
     if (pause > 0) log::debug("next iteration in {} s", pause);
-    set_doing("the pause between iterations ends, and no further iteration begins");
+    set_doing("the pause between iterations is cut short; no further iteration starts");
     if (Status slept = sleep(std::chrono::seconds(pause)); !slept) return asked_to_stop();
     return asked_to_stop();
 }
@@ -311,7 +311,7 @@ std::optional<RunEnd> Engine::on_error(const Error& error) {
         log::error("{}", given.error().text());
         // It stays open, so that --resume restores the work.
         if (given.error().kind == ErrorKind::local_io) return RunEnd{"local-io", iteration, k_local_io};
-        say_where_the_stash_is(open(), "git stash apply brings it back");
+        say_where_the_stash_is(open(), "git stash apply restores it");
     }
     if (Status closed = close(iteration, decision); !closed) {
         log::error("error: {}", closed.error().text());
@@ -343,10 +343,10 @@ RunEnd Engine::finish(RunEnd end) {
         const Record* ended = last_of(iterations, RecordType::attempt_end);
         if (attempt != nullptr && (ended == nullptr || ended < attempt)) {
             // The agent's work is still in the tree; the next stash would take it for the user's.
-            say_where_the_stash_is(iterations, "--resume brings it back");
+            say_where_the_stash_is(iterations, "--resume restores it");
         } else if (Status given = give_back(iterations.front().iteration); !given) {
             log::error("{}", given.error().text());
-            say_where_the_stash_is(iterations, "--resume brings it back");
+            say_where_the_stash_is(iterations, "--resume restores it");
         }
     }
     if (iterations.empty()) {
@@ -359,7 +359,7 @@ RunEnd Engine::finish(RunEnd end) {
             log::error("{}", added.error().text());
         }
     } else if (!iterations.empty()) {
-        say_where_the_stash_is(iterations, "--resume brings it back");
+        say_where_the_stash_is(iterations, "--resume restores it");
     }
     return end;
 }

@@ -190,7 +190,7 @@ Result<Engine::Decision> Engine::through_stages(int iteration, const Candidate& 
         decision.outcome = Outcome::no_op;  // --allow-no-commit
     } else if (m_settings.gates && candidate.diff != DiffClass::change) {
         decision.outcome = Outcome::no_op;
-        decision.reason = "nothing but logs was changed";
+        decision.reason = "only logs were changed";
         decision.counted = m_settings.options.no_commit_policy == Policy::count_failure;
         const std::int64_t failures = state().failures + (decision.counted ? 1 : 0);
         decision.stops = decision.counted && too_many_failures(failures, m_settings.options.max_failures);
@@ -252,10 +252,10 @@ Result<std::string> Engine::land(const Step& step, const Candidate& candidate) {
         log::error("accepted work cannot land: {} was deleted or renamed", from.branch);
         return std::string("blocked");
     }
-    log::warning("the branch moved to {} meanwhile; rebasing the work and judging it again", landing.tip.substr(0, 12));
+    log::warning("the branch moved to {}; rebasing the work and judging it again", landing.tip.substr(0, 12));
     GDNCTL_TRY_ASSIGN(const auto followed, m_parts.git.follow(step.iteration, from, candidate, landing.tip));
     if (!followed) {
-        log::error("accepted work conflicts with the branch as it is now");
+        log::error("accepted work conflicts with the current branch");
         return std::string("blocked");
     }
     auto facts = facts_of(*followed);

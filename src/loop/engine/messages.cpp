@@ -35,7 +35,7 @@ std::string going_on(Policy policy) {
 
 std::string ending(std::string_view doing, int signal) {
     if (signal == SIGTERM) return fmt::format("SIGTERM: {}; --resume continues. A second SIGTERM ends at once.", doing);
-    // Nobody can press a key any more.
+    // The terminal is closed, so do not mention keys.
     if (signal == SIGHUP) return fmt::format("the terminal was closed: {}; --resume continues.", doing);
     return fmt::format("Ctrl-C: {}; --resume continues. Ctrl-C again ends at once.", doing);
 }

@@ -69,7 +69,7 @@ std::string AllocateLog::take(std::string_view line) {
     return kept;
 }
 
-// The program runs on a thread of its own that drains its output while it lives.
+// The program runs on a separate thread, which drains its output.
 struct TpuHold::Child {
     std::atomic<pid_t> pid{0};
     std::atomic<bool> ready{false}, ended{false};

@@ -84,7 +84,7 @@ Result<Transactions> Transactions::open(const fs::path& start, TransactionSettin
     if (settings.isolation == Isolation::worktree) {
         if (is_inside(repository.root(), settings.slot)) {
             return fail(ErrorKind::usage,
-                        "the slot for iterations must lie outside of the repository: " + settings.slot.string(),
+                        "the worktree for iterations must be outside the repository: " + settings.slot.string(),
                         "set GDNCTL_STATE_DIR to a folder elsewhere");
         }
         GDNCTL_TRY(check_untracked(repository, settings.links));
@@ -144,7 +144,7 @@ Status Transactions::check_finished() const {
                 fmt::format("finish it, or abort it: git {} --abort", name));
 }
 
-// Restores what an agent may destroy besides files: the slot, the commit of HEAD, the index.
+// Restores things other than files that an agent may destroy: the slot, the commit of HEAD, the index.
 Result<GitHead> Transactions::present(const Base& base) {
     if (m_slot) GDNCTL_TRY(m_slot->mend(m_repository));
     auto head = tree().head();

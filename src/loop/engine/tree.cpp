@@ -75,7 +75,7 @@ Status Engine::take_base(const Step& step) {
     const Record* first = first_of(records(), RecordType::base);
     const std::string branch = first == nullptr ? std::string() : first->word("branch");
     GDNCTL_TRY(m_parts.git.check_branch(branch));
-    // An interrupted merge left files that belong to nobody.
+    // Files that an interrupted merge left are not the user's.
     const bool merging = last_of(open(), RecordType::merge_intent) != nullptr;
     if (!merging) GDNCTL_TRY(refuse_dirty());
     if (m_parts.prepare) GDNCTL_TRY(m_parts.prepare(branch, open()));
@@ -115,7 +115,7 @@ Status Engine::restore(const Step& step) {
     if (result == GitRestore::unproven) {
         log::warning("your uncommitted work is restored, but not completely; it also stays in the stash {}", stash);
     } else if (!back) {
-        log::warning("your uncommitted work conflicts with what the iteration left; it stays in the stash {}", stash);
+        log::warning("your uncommitted work conflicts with the iteration's result; it stays in the stash {}", stash);
     }
     return add(RecordType::restored, step.iteration, {{"result", back ? "restored" : "kept"}});
 }

@@ -1,4 +1,4 @@
-// Stage anticheat: what a candidate can be caught at besides wrong results (docs/evolve.md).
+// Stage anticheat: detects cheats that do not show as wrong results (docs/evolve.md).
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,5 @@
-// What of a source file a compiler reads: two changes that differ in comments and white space alone are one.
+// The parts of a source file that a compiler reads: two changes that differ only in comments and white space are the
+// same.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Folders of the kernel contest's Python agent: what is in one, and how one is written that it can go on from.
+// Folders of the kernel contest's Python agent: what is in one, and how to write one that it can continue from.
 //
 //   proposal_N.py (evolve), proposal_L_S.py, tune_L_S.py (iterative), each with _metrics.json, _prompt.txt (evolve:
 //   .txt), _response.txt, _trace.json, _log.json, as far as they are there.

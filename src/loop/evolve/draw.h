@@ -1,5 +1,5 @@
-// Random numbers of an evolve run, by counter: a draw depends on its name and place alone, so that a resumed run and
-// `evolve replay` meet the same numbers. Pure.
+// Random numbers of an evolve run, by counter: a draw depends only on its name and place, so that a resumed run and
+// `evolve replay` get the same numbers. Pure.
 #pragma once
 
 #include <cstdint>

@@ -157,7 +157,7 @@ Result<DriverEnd> Driver::loop(bool resumed) {
     m_first = state().logged + 1;
     if (interrupted) {
         const Step step = next(state(), true);
-        // A run that has ended and may not go on is left as it is.
+        // A run that has ended and must not continue is left unchanged.
         if (auto end = ends_before(step); end && !state().stopped.empty()) {
             tidy();  // it may have been killed in its last moment
             return std::move(*end);
@@ -296,7 +296,7 @@ Status Driver::settle() {
               decision.gain ? " " + gain_text(*decision.gain) : std::string(),
               decision.reason.empty() ? std::string() : ": " + decision.reason);
     GDNCTL_TRY(add("verdict", facts));
-    // Removing what was measured is nobody's loss; INSIGHTS.md is derived.
+    // Losing INSIGHTS.md does no harm: it is derived from the journal.
     return atomic_replace(m_settings.log_dir / "INSIGHTS.md", insights(state()), 0600);
 }
 

@@ -1,5 +1,5 @@
-// Takes the step that the journal asks for, again and again, until a budget or somebody ends the run. What an
-// undisturbed run does and what a resumed one does is the same code.
+// Takes the step that the journal calls for, until a budget or a user ends the run. Undisturbed and resumed runs use
+// the same code.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ struct DriverSettings {
     Budget budget;
     PairRule pairs;                 // the keep gate
     double target_gain = .02;       // a run whose noise hides this much does not begin
-    double shape_regression = .01;  // of one of several shapes: what is slower by more is not kept
+    double shape_regression = .01;  // the largest slowdown on any of several shapes with which a candidate is kept
     bool edits = false;             // EDIT v1
     std::string goal;               // for prompts
     std::string model, effort;

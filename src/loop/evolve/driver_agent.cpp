@@ -161,7 +161,7 @@ Result<std::vector<std::string>> Driver::put_names_back(const NameGuard& names, 
     GDNCTL_TRY_ASSIGN(std::set<std::string> made, m_parts.store.leave_branch());
     made.erase(state().base);  // the user's own commit: who moves a branch there is not known
     GDNCTL_TRY_ASSIGN(auto undone, names.put_back(made, after_a_kill));
-    for (const auto& what : undone) log::warning("put back what the agent did: {}", what);
+    for (const auto& what : undone) log::warning("undid changes by the agent: {}", what);
     std::error_code ignored;
     fs::remove(names_file(), ignored);
     return undone;
@@ -297,7 +297,7 @@ Status Driver::record_answer(Answer answer) {
     if (!answer.put_back.empty()) proposal["put_back"] = answer.put_back;
     if (!answer.outcome.reason.empty()) proposal["reason"] = answer.outcome.reason;
     GDNCTL_TRY(add("proposal", proposal));
-    // Waiting does not mend this. The attempt is nobody's fault, and the next session tries anew.
+    // Waiting does not help. The attempt does not count against anything, and the next session tries again.
     if (!answer.outcome.stop_reason.empty()) {
         log::error("{}", answer.outcome.reason);
         m_agent_stop = {answer.outcome.stop_reason, number, answer.outcome.exit_status};

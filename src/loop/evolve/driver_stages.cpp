@@ -55,7 +55,7 @@ Result<Json> target_metrics(Evaluator& evaluator, const State& state, const Driv
         return fail(
             ErrorKind::usage,
             fmt::format("the profiles run on {}, and those of run {} on {}", gate.device, state.run, state.device),
-            "continue it there, or measure anew here: --resume --accept-device-change");
+            "continue it there, or measure again here: --resume --accept-device-change");
     }
     Comparison& last = keep ? fresh : gate;
     if (!last.decided) {
@@ -102,7 +102,7 @@ Status Driver::run_stage(std::string_view stage, bool rerun) {
             return m_parts.store.rules().is_mutable(change.path);
         });
         facts["verdict"] = clean ? "pass" : "fail";
-        if (!clean) facts["reason"] = "it differs from the base outside of the mutable paths";
+        if (!clean) facts["reason"] = "it differs from the base outside the mutable paths";
         return add("eval_stage", facts);
     }
     GDNCTL_TRY(add("eval_start", facts));

@@ -15,7 +15,7 @@
 
 namespace gdnctl::loop::evolve {
 
-// A line of its own in a reply: the model has no edit to offer.
+// A separate line in a reply: the model proposes no edit.
 inline constexpr std::string_view k_no_valid_edit = "<NO_VALID_EDIT/>";
 bool abstains(std::string_view reply);
 

@@ -142,7 +142,7 @@ JobEvaluator::JobEvaluator(const Store& store, const Target& target, const JobSe
       m_jobs(target, settings.options, m_service),
       m_job_file(settings.worktrees / k_job_file),
       m_context(context) {
-    // Whoever goes on after a kill stops the job by this name.
+    // After a kill, the next session stops the job by this name.
     m_jobs.name_jobs_by([this, run = settings.run](const JobOrder& order) -> Result<std::string> {
         std::random_device random;
         const char* kind = order.kind == JobKind::tests ? "test" : "profile";
@@ -249,7 +249,7 @@ void JobEvaluator::read_result(std::string_view text, std::string_view nonce, st
     out.nonce = result.nonce;
     out.shapes = result.shapes;
     if (m_needs_nonce && json && !result.nonce) {
-        out.reason = "the result has not this launch's nonce: the evaluator did not print it";
+        out.reason = "the result does not have this launch's nonce: the evaluator did not print it";
     } else if (!value) {
         out.reason = fmt::format("the profile printed no {}{}{}",
                                  m_target.metric ? m_target.metric->name : std::string("metric"),

@@ -47,10 +47,10 @@ struct Launch {
     double roofline = 0;                   // of a profile: its share of what is physically possible; 0: not known
 };
 
-// What a launch is told beside a seed of its own.
+// What a launch is told in addition to its seed.
 struct Conditions {
     bool unseen = false;                // shapes that no attempt has had
-    std::optional<std::uint64_t> seed;  // instead of one that nobody knows
+    std::optional<std::uint64_t> seed;  // instead of a random one
 };
 
 class Evaluator {
@@ -64,7 +64,7 @@ public:
     virtual void set_conditions(const Conditions& /*conditions*/) {}
     // Whether results carry the nonce, as the base's did: from now on one without it is not the evaluator's.
     virtual void require_nonce() {}
-    // Whether there is something that a profile alone is taken for, see check_profile().
+    // Whether the target has keys that need a separate profile; see check_profile().
     virtual bool checks_profile() const { return false; }
 };
 

@@ -96,12 +96,12 @@ LogCheck check_log(std::string_view text, const std::set<int>& evals) {
             }
             const int eval = static_cast<int>(text::parse_int((*it)[3].str()).value_or(0));
             if (!evals.contains(eval)) {
-                out.problems.push_back({number, (*it)[0].str(), "no such evaluation is on record"});
+                out.problems.push_back({number, (*it)[0].str(), "there is no such evaluation"});
             }
             open.clear();
         }
         for (std::string& one : open) {
-            out.problems.push_back({number, std::move(one), "names no evaluation: write (eval N) behind it"});
+            out.problems.push_back({number, std::move(one), "names no evaluation: add (eval N) after it"});
         }
     }
     return out;

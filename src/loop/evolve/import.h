@@ -1,4 +1,4 @@
-// Runs that begin with another program's candidates, and lineages that it can go on from.
+// Runs that start with another program's candidates, and lineages that it can continue.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ struct ImportReport {
     std::filesystem::path log_dir;
     int steps = 0, to_judge = 0;
 };
-// A run of its own from one task's folder of the contest layout: a candidate for each file. `map`: "REGEX=PATH",
+// Creates a run from one task's folder in the contest layout, with a candidate for each file. `map`: "REGEX=PATH",
 // matched against the file's name; empty: all go to the only file that the target's `kernel` names. Errors: usage,
 // those of read_contest().
 Result<ImportReport> import_contest(const std::filesystem::path& from, const std::optional<std::string>& map,

@@ -80,7 +80,7 @@ Result<std::vector<std::string>> NameGuard::put_back(const std::set<std::string>
                          std::string_view what) -> Status {
         const GitRefUpdate update{ref, target, expected};
         const Status done = m_repository->update_refs(std::span(&update, 1));
-        // Somebody else was faster: then it is theirs.
+        // Another process was faster and now owns the name.
         if (!done && done.error().kind != ErrorKind::conflict) return done;
         if (done) undone.push_back(fmt::format("{} {}", ref, what));
         return {};

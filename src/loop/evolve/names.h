@@ -1,5 +1,5 @@
-// The user's branches, tags and stashes while an agent works: what the agent does to them through its worktree is
-// undone, what somebody else does meanwhile is left alone.
+// The user's branches, tags and stashes while an agent works: changes by the agent through its worktree are undone;
+// changes by others meanwhile are kept.
 #pragma once
 
 #include <filesystem>
@@ -19,9 +19,9 @@ public:
     // Those of a run that was killed, from the file that it kept while its agent worked.
     static Result<NameGuard> read(const GitCheckout& repository, const std::filesystem::path& file);
     Status write(const std::filesystem::path& file) const;
-    // `made`: commits that the agent's HEAD has been at. A name that is gone is there again; one that leads to such a
-    // commit is put back, or removed where it is new: but not `after_a_kill`, when it may be somebody else's who has
-    // looked at what was left. Returns what was undone, in words.
+    // `made`: commits that the agent's HEAD has been at. Deleted names are restored. A name that points to such a
+    // commit is put back, or removed if it is new, but not `after_a_kill`: the user may have created it to look at what
+    // was left. Returns what was undone, in words.
     Result<std::vector<std::string>> put_back(const std::set<std::string>& made, bool after_a_kill) const;
 
 private:

@@ -103,7 +103,7 @@ Status check_evolve(const EvolveRequest& request) {
     if (!evolve.max_attempts && !evolve.no_improve && !evolve.max_usd && !evolve.device_s && !loop.max_wall_s &&
         !loop.max_tokens) {
         return wrong("--mode evolve needs a budget",
-                     "give at least one of --max-attempts, --max-wall, --max-tokens, --max-usd, --max-device-seconds, "
+                     "pass at least one of --max-attempts, --max-wall, --max-tokens, --max-usd, --max-device-seconds, "
                      "--max-no-improve");
     }
     if (!evolve.operator_mix.empty()) GDNCTL_TRY(parse_mix(evolve.operator_mix));

@@ -76,7 +76,7 @@ ProfileResult read_profile(std::string_view text, const Target& target, std::str
     if (!from.starts_with(k_json) && target.floor.empty()) return out;
     const Json object = object_that_counts(text, nonce, out.nonce);
     if (object.is_null()) {
-        out.lack = "the log holds no JSON object";
+        out.lack = "the log contains no JSON object";
         return out;
     }
     if (const Json* floor = at(object, target.floor); floor != nullptr && floor->is_number()) out.floor = *floor;

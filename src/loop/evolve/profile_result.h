@@ -11,7 +11,7 @@
 namespace gdnctl::loop::evolve {
 
 struct ProfileResult {
-    // Of the target's metric, where it comes from JSON; several shapes: their geometric mean.
+    // The target's metric, if it comes from JSON; with several shapes, their geometric mean.
     std::optional<double> value, floor;
     std::map<std::string, double> shapes;  // where the metric is a list or an object of numbers
     bool nonce = false;                    // the object that they are of has this launch's nonce
@@ -19,8 +19,8 @@ struct ProfileResult {
     bool has_op = true;                    // Target::kernel_op is in the text
     std::string lack;                      // why there is no value
 };
-// The last object with the nonce; one with another nonce is nobody's, and one without any counts only where none has
-// it.
+// The last object with the nonce. Objects with a different nonce are ignored; one without a nonce counts only if no
+// object has it.
 ProfileResult read_profile(std::string_view text, const Target& target, std::string_view nonce);
 
 // Whether a test or a profile says that it used unseen shapes: a line "shapes: unseen", or that member of an object.

@@ -80,7 +80,7 @@ std::string gains_svg(const State& state) {
         low = std::min(low, one.measured->lo);
         high = std::max(high, one.measured->hi);
     }
-    // One that is many times slower would flatten all others: it stands at the edge, with its value.
+    // A candidate that is many times slower would flatten all others, so it is drawn at the edge, with its value.
     low = std::max(low, -std::max(2 * high, .05));
     const auto y = [&](double gain) {
         return k_margin + (high - std::max(gain, low)) / (high - low) * (k_height - 2 * k_margin);
@@ -162,7 +162,7 @@ std::string report_html(const RunView& view) {
                      {"device", fmt::format("{:.0f} s", state.spent.device_s)},
                      {"wall", fmt::format("{:.0f} s", state.spent.wall_s)}}) +
         html::section("Tree", tree_svg(state)) +
-        html::section("Gains against the champion of their time", gains_svg(state)) + attempts_table(state);
+        html::section("Gains against the champion at that time", gains_svg(state)) + attempts_table(state);
     return html::document("Evolve run " + state.run, look(), body);
 }
 

@@ -78,7 +78,7 @@ public:
     }
 
 private:
-    // The user's repository is not touched: all is in a folder that is gone afterwards.
+    // Does not change the user's repository: everything is in a temporary folder.
     Status use_synthetic_world() {
         const auto base = m_context.env.get("TMPDIR").value_or("");
         GDNCTL_TRY_ASSIGN(m_dry, TempFolder::make(base.empty() ? "/tmp" : base, "gdnctl-evolve"));
@@ -114,7 +114,8 @@ private:
         plan.worktrees = worktrees_of(m_context, plan.run);
         GDNCTL_TRY_ASSIGN(const auto base, repository.resolve(state.base));
         if (!base) {
-            return fail(ErrorKind::conflict, fmt::format("the base commit {} of run {} is gone", state.base, state.run),
+            return fail(ErrorKind::conflict,
+                        fmt::format("the base commit {} of run {} is missing", state.base, state.run),
                         "see `gdnctl evolve fsck`");
         }
         GDNCTL_TRY(complete_config(plan, m_request, m_target, repository));
@@ -123,8 +124,8 @@ private:
         const bool imported = state.stopped == "imported";
         if (!changed.empty() && !imported && !m_request.evolve.accept_config_change) {
             return fail(ErrorKind::usage,
-                        fmt::format("run {} was started with another {}", state.run, text::join(changed, ", ")),
-                        "use the options of then, or accept the change with --accept-config-change");
+                        fmt::format("run {} was started with a different {}", state.run, text::join(changed, ", ")),
+                        "use the original options, or accept the change with --accept-config-change");
         }
         GDNCTL_TRY(check_device(state));
         GDNCTL_TRY(repository.clear_stale_locks());
@@ -145,7 +146,7 @@ private:
     Status check_device(const State& state) const {
         if (m_request.evolve.accept_device_change || !elsewhere(state)) return {};
         return fail(ErrorKind::usage, fmt::format("run {} was measured on another device: {}", state.run, state.device),
-                    fmt::format("continue it there, or measure anew on {}: --accept-device-change", local_device()));
+                    fmt::format("continue it there, or measure again on {}: --accept-device-change", local_device()));
     }
 
     // Of a session that was killed: processes of the agent, a job, checkouts that were being measured.
@@ -165,7 +166,7 @@ private:
         for (const auto& entry : fs::directory_iterator(root, problem)) {
             if (entry.is_directory(problem)) take(entry.path());
         }
-        // One whose folder is gone, or was never there, is still on git's list; a killed git leaves it locked.
+        // A worktree whose folder is missing is still on git's list; a killed git leaves it locked.
         for (const auto& entry : fs::directory_iterator(repository.common_dir() / "worktrees", problem)) {
             const auto text = read_file_if_exists(entry.path() / "gitdir");
             if (!text || !*text) continue;

@@ -56,7 +56,7 @@ struct EvolveReport {
 // Errors are those before anything has begun: usage, config, conflict (another loop is at work).
 Result<EvolveReport> run_evolve(const EvolveRequest& request, Context& context);
 
-// What a command says of evolve that does not hold. Error usage.
+// Checks the options of an evolve run. Error usage.
 Status check_evolve(const EvolveRequest& request);
 
 // The newest run of this repository, or the one that is named; --log-dir against the working directory or the root of

@@ -1,4 +1,4 @@
-// Who is the next parent, and what is asked of the agent: operators, lineages, rank weights. Pure.
+// Chooses the next parents and the agent's task: operators, lineages, rank weights. Pure.
 #pragma once
 
 #include <array>

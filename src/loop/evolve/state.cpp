@@ -287,7 +287,7 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
     } else if (type == "config_change") {
         apply_config(*this, json::field(record, "config"));
         if (record.contains("evaluator")) evaluator = json::text(record, "evaluator");
-        // Nothing is compared across devices: the noise is measured anew before anything else.
+        // Nothing is compared across devices: the noise is measured again first.
         if (record.contains("device")) noise_measured = false;
     } else if (type == "attempt_start") {
         if (open.number != 0 || about != static_cast<int>(attempts.size())) return misplaced();
@@ -319,7 +319,7 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
         }
     }
     const std::string now = json::text(record, "ts");
-    // The time between two sessions is nobody's.
+    // The time between two sessions does not count.
     if (now != last_time && type != "resume") {
         const auto before = parse_iso8601(last_time), after = parse_iso8601(now);
         if (before && after && *after > *before)

@@ -43,7 +43,7 @@ struct Attempt : Member {
     double roofline = 0;  // share of what is physically possible; 0: not known
     int like = 0;         // of a duplicate: the attempt that has its verdict
     int eval = 0;         // the evaluation that its gain is from
-    // Of one that another program made: where it comes from, what that said of it; empty: ours.
+    // For a candidate that another program made: its origin, and that program's results; empty: ours.
     std::string origin, imported;
     double imported_speedup = 0;
 };
@@ -123,7 +123,7 @@ struct Step {
     std::string_view stage{};  // of run_stage
     bool operator==(const Step&) const = default;
 };
-// `interrupted`: the last record was written by a process that is gone.
+// `interrupted`: the process that wrote the last record no longer runs.
 Step next(const State& state, bool interrupted);
 
 struct Decision {

@@ -1,5 +1,5 @@
-// state.json in the log directory: how a run stands, so that a journal of many attempts need not be read for it.
-// Derived: it counts only while it names the journal's size and the hash of its last line.
+// state.json in the log directory: the state of a run, so that a long journal need not be read. Derived: it is valid
+// only while it names the journal's size and the hash of its last line.
 #pragma once
 
 #include <filesystem>
@@ -13,14 +13,14 @@ namespace gdnctl::loop::evolve {
 
 inline constexpr std::string_view k_index = "state.json";
 
-// What it holds is lost where it cannot be written: nobody needs it.
+// A failed write is ignored, because the index can be rebuilt.
 void write_index(const std::filesystem::path& log_dir, const State& state, std::string_view last_line);
 
 struct StatusIndex {
     std::string status;  // of status_json(), as text
     std::string text;    // of status_text()
 };
-// nullopt: there is none, or the journal has gone on.
+// nullopt: there is none, or the journal has grown since.
 std::optional<StatusIndex> read_index(const std::filesystem::path& log_dir, bool running);
 
 }  // namespace gdnctl::loop::evolve

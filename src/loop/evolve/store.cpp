@@ -111,7 +111,7 @@ Result<std::set<std::string>> Store::leave_branch() {
     }
     const GitCheckout& checkout = m_slot->checkout();
     const auto head = checkout.head();
-    // Without a branch of its own: that may be about to go.
+    // Detaches HEAD, because its branch may be about to be deleted.
     if (head && !head->branch.empty()) GDNCTL_TRY(atomic_replace(checkout.git_dir() / "HEAD", head->sha + "\n"));
     return commits_of_head(checkout.git_dir());
 }

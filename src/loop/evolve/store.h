@@ -61,7 +61,7 @@ public:
     const GitCheckout& repository() const { return m_repository; }
     const PathRules& rules() const { return m_rules; }
 
-    // The agent's worktree, with the files of `commit` and nothing else. What was in it is gone: collect it first.
+    // Opens the agent's worktree with only the files of `commit`. Its previous contents are lost: collect them first.
     Result<std::filesystem::path> prepare(const std::string& commit);
     Result<Work> collect(const std::string& parent);
     // Detaches HEAD of the agent's worktree, if there is one, and returns the commits that it has been at.
@@ -81,7 +81,8 @@ public:
     // Removes the agent's worktree. Everything in it has a ref by then.
     Status tidy() const;
 
-    // A folder with the files of `commit` alone, at a path that nobody can guess; gone when `use` returns.
+    // Calls `use` with a folder that has only the files of `commit`, at an unpredictable path, and removes it
+    // afterwards.
     using UseTree = std::function<Status(const std::filesystem::path& tree)>;
     Status with_fresh_checkout(const std::string& commit, const UseTree& use) const;
 

@@ -29,7 +29,7 @@ public:
         const bool clean = std::all_of(changes.begin(), changes.end(), [&](const GitFileChange& change) {
             return m_store.rules().is_mutable(change.path);
         });
-        return note("paths", clean, false, clean ? "" : "it differs from the base outside of the mutable paths");
+        return note("paths", clean, false, clean ? "" : "it differs from the base outside the mutable paths");
     }
 
     Result<bool> launch(std::string_view stage, LaunchKind kind, const std::string& candidate) {
@@ -203,8 +203,7 @@ Status check_branch(const GitCheckout& repository, const State& state) {
 Status land_on_branch(const GitCheckout& repository, const State& state, const std::string& commit) {
     GDNCTL_TRY_ASSIGN(const GitLanding landing, repository.land(state.branch, state.base, commit, false));
     if (landing.kind == GitLanding::Kind::moved) {
-        return fail(ErrorKind::conflict,
-                    fmt::format("{} moved to {} meanwhile", state.branch, landing.tip.substr(0, 12)));
+        return fail(ErrorKind::conflict, fmt::format("{} has moved to {}", state.branch, landing.tip.substr(0, 12)));
     }
     if (landing.kind == GitLanding::Kind::blocked) {
         return fail(ErrorKind::config, fmt::format("uncommitted work is in the way: {}", landing.why),
@@ -223,9 +222,9 @@ Result<StoreCheck> check_store(const GitCheckout& repository, const State& state
         GDNCTL_TRY_ASSIGN(const auto commit, repository.resolve(one.commit));
         const std::string who = one.number == 0 ? std::string("base") : fmt::format("attempt {}", one.number);
         if (!commit) {
-            out.missing.push_back(fmt::format("{}: commit {} is gone", who, one.commit));
+            out.missing.push_back(fmt::format("{}: commit {} is missing", who, one.commit));
         } else if (refs.erase(ref) == 0) {
-            out.missing.push_back(fmt::format("{}: {} is gone; git may collect {}", who, ref, one.commit));
+            out.missing.push_back(fmt::format("{}: {} is missing; git may delete {}", who, ref, one.commit));
         }
     }
     for (const auto& [ref, commit] : refs) {

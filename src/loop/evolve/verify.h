@@ -56,13 +56,13 @@ Status land_on_branch(const GitCheckout& repository, const State& state, const s
 
 // The words of a missing candidate, and refs that no record names.
 struct StoreCheck {
-    std::vector<std::string> missing;   // "attempt 7: commit ... is gone"
+    std::vector<std::string> missing;   // "attempt 7: commit ... is missing"
     std::vector<std::string> unlisted;  // refs
 };
 Result<StoreCheck> check_store(const GitCheckout& repository, const State& state);
 
-// Refs of candidates that began before `before` and were neither kept nor tied: nobody draws them as a parent, but for
-// `repair`.
+// Refs of candidates that started before `before` and were neither kept nor tied: only `repair` still draws them as
+// parents.
 std::vector<std::string> old_refs(const State& state, WallTime before);
 
 }  // namespace gdnctl::loop::evolve

@@ -82,7 +82,7 @@ void judge_time_limit(JobEnd& end) {
     if (waits_for_step(end.evidence.output.tail())) {
         return fail_job(end, Outcome::infra, "executor status stuck RUNNING: the job waited for another one's step");
     }
-    fail_job(end, Outcome::timeout, "ran into its time limit");
+    fail_job(end, Outcome::timeout, "reached its time limit");
 }
 
 void judge_failure(JobEnd& end, JobKind kind, ExitCode exit, bool wants_tpu) {
@@ -103,10 +103,10 @@ void judge_failure(JobEnd& end, JobKind kind, ExitCode exit, bool wants_tpu) {
                         fmt::format("the job command refuses to run (exit code {})", end.rc));
     }
     if (exit == ExitCode::infrastructure || report.failure_class.starts_with("infra")) {
-        return fail_job(end, Outcome::infra, report.message.empty() ? "cluster out of reach" : report.message);
+        return fail_job(end, Outcome::infra, report.message.empty() ? "cluster unreachable" : report.message);
     }
     if (exit == ExitCode::nothing_done) return fail_job(end, Outcome::infra, "the job was stopped");
-    if (report.status == "SUCCEEDED") return fail_job(end, Outcome::infra, "green, but no evidence");
+    if (report.status == "SUCCEEDED") return fail_job(end, Outcome::infra, "passed, but without the required evidence");
     if (kind == JobKind::tests && tests_are_red(report, end.evidence)) {
         const auto& names = end.evidence.failed_tests;
         const std::string found = end.evidence.oracle.sign();

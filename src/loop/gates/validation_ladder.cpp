@@ -45,7 +45,7 @@ bool Ladder::get_back(const char* why) {
 
 Result<JobEnd> Ladder::try_held() {
     if (!m_world.held->active() && !get_back("starting without an active held dev TPU")) {
-        return no_place("the held dev TPU is not to be had");
+        return no_place("the held dev TPU is not available");
     }
     GDNCTL_TRY_ASSIGN(JobEnd end, run(held_site()));
     if (is_final(end) || !get_back("failed on the held dev TPU")) return end;

@@ -107,7 +107,7 @@ std::string MachineWatch::other_programs() const {
         const double share = static_cast<double>(after->busy - std::min(before->busy, after->busy)) /
                              static_cast<double>(after->total - before->total);
         if (share < k_busy_share) return {};
-        found = fmt::format("other programs use {} of {} processors", number_for_people(share * after->processors, 2),
+        found = fmt::format("other programs use {} of {} CPUs", number_for_people(share * after->processors, 2),
                             after->processors);
     }
     return found;
@@ -138,12 +138,12 @@ std::string MachineWatch::slow_processors() {
     std::vector<std::string> found;
     constexpr double k_khz_per_ghz = 1e6;
     if (slowest < k_slow_share) {
-        found.push_back(fmt::format("the processors are limited to {} of {} GHz",
+        found.push_back(fmt::format("the CPUs are limited to {} of {} GHz",
                                     number_for_people(static_cast<double>(at) / k_khz_per_ghz, 3),
                                     number_for_people(static_cast<double>(of) / k_khz_per_ghz, 3)));
     }
     if (counts && m_throttled && throttled > *m_throttled) {
-        found.emplace_back("the processors got too hot and were slowed down");
+        found.emplace_back("the CPUs overheated and were throttled");
     }
     if (counts) m_throttled = throttled;
     return text::join(found, "; ");
@@ -155,7 +155,7 @@ std::string MachineWatch::other_loops() const {
         if (pid != getpid() && is_loop(text_of(folder / "cmdline"))) found.push_back(std::to_string(pid));
     }
     if (found.empty()) return {};
-    return fmt::format("another codex-loop runs on this machine (process {})", text::join(found, ", "));
+    return fmt::format("another codex-loop is running on this machine (process {})", text::join(found, ", "));
 }
 
 std::string MachineWatch::busy() {

@@ -77,7 +77,7 @@ Status RecordedMetrics::take(Measurement& m, const ProfiledRun& run) {
     if (looked) return {};
     const Error& error = looked.error();
     if (error.kind == ErrorKind::interrupted || error.kind == ErrorKind::terminated) return looked;
-    warn(m, fmt::format("{}; {}", error.text(), m.value ? "the metric is that of the run's output" : "no metric"),
+    warn(m, fmt::format("{}; {}", error.text(), m.value ? "using the metric from the run's output" : "no metric"),
          error.hint);
     return {};
 }
@@ -132,7 +132,7 @@ bool RecordedMetrics::began_after(const WandbRun& found, const Wandb& wandb, Wal
 }
 
 // Finds a run with the job's name that started after the job was submitted. If there are two, one of them belongs to
-// somebody else.
+// another job.
 Result<WandbPath> RecordedMetrics::discover(Wandb& wandb, const ProfiledRun& run) const {
     const std::string start = run.prefix + "_", &entity = m_options.entity, &project = m_options.project;
     std::vector<std::string> ours;
@@ -159,7 +159,7 @@ Result<WandbPath> RecordedMetrics::discover(Wandb& wandb, const ProfiledRun& run
     if (ours.size() > 1) {
         return fail(ErrorKind::conflict,
                     fmt::format("{} runs {}: cannot tell which one belongs to this job", ours.size(), what),
-                    "give --validation-profile-run-name-prefix a name that nobody else uses");
+                    "set --validation-profile-run-name-prefix to a unique name");
     }
     return WandbPath{entity, project, ours.front()};
 }

@@ -58,8 +58,8 @@ std::vector<std::string> champion_lines(const PackInput& input) {
     }
     if (const auto noise = input.measured->noise_pct()) {
         lines.push_back(
-            fmt::format("noise floor: equal code differs by {:.2f} % (one standard deviation) from one "
-                        "measurement to the next; a smaller change shows nothing by itself",
+            fmt::format("noise floor: measurements of identical code differ by {:.2f} % (one standard deviation); a "
+                        "smaller change proves nothing by itself",
                         *noise));
     }
     return lines;
@@ -150,8 +150,8 @@ std::string context_pack(const PackInput& input, std::size_t bytes) {
     if (champion.empty() && outcomes.empty() && dead.empty() && slots.empty() && trouble.empty()) return {};
     pack.section("Champion:", champion);
     pack.section("The last outcomes, the latest first:", outcomes);
-    pack.section("Trouble of the infrastructure; work around it or report it, do not fight it:", trouble);
-    pack.section("Ideas that were refused again and again; take one up only with a new argument, and say it:", dead);
+    pack.section("Infrastructure problems; work around them or report them, do not try to fix them:", trouble);
+    pack.section("Ideas that were rejected repeatedly; try one again only with a new argument, and state it:", dead);
     pack.section("Slots that are still open:", slots);
     return std::move(pack).text();
 }

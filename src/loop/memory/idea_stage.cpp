@@ -48,7 +48,7 @@ private:
         }
         result.verdict = StageVerdict::fail;
         result.outcome = Outcome::rejected;
-        result.sign = "the idea was refused before";
+        result.sign = "the idea was rejected before";
         result.exit_status = 1;
         return result;
     }

@@ -137,9 +137,9 @@ IdeaVerdict check_idea(const Idea& idea, std::span<const PastIdea> past, IdeaPol
     verdict.action = policy;
     std::vector<int> iterations;
     for (const PastIdea* one : refused) iterations.push_back(one->iteration);
-    verdict.reason =
-        fmt::format("{} was refused {} times before (iterations {}), and the report does not say what is different now",
-                    name_of_idea(idea), verdict.failed, iterations_text(iterations));
+    verdict.reason = fmt::format(
+        "{} was rejected {} times before (iterations {}), and the report does not say what is different now",
+        name_of_idea(idea), verdict.failed, iterations_text(iterations));
     return verdict;
 }
 

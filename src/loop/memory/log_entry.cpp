@@ -234,7 +234,7 @@ Result<std::optional<LogEntry>> RunningLog::entry(std::span<const Record> record
         say_why_not(own.error());
         return none;
     }
-    if (!*own) log::info("the agent's own entry stays as it is in {}", m_path);
+    if (!*own) log::info("leaving the agent's own entry in {} unchanged", m_path);
     if (m_mode == StampMode::next_entry && *own && (*own)->stamped)
         own->reset();  // stamped with the next iteration's entry
     if (!*own && earlier.empty()) return none;

@@ -44,7 +44,7 @@ public:
             return result;
         }
         result.verdict = StageVerdict::fail;
-        result.reason = "no entry could be added to the running log any more: " + finding;
+        result.reason = "entries could no longer be added to the running log: " + finding;
         result.sign = "the running log cannot be read";
         result.exit_status = 1;
         return result;

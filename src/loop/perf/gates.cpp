@@ -120,7 +120,7 @@ const double* number_in(const MetricMap& metrics, std::string_view name) {
     return it == metrics.end() ? nullptr : &it->second;
 }
 
-// The two numbers of a condition, both of the same source; else the metric that is not there.
+// The two numbers of a condition, both from the same source; otherwise the metric that is missing.
 std::optional<Sides> sides_of(const GateCondition& c, const PerfPolicy& policy, const MetricMap& champion,
                               const MetricMap& candidate, std::string& lack) {
     for (const std::string& name : {c.metric, c.otherwise}) {

@@ -87,8 +87,8 @@ std::string_view to_text(GateResult::Kind kind);
 std::vector<GateResult> evaluate_gates(const PerfPolicy& policy, const MetricMap& champion, const MetricMap& candidate,
                                        std::string_view change_class);
 
-// The numbers that follow from others: remainder = step - train path, whatever was given; with an upper bound the gap
-// to it, what of it is explained, and the interaction remainder.
+// Derived numbers: remainder = step - train path, even if another value was given; with an upper bound also the gap to
+// it, the explained part of the gap, and the interaction remainder.
 void derive_budgets(MetricMap& metrics, std::optional<double> upper_bound_step_ms);
 
 }  // namespace gdnctl::loop

@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 11> k_perf_verdicts = {"baseline",
 constexpr std::array<std::string_view, 5> k_regression_policies = {"revert-count-failure", "revert-continue", "fail",
                                                                    "count-failure", "continue"};
 
-// Times of parts that do not contain one another: what is a sum of others scales with them.
+// Times of parts that do not contain one another, because a sum scales with its parts.
 constexpr std::array<std::string_view, 15> k_buckets = {"forward_closed_call_ms",
                                                         "backward_closed_call_ms",
                                                         "while_ms",
@@ -69,12 +69,12 @@ void apply(PerfDecision& decision, const Consequence& c) {
     decision.rc = c.rc;
 }
 
-// A candidate that cannot be told from the champion is no failure of anybody.
+// A candidate that is not distinguishable from the champion is not a failure.
 bool takes_held_back(const PerfPolicy& policy, bool paired) {
     return policy.hold == Hold::refuse || (policy.hold == Hold::automatic && paired);
 }
 
-// Without a number nothing can be kept; only the policies that take back can go on.
+// Without a number nothing can be kept; only policies that remove the commit can continue.
 Consequence without_number(RegressionPolicy policy) {
     const Consequence c = consequence_of(policy);
     return c.take_back ? c : Consequence{false, true, false, 1};

@@ -72,10 +72,10 @@ struct PerfDecision {
     bool ok = true;  // the triple of the recipe: (ok, counts as a failure, exit code)
     bool count_failure = false;
     int rc = 0;
-    bool take_back = false;            // the candidate does not stay
+    bool take_back = false;            // the candidate is removed
     std::optional<double> delta_pct;   // of the metric, as it is
-    std::optional<double> gain_pct;    // above 0 is better: what is held against the limits of the policy
-    std::optional<runlog::Gain> gain;  // what was compared with what, as everybody is shown it
+    std::optional<double> gain_pct;    // above 0 is better; compared with the limits of the policy
+    std::optional<runlog::Gain> gain;  // the comparison, as shown in all outputs
     std::vector<GateResult> gates;     // empty: passed by the override, or nothing to compare with
     std::vector<std::string> reasons;  // of the gates that fired
     std::string why_not_compared;      // of incomparable, common_factor, metric_missing

@@ -127,7 +127,7 @@ Status check_limits(const PerfPolicy& policy, std::string_view name) {
             for (const auto& [limit, unused] : policy.limits) names.push_back(limit);
             const auto near = text::nearest(c.limit, names);
             return fail(ErrorKind::config,
-                        std::string(name) + ": gate `" + gate.id + "` speaks of the limit `" + c.limit +
+                        std::string(name) + ": gate `" + gate.id + "` refers to the limit `" + c.limit +
                             "`, which is not in `limits`",
                         near ? "did you mean `" + *near + "`?" : "");
         }

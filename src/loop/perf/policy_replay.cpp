@@ -36,7 +36,7 @@ public:
             one.place = std::move(place);
             one.decided = to_text(record.decision);
             if (known == m_champions.end()) {
-                one.skipped = "what it was compared with is not in this file";
+                one.skipped = "the record that it was compared with is not in this file";
             } else {
                 one.champion = known->second;
                 compare_as_then(record, *one.champion);
@@ -98,7 +98,7 @@ ReplayCase log_case(const Json& line, std::string place, const std::string& metr
     return one;
 }
 
-// The recorded look by other thresholds. Where it would have gone on measuring, nothing is known: a tie.
+// Applies other thresholds to the recorded look. If measuring would have continued, the result is unknown: a tie.
 PairLook look_again(PairLook look, const PerfPolicy& policy) {
     const double needed = std::max(std::log1p(policy.min_improvement_pct / 100.0), policy.noise_share * look.deviation);
     look.verdict = look.low > needed                                            ? PairVerdict::keep

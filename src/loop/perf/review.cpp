@@ -44,7 +44,7 @@ public:
             // Pairs have measured the champion just now: against the same commit nothing else would come out.
             const bool stands = paired() && m_champion->commit == m_input.base;
             GDNCTL_TRY(look_at_base(
-                {alarm ? "several buckets changed by one factor" : "this would be the third refusal in a row"}));
+                {alarm ? "several buckets changed by one factor" : "this would be the third rejection in a row"}));
             if (alarm || (m_review.base_shifted && !stands)) GDNCTL_TRY(judge());
         }
         return finished(m_judged);
@@ -95,7 +95,7 @@ private:
     Status prepare_champion() {
         if (!m_champion) {
             if (m_other_champions > 0) {
-                m_world.say("no champion under these conditions: those of other configurations stay as they are");
+                m_world.say("no champion under these conditions; champions of other configurations do not change");
             }
             if (!paired()) return {};
             GDNCTL_TRY_ASSIGN(Measurement m, measured(m_input.base));
@@ -155,7 +155,7 @@ private:
         // These are no pairs: what else the machine does may be all of the difference.
         const bool untold = shifted && !now.busy.empty();
         say_look(now, band,
-                 !shifted ? "the base is sound"
+                 !shifted ? "the base has not moved"
                  : untold ? "the champion stays, as the machine was busy: " + now.busy
                           : "the base has moved, HEAD is the new baseline");
         if (untold) return {};
@@ -338,7 +338,7 @@ int apply_review(PerfState& state, const Review& review) {
 
 std::vector<std::string> aa_reasons(const AaFacts& facts) {
     std::vector<std::string> reasons;
-    if (facts.base_differs) reasons.emplace_back("HEAD differs from the champion in what is measured");
+    if (facts.base_differs) reasons.emplace_back("HEAD differs from the champion in measured files");
     if (facts.since_last >= k_aa_every) {
         reasons.push_back(fmt::format("{} candidates were judged since the last check", facts.since_last));
     }

@@ -24,7 +24,8 @@ struct ReviewInput {
     const PerfPolicy& policy;
     RegressionPolicy on_regression = RegressionPolicy::revert_count_failure;
     bool higher_is_better = true;
-    int pairs = 9;  // most pairs: 3, 5 or 9; 1: one run of the candidate against the champion's recorded value
+    int pairs =
+        9;  // maximum number of pairs: 3, 5 or 9; 1: one run of the candidate against the champion's recorded value
     int iteration = 0;
     std::string base, commit;  // HEAD, and the candidate
     Measurement candidate;     // of its profile
@@ -47,7 +48,7 @@ struct Review {
     PerfDecision decision;
     PerfRecord record;                           // of the candidate
     std::vector<PerfRecord> before;              // baselines and A/A, in order: they come before it in the history
-    std::optional<PerfRecord> champion;          // the champion now, where it is another one than before
+    std::optional<PerfRecord> champion;          // the new champion, if it has changed
     std::optional<PerfRecord> measured_against;  // as measured for the comparison
     bool base_shifted = false;
     int runs = 0;  // profiles that were taken

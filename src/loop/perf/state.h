@@ -35,7 +35,7 @@ public:
     // Sorted keys, two blanks of indent, a newline at the end.
     std::string text() const;
 
-    // Of this configuration; a champion that was written without a fingerprint is everybody's.
+    // Of this configuration; a champion that was written without a fingerprint counts for all configurations.
     std::optional<PerfRecord> champion(const std::string& key) const;
     // Keys that have a champion.
     std::vector<std::string> champion_keys() const;

@@ -215,7 +215,7 @@ Result<Document> default_prompt(const Target& target, const fs::path& root) {
     if (!document && document.error().kind == ErrorKind::usage) {
         return fail(
             ErrorKind::usage, fmt::format("no iteration prompt for target `{}`", target.name),
-            fmt::format("give --prompt-file, set `prompt` in [targets.{0}], or write prompts/{0}.md", target.name));
+            fmt::format("pass --prompt-file, set `prompt` in [targets.{0}], or write prompts/{0}.md", target.name));
     }
     return document;
 }

@@ -90,8 +90,8 @@ std::string managed_tpu_directive(std::string_view self, std::string_view cluste
 std::string gates_directive(const GateFacts& facts) {
     std::string text = fmt::format(
         "The loop validates the commits of this run.\n\n"
-        "- When you have ended it takes {} of what you committed, and of nothing else: commit all that belongs to the "
-        "change.\n",
+        "- After you finish, it runs {} on what you committed, and on nothing else: commit everything that belongs to "
+        "the change.\n",
         facts.tests ? "the target's tests and a profile" : "a profile");
     if (!facts.metric.empty()) {
         text += fmt::format("- It then compares `{}` ({} is better) with the champion's, in runs of both.\n",
@@ -103,8 +103,8 @@ std::string gates_directive(const GateFacts& facts) {
                         facts.ce_implementation, facts.ce_bwd_mode);
     }
     return text +
-           "- What fails is taken off the branch and kept on a ref. An iteration without a change of code gets no "
-           "device time.";
+           "- A commit that fails is removed from the branch and kept on a ref. An iteration without a code change "
+           "gets no device time.";
 }
 
 std::vector<std::string> post_check_warnings(std::span<const std::string> post_checks, std::string_view cluster,

@@ -67,15 +67,14 @@ std::string charts_part(const Report& report) {
             html::legend({{"champion", "new champion"}, {"kept", "kept"}, {"refused", "refused"}, {"band", "noise"}});
         html += report.noise_pct
                     ? fmt::format(
-                          "<p class=soft>The line is the champion of the time; the band around it is "
-                          "{} %, by which equal code differs from one measurement to the next (one "
-                          "standard deviation).</p>\n",
+                          "<p class=soft>The line is the champion at that time. The band around it is {} %, the "
+                          "difference between measurements of identical code (one standard deviation).</p>\n",
                           number_for_people(*report.noise_pct, 3))
-                    : "<p class=soft>The line is the champion of the time. The noise is not known: no pairs "
-                      "were measured.</p>\n";
+                    : "<p class=soft>The line is the champion at that time. The noise is not known: no pairs were "
+                      "measured.</p>\n";
     }
     if (report.run.view.iterations.empty()) return html + "<p>No iteration has started yet.</p>\n";
-    html += html::section("Outcomes in time", outcome_strip(report));
+    html += html::section("Outcomes over time", outcome_strip(report));
     html += html::legend({{"champion", "new champion"},
                           {"kept", "kept"},
                           {"refused", "refused"},
@@ -108,7 +107,7 @@ std::string signs_table(const Report& report) {
 std::string memory_sections(const Report& report) {
     std::string html;
     const auto dead = loop::dead_ideas(report.ideas);
-    if (!dead.empty()) html += "<h2>Ideas that were refused again and again</h2>\n<ul>\n";
+    if (!dead.empty()) html += "<h2>Ideas that were rejected repeatedly</h2>\n<ul>\n";
     for (const auto& one : dead) {
         html += fmt::format("<li>{}: {} times; {}\n", escaped(loop::shown(loop::idea_id(one.idea), 120)), one.failed,
                             escaped(loop::shown(one.last_reason, 300)));

@@ -39,7 +39,7 @@ std::string champions_part(const Report& report) {
     if (report.champions.empty()) return {};
     std::string text = fmt::format("\n## Champions ({})\n\n", cell(report.metric));
     if (report.noise_pct) {
-        text += fmt::format("Equal code differs by {} % (one standard deviation) from one measurement to the next.\n\n",
+        text += fmt::format("Measurements of identical code differ by {} % (one standard deviation).\n\n",
                             number_for_people(*report.noise_pct, 3));
     }
     text += "| iteration | commit | value | gain over the previous champion | decision |\n|---:|---|---:|---|---|\n";
@@ -68,7 +68,7 @@ std::string failures_part(const Report& report) {
 std::string memory_part(const Report& report) {
     std::string text;
     const auto dead = loop::dead_ideas(report.ideas);
-    if (!dead.empty()) text += "\n## Ideas that were refused again and again\n\n";
+    if (!dead.empty()) text += "\n## Ideas that were rejected repeatedly\n\n";
     for (const auto& one : dead) {
         text += fmt::format("- {}: {} times; {}\n", cell(loop::idea_id(one.idea)), one.failed, cell(one.last_reason));
     }

@@ -116,7 +116,7 @@ std::string why_text(const IterationView& i) {
     if (i.outcome == "accepted" || i.kept()) {
         const auto passed =
             std::count_if(i.stages.begin(), i.stages.end(), [](const auto& s) { return s.verdict == "pass"; });
-        if (passed == 0) return "there was nothing that could refuse it";
+        if (passed == 0) return "no stage could reject it";
         return fmt::format("it passed {} stage{}", passed, passed == 1 ? "" : "s");
     }
     return shown(i.sign);

@@ -29,7 +29,7 @@ std::string standing(const LoadedRun& run) {
         case LoopStatus::stopping:
             return fmt::format("running, process {}{}{}", run.holder->pid,
                                run.holder->since.empty() ? "" : " since " + shown(local_time_of(run.holder->since), 40),
-                               run.stop_asked ? "; STOP is asked for" : "");
+                               run.stop_asked ? "; STOP was requested" : "");
         case LoopStatus::ended:
             return fmt::format("ended: {} (exit code {}){}", or_dash(shown(view.stop_reason, 80)), *view.stop_rc,
                                view.open > 0 ? fmt::format("; --resume finishes iteration {}", view.open) : "");

@@ -46,7 +46,7 @@ Result<TensorSpec> parse_tensor(const std::string& name, const Json& value, cons
     if (!shape.is_array()) return at.bad("'shape' is neither a list of axes nor null");
     AxisNames names;
     for (const Json& axis : shape) {
-        if (!axis.is_string()) return at.bad("'shape' holds something else than names of axes");
+        if (!axis.is_string()) return at.bad("'shape' contains something other than axis names");
         names.push_back(axis.get<std::string>());
         const bool known = std::any_of(axes.begin(), axes.end(), [&](const Axis& a) { return a.name == names.back(); });
         if (!known) return at.bad(fmt::format("axis '{}' is not defined", names.back()));

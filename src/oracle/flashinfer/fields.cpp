@@ -30,7 +30,7 @@ Result<std::string> Place::text(const Json& object, std::string_view key) const 
     const Json* found = json::find(object, key);
     if (found == nullptr) return bad(fmt::format("has no '{}'", key));
     if (!found->is_string() || found->get_ref<const std::string&>().empty()) {
-        return bad(fmt::format("'{}' is not a text with something in it", key));
+        return bad(fmt::format("'{}' is not a non-empty string", key));
     }
     return found->get<std::string>();
 }
@@ -61,7 +61,7 @@ Result<const Json*> Place::array(const Json& object, std::string_view key) const
 Result<std::string> Place::text_or(const Json& object, std::string_view key, std::string_view otherwise) const {
     const Json* found = json::find(object, key);
     if (found == nullptr) return std::string(otherwise);
-    if (!found->is_string()) return bad(fmt::format("'{}' is not a text", key));
+    if (!found->is_string()) return bad(fmt::format("'{}' is not a string", key));
     return found->get<std::string>();
 }
 

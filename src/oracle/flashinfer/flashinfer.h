@@ -169,7 +169,7 @@ inline constexpr double k_rule_tolerance = 1e-2;  // both of them
 // Output by output, in the order of `reference`; `got` holds tensors of the same names.
 RuleResult apply_rule(const TensorFile& got, const TensorFile& reference);
 
-// What the rule cannot see on this workload, or sees otherwise than our verdict: one line each. `right`: our verdict is
+// What the rule misses on this workload, or judges differently from our verdict: one line each. `right`: our verdict is
 // OK and the kernel has no fault.
 std::vector<std::string> rule_holes(const RuleResult& rule, Stage stage, bool right, double error_over_budget);
 

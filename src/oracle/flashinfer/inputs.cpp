@@ -92,7 +92,7 @@ private:
         }
         const auto found = m_loaded.find("initial_state_indices");
         if (found == m_loaded.end()) {
-            return bad(m_workload, "initial_state_indices must come from a file: random ones point nowhere");
+            return bad(m_workload, "initial_state_indices must come from a file: random indices would be meaningless");
         }
         const auto& specs = m_definition.definition.inputs;
         const auto spec = std::find_if(specs.begin(), specs.end(),
@@ -101,7 +101,7 @@ private:
         m_result.state_row = to_i64(found->second);
         for (std::size_t i = 0; i < m_result.state_row.size(); ++i) {
             if (m_result.state_row[i] >= 0 && m_result.state_row[i] < size.states) continue;
-            return bad(m_workload, fmt::format("initial_state_indices[{}] is {}, and the pool has {} states", i,
+            return bad(m_workload, fmt::format("initial_state_indices[{}] is {}, but the pool has {} states", i,
                                                m_result.state_row[i], size.states));
         }
         return {};
@@ -134,7 +134,8 @@ private:
             return is_state ? chosen_rows(tensor, m_result.state_row) : tensor;
         }
         if (!is_floating(dtype_of(spec.dtype))) {
-            return bad(m_workload, fmt::format("{} must come from a file: random ones mean nothing", spec.name));
+            return bad(m_workload,
+                       fmt::format("{} must come from a file: random values would be meaningless", spec.name));
         }
         m_result.random.push_back(spec.name);
         if (is_state) shape.front() = static_cast<std::int64_t>(m_result.state_row.size());
@@ -154,11 +155,11 @@ private:
     Status check_offsets(const Tensor& tensor, const WorkloadSize& size) const {
         const auto offsets = to_i64(tensor);
         if (offsets.front() != 0 || !std::is_sorted(offsets.begin(), offsets.end())) {
-            return bad(m_workload, "cu_seqlens does not begin at 0 and rise from there");
+            return bad(m_workload, "cu_seqlens does not start at 0 and increase");
         }
         if (offsets.back() == size.dims.T) return {};
         return bad(m_workload,
-                   fmt::format("cu_seqlens ends at {}, and total_seq_len is {}", offsets.back(), size.dims.T));
+                   fmt::format("cu_seqlens ends at {}, but total_seq_len is {}", offsets.back(), size.dims.T));
     }
 
     const GdnDefinition& m_definition;
@@ -171,11 +172,11 @@ private:
 Status check_constraints(const GdnDefinition& d, const Workload& w) {
     const auto axis = [&](std::string_view name) { return axis_of(d, w, name); };
     if (d.stage == Stage::prefill && axis("len_cu_seqlens") != axis("num_seqs") + 1) {
-        return bad(w, fmt::format("len_cu_seqlens is {}, and num_seqs + 1 is {}", axis("len_cu_seqlens"),
+        return bad(w, fmt::format("len_cu_seqlens is {}, but num_seqs + 1 is {}", axis("len_cu_seqlens"),
                                   axis("num_seqs") + 1));
     }
     if (d.stage == Stage::mtp && axis("seq_len") < 2) {
-        return bad(w, fmt::format("seq_len is {}, and {} wants more than 1", axis("seq_len"), d.definition.name));
+        return bad(w, fmt::format("seq_len is {}, but {} needs more than 1", axis("seq_len"), d.definition.name));
     }
     return {};
 }
@@ -196,7 +197,7 @@ Result<WorkloadSize> workload_size(const GdnDefinition& d, const Workload& w) {
         if (found == axes.end()) return bad(w, fmt::format("{} has no axis '{}'", d.definition.name, name));
         if (found->value && *found->value != value) {
             return bad(
-                w, fmt::format("axis '{}' is {}, and always {} in {}", name, value, *found->value, d.definition.name));
+                w, fmt::format("axis '{}' is {}, but must be {} in {}", name, value, *found->value, d.definition.name));
         }
     }
     for (const Axis& axis : axes) {

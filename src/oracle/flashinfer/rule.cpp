@@ -98,8 +98,8 @@ std::vector<std::string> rule_holes(const RuleResult& rule, Stage stage, bool ri
         holes.push_back(
             error_over_budget > k_ok_band
                 ? fmt::format("the rule accepts {:.2g} times the error of a correct kernel", error_over_budget)
-                : std::string("the rule looks at one call alone and lets this pass"));
-        if (stage == Stage::mtp) holes.emplace_back("the rule looks at an unchanged pool, not at the states");
+                : std::string("the rule checks only one call and accepts this"));
+        if (stage == Stage::mtp) holes.emplace_back("the rule checks the unchanged pool, not the states");
     }
     if (!passed && right) {
         holes.push_back(fmt::format("{} values exceed both tolerances, but so does a correct kernel", rule.outside));

@@ -46,7 +46,7 @@ Status parse_sources(const Json& object, const Place& at, Solution& solution) {
         GDNCTL_TRY_ASSIGN(source.path, here.text(value, "path"));
         GDNCTL_TRY_ASSIGN(source.content, here.text(value, "content"));
         GDNCTL_TRY(check_path(source.path, here));
-        if (!paths.insert(source.path).second) return here.bad(fmt::format("'{}' is there twice", source.path));
+        if (!paths.insert(source.path).second) return here.bad(fmt::format("'{}' appears twice", source.path));
         solution.sources.push_back(std::move(source));
     }
     if (solution.sources.empty()) return at.bad("'sources' is empty");

@@ -42,7 +42,7 @@ Result<InputSource> parse_source(const Json& value, const Place& at) {
         }
         source.scalar = found->is_boolean() ? (found->get<bool>() ? 1 : 0) : found->get<double>();
     } else if (type != "random") {
-        return at.bad(fmt::format("type '{}' is none of random, scalar, safetensors", type));
+        return at.bad(fmt::format("type '{}' is not random, scalar or safetensors", type));
     }
     return source;
 }
@@ -90,7 +90,7 @@ Result<std::optional<Performance>> parse_performance(const Json& evaluation, con
     GDNCTL_TRY_ASSIGN(p.reference_latency_ms, here.number_or(*found, "reference_latency_ms", 0));
     GDNCTL_TRY_ASSIGN(p.speedup_factor, here.number_or(*found, "speedup_factor", 0));
     if (!(p.latency_ms >= 0 && p.reference_latency_ms >= 0 && p.speedup_factor >= 0)) {
-        return here.bad("a figure is negative or no number");
+        return here.bad("a figure is negative or not a number");
     }
     return p;
 }
@@ -122,7 +122,7 @@ Result<Evaluation> parse_evaluation(const Json& value, const Place& at) {
     if (libs != environment->end() && !libs->is_null()) {
         GDNCTL_TRY(at.in("libs").must_be_object(*libs));
         for (const auto& [name, version] : libs->items()) {
-            if (!version.is_string()) return at.bad(fmt::format("version of '{}' is not a text", name));
+            if (!version.is_string()) return at.bad(fmt::format("version of '{}' is not a string", name));
             e.libs.emplace_back(name, version.get<std::string>());
         }
     }

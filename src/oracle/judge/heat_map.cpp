@@ -149,7 +149,7 @@ std::string map_text(const ErrorMap& map, std::string_view of) {
     const std::size_t cells = most_cells(map, rows);
     const std::size_t per_cell = divided_up(cells, k_characters);
     std::string text = fmt::format(
-        "error / {}{} by {} (rows) and {} of {} (columns), {} behind the bar\n", map.scale.unit, of, map.rows,
+        "error / {}{} by {} (rows) and {} of {} (columns), {} right of the bar\n", map.scale.unit, of, map.rows,
         per_cell == 1 ? std::string(map.cell) : fmt::format("{} {}s", per_cell, map.cell), map.cell_size, map.beside);
     for (const ErrorRow& row : map.all) {
         std::string symbols;

@@ -14,7 +14,7 @@ namespace gdnctl::oracle {
 struct ErrorRow {
     std::vector<std::string> at;     // on each axis of ErrorMap::axes: "0", "3"
     std::vector<double> cells;       // along the other axis
-    std::optional<double> beside{};  // of what stands beside them; nullopt: not in the dump
+    std::optional<double> beside{};  // of the column next to them; nullopt: not in the dump
 };
 
 struct ErrorMap {

@@ -79,7 +79,7 @@ Result<Shape> parse_shape(const Header& value, std::string_view what, std::strin
     if (!value.is_array()) return malformed_tensor(what, name, "shape is not a list");
     for (const Header& dimension : value) {
         if (!dimension.is_number_unsigned() || dimension.get<std::uint64_t>() > (1ULL << 62U)) {
-            return malformed_tensor(what, name, "shape holds something else than sizes");
+            return malformed_tensor(what, name, "shape contains something other than sizes");
         }
         shape.push_back(dimension.get<std::int64_t>());
     }
@@ -125,7 +125,7 @@ Status check_cover(const std::vector<Entry>& entries, std::uint64_t start, std::
     std::uint64_t position = 0;
     for (const Entry& entry : entries) {
         if (entry.begin < position) return malformed_tensor(what, entry.name, "its data overlaps another tensor's");
-        if (entry.begin > position) return malformed_tensor(what, entry.name, "there is a hole before its data");
+        if (entry.begin > position) return malformed_tensor(what, entry.name, "there is a gap before its data");
         position = entry.end;
     }
     const std::uint64_t available = file_size - start;

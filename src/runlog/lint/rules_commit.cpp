@@ -144,7 +144,7 @@ void pending_commit(const EntryFacts& facts, Reporter& reporter) {
         const Introduced introduced = introduced_by(facts);
         std::optional<Fix> fix;
         if (introduced.known && !introduced.commit) fix = reporter.unsafe(bare_value(field), "none (failed attempt)");
-        reporter.add(at(field), "the commit is still pending; put a sha, `this commit` or `none (failed attempt)`",
+        reporter.add(at(field), "the commit is still pending; write a sha, `this commit` or `none (failed attempt)`",
                      std::move(fix));
     }
 }
@@ -245,7 +245,7 @@ void same_as_start(const EntryFacts& facts, Reporter& reporter) {
     if (facts.entry.commit_value.kind != CommitKind::committed || start == nullptr) return;
     if (!same_sha(sha_in(start), facts.entry.commit_value.sha)) return;
     reporter.add(value_of(*facts.entry.field(facts.entry.commit)),
-                 "the commit is the starting commit: nothing was committed, or the wrong sha was noted");
+                 "the commit is the starting commit: nothing was committed, or the wrong sha was recorded");
 }
 
 void start_mismatch(const EntryFacts& facts, Reporter& reporter) {

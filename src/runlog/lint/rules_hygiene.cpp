@@ -85,7 +85,7 @@ void check_trailing(const Region& region, Reporter& reporter) {
     reporter.set_iteration(region.iteration);
     const std::string more =
         count == 1 ? "" : fmt::format(" (and {} more {} here)", count - 1, count == 2 ? "line" : "lines");
-    reporter.add({first, trailing_blanks(first.text)}, "blanks at the end of the line" + more, std::move(fix));
+    reporter.add({first, trailing_blanks(first.text)}, "trailing white space" + more, std::move(fix));
 }
 
 // Every line must end as most lines do.
@@ -110,8 +110,8 @@ void check_endings(const LintRun& run, Reporter& reporter) {
     }
     reporter.set_iteration(nullptr);
     reporter.add({first},
-                 count == 1 ? "mixed line endings: one line ends otherwise than the rest"
-                            : fmt::format("mixed line endings: {} lines end otherwise than the rest", count),
+                 count == 1 ? "mixed line endings: one line differs from the rest"
+                            : fmt::format("mixed line endings: {} lines differ from the rest", count),
                  std::move(fix));
 }
 
@@ -171,7 +171,8 @@ void secrets(const LintRun& run, Reporter& reporter) {
         const std::string shown = text::repair_utf8(secret.substr(0, 4));
         reporter.add(
             {line, secret.substr(0, std::min(room, secret.size()))},
-            fmt::format("a secret ({}, `{}…`): revoke it, a public log cannot take it back", shape.kind, shown),
+            fmt::format("a secret ({}, `{}…`): revoke it, because removing it from a published log is not enough",
+                        shape.kind, shown),
             reporter.unsafe(secret, "***"));
     }
 }
@@ -181,15 +182,16 @@ void too_long(const LintRun& run, Reporter& reporter) {
     if (run.document.bytes.size() > file_limit) {
         reporter.set_iteration(nullptr);
         reporter.add({{run.document.text.substr(0, 0), 1}},
-                     fmt::format("the log has {} KiB; `gdnctl log context` gives a short one to read",
+                     fmt::format("the log is {} KiB long; `gdnctl log context` prints a short summary",
                                  run.document.bytes.size() >> 10));
     }
     for_each_region(run, [&](const Region& region) {
         if (!region.is_entry) return;
         reporter.set_iteration(region.iteration);
         if (region.text.size() > entry_limit) {
-            reporter.add({region.heading}, fmt::format("the entry has {:.1f} KiB; more than 8 belong into its record",
-                                                       static_cast<double>(region.text.size()) / 1024));
+            reporter.add({region.heading},
+                         fmt::format("the entry is {:.1f} KiB long; move details beyond 8 KiB to its record",
+                                     static_cast<double>(region.text.size()) / 1024));
         }
         check_repeated(region, reporter);
     });

@@ -261,7 +261,7 @@ void few_points(const EntryFacts& facts, Reporter& reporter) {
                                                       *points == 1 ? "point is fewer" : "points are fewer",
                                                       facts.run.options.window_points_min));
         } else if (is_last_step(field, line)) {
-            reporter.add(value_of(field), "the value of the last step alone; take the median of a window");
+            reporter.add(value_of(field), "only the value of the last step; use the median of a window");
         }
     }
 }

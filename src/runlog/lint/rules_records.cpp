@@ -58,9 +58,10 @@ void check_pairs(const LintRun& run, Reporter& reporter) {
         const bool generated = is_generated(blocks, head);
         if (!generated && !run.input.records_kept) continue;
         reporter.set_iteration(&head);
-        reporter.add({{head.heading, head.line}}, generated ? "the generated entry has no record; restore the records "
-                                                              "file, or remove the markers and run `gdnctl log import`"
-                                                            : "the entry has no record; `gdnctl log import` makes one");
+        reporter.add({{head.heading, head.line}}, generated
+                                                      ? "the generated entry has no record; restore the records "
+                                                        "file, or remove the markers and run `gdnctl log import`"
+                                                      : "the entry has no record; `gdnctl log import` creates one");
     }
     reporter.set_iteration(nullptr);
     for (const RecordFacts& record : *run.input.records) {

@@ -94,7 +94,7 @@ void malformed_heading(const LintRun& run, Reporter& reporter) {
         if (std::string mended = mended_heading(line.text); !mended.empty()) {
             fix = reporter.safe(line.text, std::move(mended));
         }
-        reporter.add({line}, "a heading that looks like an entry but is none; write `### Iteration 12 - title`",
+        reporter.add({line}, "a heading that looks like an entry but is not one; write `### Iteration 12 - title`",
                      std::move(fix));
     }
 }

@@ -182,7 +182,7 @@ void not_as_requested(const EntryFacts& facts, Reporter& reporter) {
             word_of_setting(field.value) == "xla") {
             reporter.add(at(field), "requested auto, but xla took effect");
         } else if (runs_as_another(field.line)) {
-            reporter.add(at(field), "another setting took effect than was requested");
+            reporter.add(at(field), "a setting other than the requested one took effect");
         }
     }
 }

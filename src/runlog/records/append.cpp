@@ -122,7 +122,7 @@ Status give_identity(Json& record, const LogWriter& writer, const Document& docu
         GDNCTL_TRY(check_record(record, "the record"));
         if (number_taken(document, writer.records(), iteration_of(record))) {
             return fail(ErrorKind::conflict,
-                        fmt::format("iteration {} is in the log already", iteration_of(record).text()),
+                        fmt::format("iteration {} is already in the log", iteration_of(record).text()),
                         "`gdnctl log new` gives the next free number");
         }
         if (id_taken(writer.records(), id_of(record))) {

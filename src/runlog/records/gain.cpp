@@ -66,7 +66,7 @@ bool differ(double a, double b) { return std::abs(a - b) > 1e-9 * std::max(std::
 // A metric's values are stored in two places of a record.
 std::string fault_of_values(const Json& record, const Gain& gain) {
     const Json* value = value_of(record, gain.metric);
-    if (value == nullptr) return fmt::format("the gain is of {}, which the record has no value of", gain.metric);
+    if (value == nullptr) return fmt::format("the gain is for {}, but the record has no value for it", gain.metric);
     for (const auto& [name, mine] : {std::pair{"before", gain.before}, {"after", gain.after}}) {
         const auto other = json::number(*value, name);
         if (other.has_value() == mine.has_value() && (!other || !differ(*other, *mine))) continue;
@@ -92,14 +92,14 @@ std::string fault_of_runs(const Gain& gain) {
     double sum = 0;
     for (std::size_t i = 0; i < gain.before_runs.size(); ++i) {
         const auto one = speed_factor(gain.before_runs[i], gain.after_runs[i], gain.lower_is_better);
-        if (!one) return "a run that is not above 0 is in a pair";
+        if (!one) return "a pair contains a run that is not above 0";
         sum += std::log(*one);
     }
     const double factor = std::exp(sum / static_cast<double>(gain.pairs));
     if (!differ(factor, *gain.factor)) return {};
     Gain computed = gain;
     computed.factor = factor;
-    return fmt::format("recorded is {}, but the runs say {}", gain_text(gain), gain_text(computed));
+    return fmt::format("the record says {}, but the runs give {}", gain_text(gain), gain_text(computed));
 }
 
 // Without the runs, the ratio of the two medians must be close to the mean of the pairs, as far as the pairs agree.
@@ -177,7 +177,7 @@ std::string fault_of_copies(const Json& record, const Gain& gain) {
         if (same) return {};
         const std::string copy = field->is_number() ? quantity(field->get<double>(), "%") : std::string("not a number");
         return fmt::format("`{}` of {} is {}, but the gain says {}", name, gain.metric, copy,
-                           factor ? quantity(factor_percent(*factor), "%") : "nothing of it");
+                           factor ? quantity(factor_percent(*factor), "%") : "nothing about it");
     };
     for (const auto& [name, pointer, factor] : {std::tuple{"gain_pct", "/gain_pct", &gain.factor},
                                                 {"gain_bounds_pct", "/gain_bounds_pct/0", &gain.low},

@@ -147,7 +147,7 @@ Status add_job(Json& record, const Json& job) {
     const std::string status = json::text(job, "status");
     if (!job.is_object() || status.empty() || json::text(job, "submission_id").empty()) {
         return fail(ErrorKind::bad_input, "not the JSON of a job: it has no `status` or no `submission_id`",
-                    "give what `gdnctl ray-test --json` or `gdnctl ray-wait ID --json` printed");
+                    "pass the output of `gdnctl ray-test --json` or `gdnctl ray-wait ID --json`");
     }
     if (status == "PENDING" || status == "RUNNING") {
         return fail(ErrorKind::usage, fmt::format("job {} has not ended: {}", json::text(job, "submission_id"), status),

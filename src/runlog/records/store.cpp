@@ -58,7 +58,7 @@ Result<RecordLines> parse_records(std::string_view jsonl, std::string_view name)
 Error missing_log(const fs::path& log) {
     return {ErrorKind::usage,
             fmt::format("log file not found: {}", log.string()),
-            fmt::format("`gdnctl log init --log-file {}` makes one", text::shell_quote(log.string())),
+            fmt::format("`gdnctl log init --log-file {}` creates one", text::shell_quote(log.string())),
             {}};
 }
 

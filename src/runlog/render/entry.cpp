@@ -281,7 +281,7 @@ private:
         if (!gain->busy.empty()) bullet(0, "Busy machine", shown(gain->busy));
         if (gain->lone_baseline) {
             bullet(0, "Lone baseline",
-                   fmt::format("{}, recorded when the {} became one; the gain does not rest on it",
+                   fmt::format("{}, recorded when it became the {}; not used for the gain",
                                quantity(*gain->lone_baseline, gain->unit), gain->against));
         }
     }

@@ -144,7 +144,7 @@ private:
         if (edited) {
             differ(Difference::Kind::edited, record, id, "its generated entry was changed by hand", write);
         } else {
-            differ(Difference::Kind::stale, record, id, "its entry is not what the record gives", true);
+            differ(Difference::Kind::stale, record, id, "its entry does not match the record", true);
         }
         if (write) m_edits.push_back({offset(block.whole), block.whole.size(), std::move(wanted)});
     }

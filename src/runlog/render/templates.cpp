@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::string_view k_hillclimb = R"(# GDN Pallas TPU Hill-Climb Log
 
-One entry per iteration: what was tried, what it was measured to do, and what to try next.
+One entry per iteration: what was tried, what was measured, and what to try next.
 
 ## Goal
 
@@ -61,7 +61,7 @@ Each iteration is:
 
 constexpr std::string_view k_experiment = R"(# Experiment Log
 
-One entry per experiment, in order: what was wanted, what was done, what came of it.
+One entry per experiment, in order: the goal, what was done, and the result.
 
 Concise engineering reasoning and decisions only.
 

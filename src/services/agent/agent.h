@@ -89,7 +89,8 @@ struct AgentLimits {
     std::chrono::milliseconds grace{2000};            // between SIGTERM and SIGKILL
 };
 
-// Files that an attempt writes; an empty path: none. Secrets are masked in the first three. Each file is created anew.
+// Files that an attempt writes; an empty path: none. Secrets are masked in the first three. Existing files are
+// replaced.
 struct AgentFiles {
     std::filesystem::path events;        // codex: one {"t":"<UTC time>","event":{...}} per line; otherwise the output
                                          // unchanged

@@ -96,7 +96,7 @@ private:
         if (m_said_model || facts.model.empty()) return;
         m_said_model = true;
         if (facts.model == m_settings.model) return;
-        const std::string line = fmt::format("codex works with the model {} at the effort {}", facts.model,
+        const std::string line = fmt::format("codex is using model {} with reasoning effort {}", facts.model,
                                              facts.effort.empty() ? "of its own choice" : facts.effort);
         keep(line);
         show(line);
@@ -179,7 +179,7 @@ private:
         if (busy && (limits.idle_while_busy.count() <= 0 || idle < limits.idle_while_busy)) return false;
         const milliseconds limit = busy ? limits.idle_while_busy : limits.idle;
         end(AgentClass::hang, fmt::format("no event and no token for {}{}", format_duration(limit),
-                                          busy ? ", a command of its own running" : ""));
+                                          busy ? ", while a command was running" : ""));
         return true;
     }
 

@@ -78,7 +78,7 @@ private:
         if (limits.idle.count() <= 0 || idle < limits.idle) return false;
         const bool busy = !descendants_of(m_leader, all_processes()).empty();
         if (busy && (limits.idle_while_busy.count() <= 0 || idle < limits.idle_while_busy)) return false;
-        m_hang = fmt::format("wrote nothing for {}", format_duration(busy ? limits.idle_while_busy : limits.idle));
+        m_hang = fmt::format("no output for {}", format_duration(busy ? limits.idle_while_busy : limits.idle));
         return true;
     }
 
@@ -134,7 +134,7 @@ public:
         : m_argv(std::move(argv)), m_process(process), m_clock(clock) {}
     std::string_view name() const override { return "command"; }
     Result<AgentOutcome> run(const AgentRequest& request) override {
-        if (m_argv.empty()) return fail(ErrorKind::usage, "no program is named as the agent");
+        if (m_argv.empty()) return fail(ErrorKind::usage, "no agent program is given");
         auto outcome = CommandAttempt(m_argv, request, m_clock).run(m_process);
         if (outcome && outcome->kind == AgentClass::failed) tell_of_missing_program(outcome->exit_status);
         return outcome;
@@ -147,9 +147,9 @@ private:
         if (m_told || (status != k_not_run && status != k_not_found)) return;
         m_told = true;
         log::warning(
-            "hint: exit status {}: the shell {}. A relative path must be committed: a worktree has no other "
-            "file, and a stash takes it along; else name the program by an absolute path",
-            status, status == k_not_found ? "found no such program" : "may not run it (chmod +x)");
+            "hint: exit status {}: the shell {}. Commit the program, because iterations work without your uncommitted "
+            "files, or use an absolute path",
+            status, status == k_not_found ? "could not find the program" : "is not allowed to run it (chmod +x)");
     }
 
     std::vector<std::string> m_argv;

@@ -110,8 +110,8 @@ void put_git_settings(const Env& env, std::map<std::string, std::string>& variab
 
 Status check_name(const std::string& name) {
     if (std::find(k_never.begin(), k_never.end(), name) != k_never.end()) {
-        return fail(ErrorKind::usage, fmt::format("an agent does not get {}", name),
-                    "what needs it is gdnctl's to do, not the agent's");
+        return fail(ErrorKind::usage, fmt::format("{} cannot be passed to an agent", name),
+                    "only gdnctl itself needs it");
     }
     const bool bad =
         name.empty() || name.find_first_of("=\n ") != std::string::npos || name.find('\0') != std::string::npos;

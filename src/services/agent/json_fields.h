@@ -1,4 +1,4 @@
-// What agents' JSON has beside core/json_fields.h.
+// JSON readers for agents, in addition to core/json_fields.h.
 #pragma once
 
 #include <cstdint>

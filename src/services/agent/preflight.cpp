@@ -46,9 +46,9 @@ Status check_effort(const CodexChecked& checked, const CodexModel* model) {
     if (std::find(efforts.begin(), efforts.end(), settings.effort) != efforts.end()) return {};
     const std::string whose = model != nullptr ? fmt::format("the model '{}'", model->slug) : "no model of this codex";
     return fail(ErrorKind::usage,
-                fmt::format("{} {} the reasoning effort '{}'", whose, model != nullptr ? "does not take" : "takes",
-                            settings.effort),
-                fmt::format("it takes {}", text::join(efforts, ", ")));
+                fmt::format("{} {} the reasoning effort '{}'", whose,
+                            model != nullptr ? "does not support" : "supports", settings.effort),
+                fmt::format("supported: {}", text::join(efforts, ", ")));
 }
 
 Status check_model(CodexChecked& checked) {
@@ -62,12 +62,12 @@ Status check_model(CodexChecked& checked) {
         const std::string names = nearest_names(settings.program, settings.model);
         if (settings.model_given && settings.strict_model) {
             return fail(ErrorKind::usage, fmt::format("codex does not know the model '{}'", settings.model),
-                        fmt::format("near names are {}", names));
+                        fmt::format("similar names: {}", names));
         }
         if (settings.model_given) {
-            checked.warnings.push_back(
-                fmt::format("codex does not know the model '{}' and will work without its patch tool; near names: {}",
-                            settings.model, names));
+            checked.warnings.push_back(fmt::format(
+                "codex does not know the model '{}' and will work without its patch tool; similar names: {}",
+                settings.model, names));
         } else {
             checked.warnings.push_back(
                 fmt::format("codex does not know the default model '{}'; its own default is used", settings.model));
@@ -125,13 +125,13 @@ Status check_words(CodexChecked& checked, const fs::path& nowhere,
     }
     if (complaint.empty() || result.ok()) {
         checked.warnings.push_back(
-            fmt::format("this codex does not answer an empty prompt as codex does ({}): its "
-                        "words and its configuration are not checked",
+            fmt::format("this program does not respond to an empty prompt as Codex does ({}): its arguments and "
+                        "configuration are not checked",
                         describe_end(result, spec)));
         return {};
     }
     return fail(ErrorKind::config,
-                fmt::format("codex refuses its command line or configuration: {}", redact(complaint)),
+                fmt::format("codex rejects its command line or configuration: {}", redact(complaint)),
                 fmt::format("try it: {} </dev/null", text::shell_join(codex_argv(checked.settings, ".", {}, {}))));
 }
 

@@ -181,13 +181,14 @@ Result<CodexProgram> find_codex(const CodexWanted& wanted, Process& process) {
         }
     }
     if (silent) {
-        log::warning("{} does not say which reasoning efforts it takes; going on with '{}'", silent->path.string(),
+        log::warning("{} does not say which reasoning efforts it supports; continuing with '{}'", silent->path.string(),
                      wanted.effort);
         return *silent;
     }
-    return fail(ErrorKind::usage,
-                fmt::format("no codex takes the reasoning effort '{}' ({})", wanted.effort, text::join(refusals, "; ")),
-                "choose one of those with --reasoning-effort");
+    return fail(
+        ErrorKind::usage,
+        fmt::format("no codex supports the reasoning effort '{}' ({})", wanted.effort, text::join(refusals, "; ")),
+        "choose one of those with --reasoning-effort");
 }
 
 }  // namespace gdnctl

@@ -13,7 +13,8 @@ namespace gdnctl::codex {
 
 Status check_request(const AgentRequest& request) {
     if (request.loop_id.empty()) return fail(ErrorKind::usage, "an agent needs the id of its loop");
-    if (request.prompt.empty()) return fail(ErrorKind::usage, "the prompt is empty", "an agent needs something to do");
+    if (request.prompt.empty())
+        return fail(ErrorKind::usage, "the prompt is empty", "put the agent's task into the prompt");
     std::error_code ec;
     if (!request.worktree.is_absolute() || !std::filesystem::is_directory(request.worktree, ec)) {
         return fail(ErrorKind::usage, fmt::format("no folder for the agent to work in: {}", request.worktree.string()));

@@ -32,7 +32,7 @@ bool has_any_type(const Json& value, const Json& types) {
 }
 
 Status broken(const std::string& at, std::string_view what) {
-    return fail(ErrorKind::bad_input, fmt::format("the final message breaks its schema at {}: {}", at, what));
+    return fail(ErrorKind::bad_input, fmt::format("the final message violates its schema at {}: {}", at, what));
 }
 
 Status check(const Json& value, const Json& schema, const std::string& at, int depth);
@@ -51,7 +51,7 @@ Status check_object(const Json& value, const Json& schema, const std::string& at
         if (properties.is_object() && properties.contains(name)) {
             GDNCTL_TRY(check(member, properties.at(name), inner, depth + 1));
         } else if (json::field(schema, "additionalProperties").is_boolean() && !schema.at("additionalProperties")) {
-            return broken(inner, "it is not foreseen");
+            return broken(inner, "it is not in the schema");
         }
     }
     return {};
@@ -63,7 +63,7 @@ Status check(const Json& value, const Json& schema, const std::string& at, int d
     if (!has_any_type(value, types)) return broken(at, fmt::format("it is not of type {}", to_text(types)));
     if (const Json& allowed = json::field(schema, "enum"); allowed.is_array()) {
         if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
-            return broken(at, fmt::format("it is none of {}", to_text(allowed)));
+            return broken(at, fmt::format("it is not one of {}", to_text(allowed)));
         }
     }
     if (value.is_object()) return check_object(value, schema, at, depth);

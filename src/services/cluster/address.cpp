@@ -118,7 +118,7 @@ Result<std::string> normalize_ray_address(std::string_view address) {
     std::string text(text::trim(address));
     const auto is_blank = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '\x7f'; };
     if (std::any_of(text.begin(), text.end(), is_blank)) {
-        return fail(ErrorKind::usage, "a dashboard's address has no blank and no control character",
+        return fail(ErrorKind::usage, "a dashboard's address must not contain blanks or control characters",
                     std::string(k_example));
     }
     if (text.find("://") == std::string::npos) text.insert(0, "http://");
@@ -126,10 +126,11 @@ Result<std::string> normalize_ray_address(std::string_view address) {
     const auto url = cluster::parse_url(text);
     if (!url || (url->scheme != "http" && url->scheme != "https")) {
         return fail(ErrorKind::usage, "not the address of a Ray dashboard: " + std::string(address),
-                    std::string(k_example) + "; ray:// and the GCS port (6379) speak another protocol");
+                    std::string(k_example) + "; ray:// and the GCS port (6379) use another protocol");
     }
     if (url->has_user || url->path.find_first_of("?#") != std::string::npos) {
-        return fail(ErrorKind::usage, "a dashboard's address has no user, query or fragment", std::string(k_example));
+        return fail(ErrorKind::usage, "a dashboard's address must not contain a user, query or fragment",
+                    std::string(k_example));
     }
     return text;
 }

@@ -64,10 +64,11 @@ bool is_port_trouble(std::string_view said) {
 
 tl::unexpected<Error> refused(const TunnelConfig& config, const HeadNode& head, std::string_view said) {
     const std::string where = config.cluster.ssh_user + "@" + head.ssh_ip;
-    const std::string words = text::trim(said).empty() ? std::string("it said nothing") : last_lines(said);
+    const std::string words = text::trim(said).empty() ? std::string("it printed nothing") : last_lines(said);
     if (said.find("Permission denied") != std::string_view::npos) {
         return fail(ErrorKind::authentication, fmt::format("ssh to {} was refused: {}", where, words),
-                    fmt::format("is {} the cluster's key, and yours to read?", config.cluster.ssh_key.string()));
+                    fmt::format("check that {} is the cluster's key and that you can read it",
+                                config.cluster.ssh_key.string()));
     }
     return fail(ErrorKind::infrastructure, fmt::format("cannot open an ssh tunnel to {}: {}", where, words),
                 fmt::format("try by hand: ssh -i {} {}", text::shell_quote(config.cluster.ssh_key.string()), where));

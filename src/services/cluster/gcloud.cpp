@@ -43,7 +43,7 @@ Result<std::string> run_gcloud(const GcloudAccess& gcloud, std::vector<std::stri
     auto result = gcloud.process->run(spec);
     if (!result) {
         return fail(ErrorKind::infrastructure, fmt::format("cannot {}: {}", what, result.error().text()),
-                    "install gcloud, or give the dashboard with --ray-address");
+                    "install gcloud, or pass the dashboard's address with --ray-address");
     }
     if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
     if (result->ok()) return std::move(result->out);
@@ -68,10 +68,10 @@ Result<HeadNode> parse_head_node(std::string_view line, std::string_view cluster
     const std::string_view external = parts.size() > 1 ? text::trim(parts[1]) : std::string_view();
     if (internal.empty()) {
         return fail(ErrorKind::infrastructure, fmt::format("No head node found for cluster {}", cluster_name),
-                    "is it up? `gcloud compute instances list` shows the machines");
+                    "check whether it is running: gcloud compute instances list");
     }
     if (!is_ip(internal) || (!external.empty() && !is_ip(external))) {
-        return fail(ErrorKind::infrastructure, fmt::format("gcloud gave no address of the head node of {}: {}",
+        return fail(ErrorKind::infrastructure, fmt::format("gcloud returned no address for the head node of {}: {}",
                                                            cluster_name, text::repair_utf8(line.substr(0, 100))));
     }
     return HeadNode{std::string(internal), std::string(external.empty() ? internal : external)};
@@ -80,7 +80,7 @@ Result<HeadNode> parse_head_node(std::string_view line, std::string_view cluster
 Result<HeadNode> find_head_node(const GcloudAccess& gcloud, const ClusterFile& cluster) {
     if (cluster.cluster_name.empty()) {
         return fail(ErrorKind::config, cluster.path.string() + " has no cluster_name",
-                    "give the dashboard with --ray-address");
+                    "pass the dashboard's address with --ray-address");
     }
     std::vector<std::string> words = {
         "compute",

@@ -66,7 +66,7 @@ Result<DashboardFacts> ask_dashboard(Http& http, const std::string& url, const s
     const auto facts = version.status == 200 ? parse_json(version.body, "/api/version") : Result<Json>(Json());
     if (!facts || json::text(*facts, "ray_version").empty()) {
         return fail(ErrorKind::infrastructure,
-                    fmt::format("{} is not a Ray dashboard: /api/version gives status {}", url, version.status),
+                    fmt::format("{} is not a Ray dashboard: /api/version returns status {}", url, version.status),
                     "the dashboard's port is usually 8265");
     }
     DashboardFacts out;

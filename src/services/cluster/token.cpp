@@ -34,7 +34,8 @@ std::string trimmed(std::string_view text) {
 Status check_token(const std::string& token, const std::string& origin) {
     for (const char c : token) {
         if (static_cast<unsigned char>(c) <= 0x20 || static_cast<unsigned char>(c) >= 0x7f) {
-            return fail(ErrorKind::authentication, "the token of " + origin + " has characters that no token has",
+            return fail(ErrorKind::authentication,
+                        "the token of " + origin + " contains characters that are not valid in a token",
                         std::string(k_ways));
         }
     }
@@ -94,7 +95,7 @@ Result<RayToken> find_ray_token(const Env& env, const ClusterFile* cluster, cons
         if (!bytes) return fail(ErrorKind::authentication, bytes.error().text(), std::string(k_ways));
         std::string token = trimmed(bytes->value_or(""));
         if (!token.empty()) return accept(std::move(found), std::move(token), "file " + usual.string());
-        found.looked.push_back(usual.string() + (*bytes ? ": empty" : ": not there"));
+        found.looked.push_back(usual.string() + (*bytes ? ": empty" : ": not found"));
     }
 
     if (cluster == nullptr || cluster->project.empty()) return found;
@@ -103,7 +104,7 @@ Result<RayToken> find_ray_token(const Env& env, const ClusterFile* cluster, cons
         gcloud, {"secrets", "versions", "access", "latest", "--secret=RAY_AUTH_TOKEN", "--project=" + cluster->project},
         "get the " + place);
     if (!secret && secret.error().kind == ErrorKind::remote_missing) {
-        found.looked.push_back(place + ": not there");
+        found.looked.push_back(place + ": not found");
         return found;
     }
     if (!secret) return tl::unexpected(std::move(secret).error());
@@ -114,9 +115,9 @@ Result<RayToken> find_ray_token(const Env& env, const ClusterFile* cluster, cons
     GDNCTL_TRY_ASSIGN(found, accept(std::move(found), std::move(token), place));
     if (home.empty()) return found;
     if (const Status saved = save(usual, found.value); !saved) {
-        log::warning("the token is not kept for the next time: {}", saved.error().text());
+        log::warning("the token could not be saved: {}", saved.error().text());
     } else {
-        log::info("the cluster's token is kept in {}", usual.string());
+        log::info("saved the cluster's token in {}", usual.string());
     }
     return found;
 }

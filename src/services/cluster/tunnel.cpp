@@ -120,7 +120,7 @@ private:
         return fail(ErrorKind::infrastructure,
                     fmt::format("no dashboard answers at the head node of cluster {}: {}{}",
                                 m_config.cluster.cluster_name, why, words),
-                    "is Ray up there? `ray status` on the head node tells");
+                    "check whether Ray is running: `ray status` on the head node");
     }
 
     TunnelConfig m_config;

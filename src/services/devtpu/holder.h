@@ -36,8 +36,7 @@ JobRequest holder_job(const HolderRequest& request);
 // The same for this machine: the binary `self` is the holder, and the lease is a file of our own.
 JobRequest local_holder_job(const HolderRequest& request, std::string_view self, const std::filesystem::path& lease);
 
-// A job of no resources that renews the lease from beside the holder.
-// `record`: see run_record().
+// A job without resources that renews the lease on the holder's host. `record`: see run_record().
 JobRequest heartbeat_job(std::string_view submission_id, std::string_view heartbeat_id, std::string_view record);
 
 // The body of the local holder. Returns when the hold has ended, and writes to `out` what a cluster's holder prints.

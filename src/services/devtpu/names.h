@@ -13,7 +13,7 @@ Status check_tpu_name(std::string_view name);
 
 std::string ssh_alias(std::string_view name);  // "dev-tpu-alice-gdn"
 
-// The error of every command for a name that nobody holds (exit code 4).
+// The error of every command for a name that is not held (exit code 4).
 Error not_held(std::string_view name);
 
 // The lease file on the TPU's host.

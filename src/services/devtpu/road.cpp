@@ -40,10 +40,10 @@ end_strays() {
 }
 )sh";
 
-// Whether a run may go on: the holder has not removed the lease file, and the file that the run's client renews is not
-// older than the lease. That is the run's own record, because others may go on renewing the lease when this client can
-// no longer reach the host; on a full disk, or for the set-up, it is the lease file itself. Where another program holds
-// the TPU there is neither, and nothing limits the run.
+// Whether a run may continue: the holder has not removed the lease file, and the file that the run's client renews is
+// not older than the lease. That is the run's own record, because others may keep renewing the lease when this client
+// can no longer reach the host; on a full disk, or for the set-up, it is the lease file itself. Where another program
+// holds the TPU there is neither, and nothing limits the run.
 constexpr std::string_view k_lasts = R"sh(known=0
 [ -z "$lease" ] || [ ! -e "$lease" ] || known=1
 beat=$lease
@@ -106,7 +106,7 @@ rc=$?
 exit "$rc"
 )sh";
 
-// $1: the job's shell, which alone of the job's processes does not have the run in its environment.
+// $1: the job's shell, the only process of the job without the run in its environment.
 constexpr std::string_view k_guard = R"sh(trap 'end_strays "$run" 20; forget; exit' TERM
 while kill -0 "$1"; do sleep 1; lasts "$beat" || { kill -TERM "$1"; break; }; done
 end_strays "$run" 50
@@ -175,15 +175,15 @@ Error ssh_error(std::string_view stderr_text) {
     if (stderr_text.find("IDENTIFICATION HAS CHANGED") != std::string_view::npos ||
         stderr_text.find("Host key verification failed") != std::string_view::npos) {
         return {ErrorKind::infrastructure,
-                "ssh: the host's key is not the one that this hold began with: " + said,
-                "another machine answers at that address; `gdnctl dev-tpu-release` and allocate again",
+                "ssh: the host's key has changed since this hold began: " + said,
+                "another machine may be using that address: run `gdnctl dev-tpu-release`, then allocate again",
                 {}};
     }
     if (stderr_text.find("Permission denied") != std::string_view::npos) {
         return {ErrorKind::authentication,
                 "ssh: " + said,
-                "`gcloud compute tpus tpu-vm ssh NAME` puts your key on the host; a key with a passphrase needs a "
-                "running ssh-agent (`ssh-add`)",
+                "put your key on the host with `gcloud compute tpus tpu-vm ssh NAME`; if it has a passphrase, start an "
+                "ssh-agent and run `ssh-add`",
                 {}};
     }
     return {ErrorKind::infrastructure, "ssh: " + said, {}, {}};
@@ -208,7 +208,7 @@ Result<Answer> ask_host(const Road& road, std::string_view line, std::string inp
     if (!road.is_local() && result.exit_code == k_ssh_failed) return tl::unexpected(ssh_error(result.err));
     if (result.err.find("No space left on device") != std::string::npos) {
         return fail(ErrorKind::infrastructure, "the disk of the TPU's host is full",
-                    "look with `gdnctl dev-tpu-execute --no-sync -- df -h`");
+                    "check with `gdnctl dev-tpu-execute --no-sync -- df -h`");
     }
     return Answer{result.exit_code, std::move(result.out), std::move(result.err)};
 }

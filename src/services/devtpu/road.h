@@ -45,7 +45,7 @@ Error ssh_error(std::string_view stderr_text);
 
 // The line that renews a lease where there is one, and with it a run's record (empty: none). Pure.
 std::string touch_line(std::string_view lease, std::string_view record);
-// Runs it. Errors: those of ask_host(); remote_missing when the holder's lease file is not there.
+// Runs it. Errors: those of ask_host(); remote_missing if the holder's lease file is missing.
 Status touch_lease(const Road& road, std::string_view record, std::chrono::milliseconds limit, Process& process,
                    std::stop_token stop);
 
@@ -59,21 +59,20 @@ struct HostCommand {
     std::string record;  // the file that this run's client renews with the lease; empty: the lease file alone counts
 };
 
-// Beside the lease file; empty where there is none. `run_id` ends with a dot and a part of its own.
+// Next to the lease file; empty if there is none. `run_id` ends with a dot and a part that is unique to the run.
 std::string run_record(std::string_view lease, std::string_view run_id);
 
 // A line that reads a script from standard input and runs it once it is complete. It needs no disk on the host.
 std::string receive_line();
-// That script: goes to the tree, sets the environment, runs the command in a session of its own, watches over it (it
-// ends when the hold or the connection does, or when nobody has renewed its record for as long as the lease), ends what
-// it leaves behind, and exits with its code; 255 becomes 254.
+// That script: enters the tree, sets the environment, runs the command in its own session, watches it (it ends with the
+// hold or the connection, or if its record was not renewed for as long as the lease), ends what it leaves behind, and
+// exits with its code; 255 becomes 254.
 std::string command_script(const Road& road, const HostCommand& command);
 // The same for a command with a terminal. The script is a file, which gets its own path as its first word and removes
 // itself. Without a tree the command runs in the home. What it leaves behind goes on until the hold is over.
 std::string terminal_script(const Road& road, const HostCommand& command);
-// Comes before the command of a job beside the holder: sets k_run_variable to `run_id` for it, and ends the job and
-// what it started as command_script() does, when the hold is over or the run's record is not renewed. k_guard_end ends
-// it.
+// Precedes the command of a job on the holder's host: sets k_run_variable to `run_id` for it, and ends the job and what
+// it started as command_script() does, when the hold is over or the run's record is not renewed. k_guard_end ends it.
 std::string beside_guard(std::string_view submission_id, std::string_view run_id, std::int64_t lease_s);
 inline constexpr std::string_view k_run_variable = "GDNCTL_RUN";
 inline constexpr std::string_view k_guard_end = ": gdnctl-guard; ";

@@ -23,8 +23,8 @@ struct SshHost {
 // The lines from `# BEGIN_DEV_TPU_<NAME>` to `# END_DEV_TPU_<NAME>`. Pure.
 std::string ssh_block(const SshHost& host);
 
-// The configuration with the block of this TPU replaced, or put at its top: ssh takes the first value that it finds.
-// A block that is there twice goes twice; a marker without its end is the user's, and stays. Pure.
+// The configuration with the block of this TPU replaced, or put at its top: ssh takes the first value that it finds. A
+// duplicate block is removed twice; a marker without its end is the user's, and stays. Pure.
 std::string with_block(std::string_view config, const SshHost& host);
 // The configuration without the block of TPU `name`. Pure.
 std::string without_block(std::string_view config, std::string_view name);

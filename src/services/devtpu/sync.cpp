@@ -36,7 +36,7 @@ Result<WorkingTree> present(const WorkingTree& tree) {
             if (problem) continue;
             if (!is_inside(root, target)) {
                 return fail(ErrorKind::local_io, "the link " + text::visible(name) + " leads out of the working tree",
-                            "remove it, or keep it out with .gitignore");
+                            "remove it, or exclude it with .gitignore");
             }
         }
         out.files.push_back(name);
@@ -57,7 +57,7 @@ Error transfer_error(const ProcessResult& result, const ProcessSpec& spec, std::
     if (full) {
         return {ErrorKind::infrastructure,
                 "the disk of the TPU's host is full: the tree was not synced",
-                "look with `gdnctl dev-tpu-execute --no-sync -- df -h`",
+                "check with `gdnctl dev-tpu-execute --no-sync -- df -h`",
                 {}};
     }
     const bool by_ssh = result.exit_code == 255 || result.err.find("Permission denied (") != std::string::npos;
@@ -174,7 +174,7 @@ Result<SyncReport> sync_tree(const Road& road, const WorkingTree& tree, Process&
                       ask_host(road, manifest_line(road), zero_list(now.files), k_manifest_limit, process, stop));
     if (answer.exit_code != 0) {
         return fail(ErrorKind::infrastructure,
-                    "the TPU's host cannot prepare for the tree: " + text::visible(text::trim(answer.err)));
+                    "cannot prepare the TPU's host for the sync: " + text::visible(text::trim(answer.err)));
     }
     SyncReport report{now.files.size(), "copy"};
     if (road.is_local()) {

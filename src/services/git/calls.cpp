@@ -196,7 +196,7 @@ Result<ProcessResult> Calls::run(Words words, const CallOptions& options) const 
         }
         // Its owner was killed in the middle of a call.
         if (!is_inside(common_dir, lock) || git_runs_in(root, common_dir)) return result;
-        log::warning("removing {}, which a git that was killed has left behind", lock);
+        log::warning("removing {}, left behind by a git process that was killed", lock);
         fs::remove(lock, problem);
         if (problem) return result;
         removed.insert(lock);
@@ -222,13 +222,13 @@ tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult&
     }
     if (result.err.find("external filter") != std::string::npos) {
         return fail(ErrorKind::config, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
-                    "a filter that .gitattributes asks for does not work: see git config --get-regexp '^filter'");
+                    "a filter named in .gitattributes does not work: see git config --get-regexp '^filter'");
     }
     if (result.err.find("Read-only file system") != std::string::npos ||
         result.err.find("Permission denied") != std::string::npos ||
         result.err.find("unable to create directory for") != std::string::npos) {
         return fail(ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
-                    "the repository must be writable for codex-loop, and all that is in it readable");
+                    "make the repository writable and all its files readable");
     }
     if (result.err.find("unable to write") != std::string::npos) {  // for files and indexes, git does not say why
         return fail(

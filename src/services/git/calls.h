@@ -42,8 +42,8 @@ struct Calls {
     std::map<std::string, GitRange> ranges = {};
     std::map<std::string, std::vector<GitFileChange>> diffs = {};
 
-    // Returns any exit code. Waits for a lock that another process holds (three times, 2 s), then removes it if nobody
-    // can hold it any more (left by a killed git). Errors: as Process::run, and local_io on a full disk.
+    // Returns any exit code. Waits for a lock that another process holds (three times, 2 s), then removes it if no
+    // process can hold it any more (left by a killed git). Errors: as Process::run, and local_io on a full disk.
     Result<ProcessResult> run(Words words, const CallOptions& options = {}) const;
     // Its stdout; an exit code other than 0 is an error that names the call.
     Result<std::string> output(const Words& words, const CallOptions& options = {}) const;

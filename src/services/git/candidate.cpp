@@ -41,7 +41,7 @@ Result<GitSnapshot> GitCheckout::commit_changes(std::span<const std::string> par
     const git::TemporaryIndex index(*m_calls);
     GDNCTL_TRY(m_calls->done({"read-tree", parents.front()}, index.options));
     git::CallOptions entries = index.options;
-    // A file may stand where a folder was: what goes comes first.
+    // A file may replace a folder, so deletions come first.
     for (const bool goes : {true, false}) {
         for (const GitFileChange& change : changes) {
             if ((change.status == 'D') != goes) continue;

@@ -21,7 +21,7 @@ using git::Words;
 namespace {
 
 tl::unexpected<Error> unreadable(std::string_view what) {
-    return fail(ErrorKind::bad_input, fmt::format("git {} printed something that is not understood", what));
+    return fail(ErrorKind::bad_input, fmt::format("cannot parse the output of git {}", what));
 }
 
 // Empty unless both are full ids, because otherwise the answer may change.
@@ -72,7 +72,7 @@ Result<std::vector<std::string>> ask_places(const fs::path& start, Process& proc
         lines.emplace_back(line);
     }
     if (lines.size() != 3) {
-        return fail(ErrorKind::usage, "the path of the repository holds a newline: " + start.string(),
+        return fail(ErrorKind::usage, "the path of the repository contains a newline: " + start.string(),
                     "move it to a folder without one");
     }
     return lines;

@@ -248,8 +248,8 @@ public:
     // cannot stash (named).
     Result<std::optional<GitStash>> stash(std::string_view message) const;
     Result<std::vector<GitStash>> stashes() const;
-    // Restores a stash of stash() and verifies it: bytes, modes, times and empty folders of files that nobody else
-    // changed are as before. Never leaves conflict markers. The stash stays: see drop_stash().
+    // Restores a stash of stash() and verifies it: bytes, modes, times and empty folders of files that did not change
+    // meanwhile are as before. Never leaves conflict markers. The stash stays: see drop_stash().
     Result<GitRestore> restore_stash(std::string_view commit) const;
     Status drop_stash(std::string_view commit) const;  // no error if the stash is already gone
     // Lists it again, as the newest one.

@@ -186,8 +186,9 @@ Status GitCheckout::take_back_landing(std::string_view base, std::string_view he
         // Pin first, so that it exists whatever happens to the files from here on.
         const GitRefUpdate pin{"refs/gdnctl/rescued/" + traces.present.commit, traces.present.commit};
         GDNCTL_TRY(update_refs(std::span(&pin, 1)));
-        why.message += fmt::format("; left as it is, since it is not what git writes there: {} (also kept at {})",
-                                   few_of(traces.theirs), pin.name);
+        why.message +=
+            fmt::format("; left unchanged, because it differs from what git would write: {} (also kept at {})",
+                        few_of(traces.theirs), pin.name);
     }
     git::CallOptions paths, added;
     for (const auto& change : traces.ours) {
@@ -245,7 +246,7 @@ Status GitCheckout::clear_index_lock() const {
             return fail(ErrorKind::conflict, fmt::format("another git process is running in {}", root().string()),
                         "wait for it, then run the command again");
         }
-        log::warning("removing {}, which a git that was killed has left behind", lock.string());
+        log::warning("removing {}, left behind by a git process that was killed", lock.string());
         std::filesystem::remove(lock, problem);
         break;
     }
@@ -281,7 +282,7 @@ Status GitCheckout::clear_stale_locks() const {
     for (const auto& lock : locks) {
         std::error_code problem;
         if (!std::filesystem::exists(lock, problem) || git::git_runs_in(root(), common_dir())) continue;
-        log::warning("removing {}, which a git that was killed has left behind", lock.string());
+        log::warning("removing {}, left behind by a git process that was killed", lock.string());
         std::filesystem::remove(lock, problem);
     }
     return {};

@@ -33,7 +33,7 @@ fs::path admin_of(const GitCheckout& repository, const fs::path& folder) {
     return {};
 }
 
-// An unused place for what is in the way of a slot.
+// An unused path for files that are in the way of a slot.
 fs::path lost_place(const fs::path& slot) {
     std::error_code problem;
     for (int n = 1;; ++n) {
@@ -85,13 +85,13 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
         if (fs::exists(place, problem)) {
             const fs::path aside = lost_place(place);
             GDNCTL_TRY(git::move_folder(place, aside));
-            log::warning("what was in {} is in {} now", place.string(), aside.string());
+            log::warning("moved the contents of {} to {}", place.string(), aside.string());
         }
         // Forced twice: a git that was killed while creating a worktree leaves it locked.
         GDNCTL_TRY(repository.m_calls->done(
             {"worktree", "add", "-q", "-f", "-f", "--detach", "--no-checkout", place.string(), "HEAD"}));
         admin = admin_of(repository, place);
-        if (admin.empty()) return fail(ErrorKind::bad_input, "git made no worktree at " + place.string());
+        if (admin.empty()) return fail(ErrorKind::bad_input, "git created no worktree at " + place.string());
     }
     GitCheckout checkout(std::make_unique<git::Calls>(place, admin, repository.common_dir(), process, clock));
     checkout.m_calls->overrides = repository.m_calls->overrides;

@@ -224,8 +224,8 @@ Status say_conflict(const GitCheckout& checkout, const git::Calls& calls, const 
         log::warning("hint: git stash branch my-work {} checks them out on a separate branch", stash);
         return {};
     }
-    log::warning("your files, exactly as they were, are in {}", files->string());
-    log::warning("hint: cp -a {} {} copies all of them back, over the files that are there now",
+    log::warning("exact copies of your files are in {}", files->string());
+    log::warning("hint: cp -a {} {} copies all of them back and replaces the current files",
                  text::shell_quote((*files / ".").string()), text::shell_quote(checkout.root().string()));
     return {};
 }
@@ -249,7 +249,7 @@ Result<GitRestore> GitCheckout::restore_exactly(const std::string& stash, const 
     GDNCTL_TRY_ASSIGN(const auto found, shelf.restore(merged));
     if (!found) {
         if (back == GitRestore::was_there) return back;  // nothing was written
-        log::warning("only git's copy of your files was left: their modes, times and line ends may be others");
+        log::warning("only git's copy of your files was left: their modes, times and line endings may differ");
         return GitRestore::unproven;
     }
     std::set<std::string> different(found->different.begin(), found->different.end());
@@ -265,9 +265,9 @@ Result<GitRestore> GitCheckout::restore_exactly(const std::string& stash, const 
         }
         back = GitRestore::restored;
     }
-    for (const auto& path : different) log::warning("not as it was before: {}", (root() / path).string());
+    for (const auto& path : different) log::warning("differs from before: {}", (root() / path).string());
     const auto files = shelf.files();
-    if (!different.empty() && files) log::warning("copies of your files as they were are in {}", files->string());
+    if (!different.empty() && files) log::warning("exact copies of your files are in {}", files->string());
     return different.empty() ? back : GitRestore::unproven;
 }
 
@@ -326,7 +326,8 @@ Result<GitRestore> GitCheckout::restore_content(const std::string& stash, std::s
 
 Status GitCheckout::drop_stash(std::string_view commit) const {
     GDNCTL_TRY_ASSIGN(const auto all, stashes());
-    // First, because without the stash nobody would know about the shelf. What both hold is restored, or kept by a ref.
+    // First, because without the stash the shelf could not be found. The contents of both are restored, or kept by a
+    // ref.
     const auto shelf = shelf_of(*m_calls, std::string(commit));
     if (shelf) GDNCTL_TRY(shelf->drop());
     for (std::size_t i = 0; i < all.size(); ++i) {

@@ -1,4 +1,4 @@
-// An index of our own, to make trees without touching what is checked out.
+// A separate index, to make trees without changing the checkout.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace gdnctl::git {
 
-// An index of our own beside the real one, gone with its owner.
+// A separate index next to the real one, removed with its owner.
 class TemporaryIndex {
 public:
     explicit TemporaryIndex(const Calls& calls) : m_path(calls.git_dir / fmt::format("gdnctl-index-{}", getpid())) {

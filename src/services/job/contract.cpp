@@ -171,7 +171,7 @@ std::string make_submission_id(std::string_view kind, std::string_view user, Wal
 Status check_job_id(std::string_view id) {
     if (!id.empty() && id != "latest") return {};
     return fail(ErrorKind::usage, fmt::format("`{}` is not a submission id", id),
-                "`gdnctl ray-list` shows the ids; `ray-wait --match REGEX` takes the newest that matches");
+                "`gdnctl ray-list` shows the ids; `ray-wait --match REGEX` waits for the newest job that matches");
 }
 
 Status check_submission_id(std::string_view id) {

@@ -30,13 +30,13 @@ struct Sized {
     std::string name;
 };
 
-// Hands on the files of a tree, one at a time: what is to be called what, and whether it is executable.
+// Passes on the files of a tree, one at a time: each with its name in the package, and whether it is executable.
 class TreeReader {
 public:
     using Take = std::function<Status(const std::string& name, const fs::path& file, bool executable)>;
     TreeReader(fs::path root, Take take) : m_root(std::move(root)), m_take(std::move(take)) {}
 
-    // Nothing when the file has been deleted since it was listed, or is a link to nothing or to a folder.
+    // Nothing when the file has been deleted since it was listed, or is a broken link or to a folder.
     Status read(const std::string& relative) {
         std::error_code problem;
         const fs::path path = m_root / relative;
@@ -47,7 +47,7 @@ public:
         if (problem) return {};
         if (!is_inside(m_root, real)) {
             return fail(ErrorKind::local_io, "unsafe path: " + relative + " leads out of the working directory",
-                        "remove the link, or keep it out of the package with .gitignore");
+                        "remove the link, or exclude it with .gitignore");
         }
         const fs::file_status real_facts = fs::status(real, problem);
         return fs::is_regular_file(real_facts) ? hand_on(relative, real, real_facts) : Status{};
@@ -83,7 +83,7 @@ Status for_each_file(const WorkingTree& tree, TreeReader::Take take) {
     return {};
 }
 
-// The next piece of a file; 0: its end. The system moves it where it can.
+// The next piece of a file; 0: its end. The kernel copies it if it can.
 ssize_t copy_piece(int from, int to, bool& by_system, std::string& buffer) {
     constexpr std::size_t k_piece = std::size_t{16} << 20, k_buffer = std::size_t{256} << 10;
     if (by_system) {
@@ -102,7 +102,7 @@ ssize_t copy_piece(int from, int to, bool& by_system, std::string& buffer) {
     return n;
 }
 
-// Makes `to` a copy; nothing where `from` has gone.
+// Copies to `to`; does nothing if `from` no longer exists.
 Status copy_one(const fs::path& from, const fs::path& to, bool executable, const std::stop_token& stop) {
     const UniqueFd source(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
     if (!source.valid() && errno == ENOENT) return {};
@@ -146,7 +146,7 @@ Error package_too_large(const WorkingTree& tree, std::uint64_t limit) {
         ErrorKind::usage,
         fmt::format("the package of the working directory has more than {} bytes: it would hold {} files of {:.1f} MB",
                     limit, count, static_cast<double>(all) / 1e6),
-        "keep large files out with .gitignore; the largest:" + largest,
+        "exclude large files with .gitignore; the largest:" + largest,
         {}};
 }
 

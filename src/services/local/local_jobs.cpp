@@ -160,7 +160,7 @@ std::map<std::string, std::string> LocalJobs::job_environment(const JobRequest& 
 Status check_servable(const JobRequest& request) {
     if (!request.pip.empty()) {
         return fail(ErrorKind::usage, "the local backend does not support --pip-requirements",
-                    "its jobs see the packages of this machine");
+                    "local jobs use the packages on this machine");
     }
     if (!request.working_dir_uri.empty()) {
         return fail(ErrorKind::usage, "the local backend does not support a working directory given as a URI: " +
@@ -283,7 +283,7 @@ Result<Submitted> LocalJobs::submit(const JobRequest& request) {
     GDNCTL_TRY(launch(request));
     Submitted submitted{wanted.submission_id, {}};
     if (!local::can_ever_fit(wanted.resources, wanted.capacity)) {
-        submitted.warnings.push_back("this host can never offer what the job asks for (" +
+        submitted.warnings.push_back("this host can never offer the resources that the job requests (" +
                                      Json(wanted.resources).dump() + " of " + Json(wanted.capacity).dump() +
                                      "): it stays PENDING until the start timeout");
     }

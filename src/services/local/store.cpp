@@ -89,7 +89,7 @@ Error Store::unreadable_record(std::string_view id, const std::string& text) con
     const auto json = parse_json(text, "job.json");
     if (json && json->is_object() && json->contains("status")) {
         return {ErrorKind::local_io,
-                "the record of job " + std::string(id) + " has a form that this version does not know",
+                "the record of job " + std::string(id) + " has a format that this version does not know",
                 "use the gdnctl that submitted it, or a newer one",
                 {}};
     }

@@ -183,7 +183,7 @@ Turn Supervisor::wait_for_turn() {
     }
 }
 
-// With the lock held, nobody can stop the job between the last check and RUNNING.
+// With the lock held, no command can stop the job between the last check and RUNNING.
 Status Supervisor::start_entrypoint() {
     auto entrypoint =
         prepare_entrypoint(m_request.entrypoint, m_env, m_store.file(m_id, "log"), m_store.file(m_id, "work"));

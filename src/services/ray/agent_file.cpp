@@ -43,8 +43,7 @@ Result<std::optional<AgentFile::Piece>> AgentFile::get(const std::string& range)
     const bool fits = answer.status == 206 && there && there->first && !answer.body.empty() &&
                       *there->first + answer.body.size() <= there->size;
     if (!fits) {
-        return fail(ErrorKind::infrastructure,
-                    fmt::format("{} was answered {} to a range of bytes", m_url, answer.status));
+        return fail(ErrorKind::infrastructure, fmt::format("{} returned {} for a byte range", m_url, answer.status));
     }
     return std::optional(Piece{*there->first, there->size, std::move(answer.body)});
 }
@@ -54,7 +53,7 @@ Status AgentFile::read_from(std::uint64_t offset, const Out& out) {
         GDNCTL_TRY_ASSIGN(const auto piece, get(fmt::format("{}-{}", offset, offset + k_piece - 1)));
         if (!piece) return {};
         if (piece->first != offset) {
-            return fail(ErrorKind::infrastructure, fmt::format("{} gives another range than was asked for", m_url));
+            return fail(ErrorKind::infrastructure, fmt::format("{} returned a different range than requested", m_url));
         }
         offset += piece->bytes.size();
         if (!out(piece->bytes) || offset >= piece->size) return {};

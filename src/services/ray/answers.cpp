@@ -40,7 +40,8 @@ std::string page_title(std::string_view body) {
 Result<ServerVersion> parse_version(std::string_view body) {
     const auto json = parse_json(body, "version");
     const auto wrong = [&] {
-        return fail(ErrorKind::infrastructure, "no Ray dashboard answers there: /api/version gives " + gist(body),
+        return fail(ErrorKind::infrastructure,
+                    "there is no Ray dashboard at this address: /api/version returns " + gist(body),
                     "check the address; a proxy or a login page may be in between");
     };
     if (!json || !json->is_object()) return wrong();
@@ -96,12 +97,12 @@ std::string gist(std::string_view body) {
 }
 
 Error refusal(std::string_view what, const HttpResponse& answer, const std::string& token_hint) {
-    const std::string said = fmt::format("{} was answered {}: {}", what, answer.status, gist(answer.body));
+    const std::string said = fmt::format("{} returned {}: {}", what, answer.status, gist(answer.body));
     const auto error = [&](ErrorKind kind, std::string hint) { return Error{kind, said, std::move(hint), {}}; };
     switch (answer.status) {
         case 400:
         case 413: return error(ErrorKind::usage, "the server does not accept this request: check the options");
-        case 405: return error(ErrorKind::usage, "check the address: a proxy on the way may add browser headers");
+        case 405: return error(ErrorKind::usage, "check the address: a proxy may be adding browser headers");
         case 401:
         case 403: return error(ErrorKind::authentication, token_hint);
         case 404:
@@ -115,7 +116,7 @@ Error refusal(std::string_view what, const HttpResponse& answer, const std::stri
         const auto target = answer.header("location");
         return {ErrorKind::infrastructure,
                 fmt::format("{} is redirected to {}", what, redact(target.value_or("nowhere"))),
-                "give the final address, if it is one to be trusted",
+                "use the final address if you trust it",
                 {}};
     }
     return error(ErrorKind::infrastructure,

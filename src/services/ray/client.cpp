@@ -101,9 +101,8 @@ Result<HttpResponse> Client::send(const Call& call, Tries tries) {
             answer ? is_passing(call.method, answer->status, answer->body) : is_out_of_reach(answer.error());
         if (!passing || tries == Tries::one) return answer;
         const bool again =
-            answer
-                ? patience.wait(fmt::format("{} was answered {}: {}", call.name(), answer->status, gist(answer->body)))
-                : wait(patience, answer.error());
+            answer ? patience.wait(fmt::format("{} returned {}: {}", call.name(), answer->status, gist(answer->body)))
+                   : wait(patience, answer.error());
         if (again) continue;
         if (patience.stopped()) return tl::unexpected(stopped_error());
         return answer;

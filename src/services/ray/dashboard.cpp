@@ -25,7 +25,7 @@ Result<JobDetails> read_details(const Call& call, const std::string& body, std::
     auto job = text::is_valid_utf8(body) ? parse_job_details(body) : parse_job_details(text::repair_utf8(body));
     if (!job) {
         return fail(ErrorKind::infrastructure,
-                    call.name() + " was answered with no job (" + job.error().message + "): " + gist(body),
+                    call.name() + " returned no job (" + job.error().message + "): " + gist(body),
                     "a proxy or a login page may be in between");
     }
     if (is_ghost(*job)) return fail(ErrorKind::remote_missing, job_message::does_not_exist(id), "it was deleted");
@@ -58,7 +58,7 @@ Result<JobDetails> Dashboard::details(std::string_view id, Tries tries) {
     GDNCTL_TRY(m_client.send_ok(call, tries));
     if (record.size() > k_record_limit) {
         return fail(ErrorKind::infrastructure,
-                    fmt::format("{} was answered with more than {} MiB", call.name(), k_record_limit >> 20));
+                    fmt::format("{} returned more than {} MiB", call.name(), k_record_limit >> 20));
     }
     GDNCTL_TRY_ASSIGN(JobDetails job, read_details(call, record, id));
     m_known.insert_or_assign(std::string(id), job);
@@ -100,7 +100,7 @@ Result<std::vector<JobDetails>> Dashboard::list() {
         if (!answer) return tl::unexpected(std::move(answer).error());
         if (answer->status != 200) return tl::unexpected(m_client.refuse(call, *answer));
         if (!splitter.complete() || !text::trim(start).starts_with('[')) {
-            return fail(ErrorKind::infrastructure, "GET /api/jobs/ was answered with no list: " + gist(start),
+            return fail(ErrorKind::infrastructure, "GET /api/jobs/ returned no list: " + gist(start),
                         "a proxy or a login page may be in between");
         }
         sort_newest_first(jobs);

@@ -190,7 +190,7 @@ Status LogReader::judge(const JobDetails& job, const Call& call, const Result<Ht
     if (says("Agent for node id")) {
         if (!over) return fail(ErrorKind::infrastructure, "the log's node does not answer: " + gist(answer->body));
         return fail(ErrorKind::remote_missing, "logs are gone with the node: " + gist(answer->body),
-                    "`gdnctl ray-wait " + m_id + "` still tells how the job ended");
+                    "`gdnctl ray-wait " + m_id + "` still shows how the job ended");
     }
     if (says("file is not found at")) {
         if (!over || m_position.bytes() > 0) return {};
@@ -264,7 +264,7 @@ Result<LogReader::Joined> LogReader::join(const JobDetails& job, const std::stri
         if (look.size() < m_position.bytes()) return Joined::yes;
         next = static_cast<std::size_t>(m_position.bytes());
         if (!std::string_view(look).substr(0, next).ends_with(window)) {
-            return fail(ErrorKind::infrastructure, "the log of job " + m_id + " is not the one that was read so far");
+            return fail(ErrorKind::infrastructure, "the log of job " + m_id + " was replaced while it was being read");
         }
     } else {
         // A shorter window could match in the wrong place.
@@ -323,7 +323,7 @@ Status LogReader::from_whole(const JobDetails& job) {
     GDNCTL_TRY_ASSIGN(const HttpResponse answer, m_client.send(call, Tries::one));
     if (answer.status == 200) {
         if (!m_enough && !field.complete()) {
-            return fail(ErrorKind::infrastructure, call.name() + " was answered with no log",
+            return fail(ErrorKind::infrastructure, call.name() + " returned no log",
                         "a proxy or a login page may be in between");
         }
         m_way = Way::whole;
@@ -332,14 +332,15 @@ Status LogReader::from_whole(const JobDetails& job) {
         return {};
     }
     if (answer.body.find("UnicodeDecodeError") != std::string::npos) {
-        return fail(ErrorKind::remote_missing,
-                    "the log of job " + m_id + " holds a byte that is not UTF-8, and its node gives no raw bytes",
-                    "`gdnctl ray-wait " + m_id + "` still tells how the job ended");
+        return fail(
+            ErrorKind::remote_missing,
+            "the log of job " + m_id + " contains a byte that is not UTF-8, and its node does not provide raw bytes",
+            "`gdnctl ray-wait " + m_id + "` still shows how the job ended");
     }
     const bool gone = answer.status == 500 && !is_passing("GET", 500, answer.body) && is_terminal(job.state);
     if (gone) {
         return fail(ErrorKind::remote_missing, "logs are gone with the node: " + gist(answer.body),
-                    "`gdnctl ray-wait " + m_id + "` still tells how the job ended");
+                    "`gdnctl ray-wait " + m_id + "` still shows how the job ended");
     }
     return tl::unexpected(m_client.refuse(call, answer));
 }

@@ -81,24 +81,25 @@ Result<std::map<std::string, std::string>> escape_environment(const std::vector<
     bool needed = false;
     for (auto& [name, value] : out) {
         if (!text::is_valid_utf8(value) || value.find('\0') != std::string::npos) {
-            return fail(ErrorKind::usage, "the value of " + name + " is not UTF-8 text: a job cannot get it",
-                        "send it in a file of the working directory");
+            return fail(ErrorKind::usage, "the value of " + name + " is not UTF-8 text and cannot be sent to a job",
+                        "put it into a file in the working directory");
         }
         if (value.find('$') == std::string::npos) continue;
         if (has_dropped_form(value)) {
-            return fail(ErrorKind::usage, "the value of " + name + " holds ${NAME}, which the nodes take away",
-                        "send it in a file of the working directory");
+            return fail(ErrorKind::usage, "the value of " + name + " contains ${NAME}, which the nodes would remove",
+                        "put it into a file in the working directory");
         }
         if (name <= k_dollar) {
             return fail(ErrorKind::usage,
-                        fmt::format("the value of {} holds a '$', and its name sorts before {}", name, k_dollar),
-                        "give the variable another name, or send the value in a file");
+                        fmt::format("the value of {} contains a '$', and its name sorts before {}", name, k_dollar),
+                        "rename the variable, or put the value into a file");
         }
         value = with_dollars_named(value);
         needed = true;
     }
     if (needed && !out.emplace(k_dollar, "$").second) {
-        return fail(ErrorKind::usage, fmt::format("{} stands for '$' in other values: it cannot be set", k_dollar));
+        return fail(ErrorKind::usage,
+                    fmt::format("{} cannot be set: gdnctl uses it for '$' in other values", k_dollar));
     }
     return out;
 }

@@ -102,8 +102,8 @@ Result<std::string> provide_package(Client& client, const JobRequest& request) {
         GDNCTL_TRY(upload(client, name, file.path(), *request.working_dir, size));
         if (client.clock().monotonic() - start <= k_pin) return "gcs://" + name;
     }
-    return fail(ErrorKind::infrastructure, "the server does not keep the uploaded working directory",
-                "a faster connection, or a smaller working directory, gets it there in time");
+    return fail(ErrorKind::infrastructure, "the server did not keep the uploaded working directory",
+                "use a faster connection or a smaller working directory");
 }
 
 // The nonce of the job that the server has under this id. nullopt: none, or no answer.
@@ -125,7 +125,7 @@ Result<std::string> read_submitted(const Call& call, const HttpResponse& answer)
             if (auto id = json::maybe_text(*json, key)) return std::move(*id);
         }
     }
-    return fail(ErrorKind::infrastructure, call.name() + " was answered without an id: " + gist(answer.body),
+    return fail(ErrorKind::infrastructure, call.name() + " returned no id: " + gist(answer.body),
                 "a proxy or a login page may be in between");
 }
 
@@ -162,7 +162,7 @@ public:
 
 private:
     Error in_doubt_about(Error error) const {
-        error.hint = fmt::format("whether the job was taken shows `gdnctl ray-wait {}`", m_id);
+        error.hint = fmt::format("check whether the job was accepted: `gdnctl ray-wait {}`", m_id);
         return error;
     }
 
@@ -177,9 +177,9 @@ private:
         Patience patience = m_client.patience();
         for (;;) {
             if (const auto nonce = nonce_there(m_client, m_id)) return judge(*nonce);
-            if (patience.wait("no answer whose job " + m_id + " is")) continue;
+            if (patience.wait("no answer about the owner of job " + m_id)) continue;
             if (patience.stopped()) return tl::unexpected(stopped_error());
-            return fail(ErrorKind::infrastructure, "job " + m_id + " is there, but not whose it is",
+            return fail(ErrorKind::infrastructure, "job " + m_id + " exists, but its owner could not be determined",
                         fmt::format("`gdnctl ray-wait {}`", m_id));
         }
     }
@@ -202,7 +202,7 @@ Status put_beside(Client& client, JobRequest& request, const ServerVersion& vers
     if (const std::size_t slashes = address.find("//"); slashes != std::string::npos) address.erase(0, slashes + 2);
     address = address.substr(0, address.rfind(':'));
     if (other.state != JobState::running || address.empty()) {
-        return fail(ErrorKind::infrastructure, fmt::format("job {} is not running ({}): no command can run beside it",
+        return fail(ErrorKind::infrastructure, fmt::format("job {} is not running ({}): no command can run on its host",
                                                            request.beside, status_of(other)));
     }
     constexpr double k_sliver = 0.001;
@@ -218,7 +218,7 @@ Result<Submitted> submit_job(Client& client, const JobRequest& wanted, const Ser
     JobRequest request = wanted;
     GDNCTL_TRY(put_beside(client, request, version));
     if (request.keep_workdir) {
-        return fail(ErrorKind::usage, "a cluster keeps the job's directory as it likes: --keep-workdir is local only");
+        return fail(ErrorKind::usage, "--keep-workdir is supported on the local backend only");
     }
     // Finds invalid requests before anything is uploaded.
     GDNCTL_TRY(submission_body(request, {}, version));

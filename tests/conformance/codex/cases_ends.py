@@ -39,7 +39,7 @@ def hanging_tool_call_is_ended_by_its_own_limit(t):
     words = ("--codex-idle-timeout-seconds", "1", "--codex-busy-timeout-seconds", "4")
     done = t.loop("long", *words, reason="timeout", code=124)
     done.says("hang: no event and no token for 4")
-    done.says(", a command of its own running")
+    done.says(", while a command was running")
     equal("status", t.status(), "")
     equal("what it had written", "+" in t.log_file("iteration-001-leftovers.patch"), True)
 

@@ -31,8 +31,8 @@ def preflight_refuses_without_a_request(t):
     with open(config) as f:
         good = f.read()
     for change, words, reason, text in (
-            ("", ("--model", "gpt-5.5", "--reasoning-effort", "ultra"), "usage", "does not take the reasoning effort 'ultra'"),
-            ("", ("--reasoning-effort", "enormous"), "usage", "no codex takes the reasoning effort 'enormous'"),
+            ("", ("--model", "gpt-5.5", "--reasoning-effort", "ultra"), "usage", "does not support the reasoning effort 'ultra'"),
+            ("", ("--reasoning-effort", "enormous"), "usage", "no codex supports the reasoning effort 'enormous'"),
             ("", ("--codex-profile", "gone"), "usage", "codex has no profile 'gone'"),
             ("", ("--model", "gpt-5.3-codex", "--strict-preflight"), "usage", "codex does not know the model 'gpt-5.3-codex'"),
             ('sandbox_mode = "zzz"\n', (), "config", "unknown variant `zzz`"),
@@ -74,11 +74,11 @@ def preflight_reads_what_codex_itself_refuses(t):
 def preflight_warns_of_a_model_that_is_not_in_the_catalogue(t):
     done = t.loop("improve", "--model", "gpt-5.3-codex")
     done.says("codex does not know the model 'gpt-5.3-codex'")
-    demand("codex works with" not in done.err, "it was told which")
+    demand("codex is using" not in done.err, "it was told which")
     equal("model that was asked", t.requests()[0]["model"], "gpt-5.3-codex")
     done = t.loop("improve")
     done.says("codex does not know the default model 'gpt-5.3-codex'; its own default is used")
-    done.says("codex works with the model gpt-5.5 at the effort xhigh")
+    done.says("codex is using model gpt-5.5 with reasoning effort xhigh")
     equal("model that was asked", t.requests()[0]["model"], "gpt-5.5")
 
 

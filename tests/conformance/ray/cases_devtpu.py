@@ -57,7 +57,7 @@ def a_killed_client_frees_it(t):
 
 @case(on=("ray",), tpu=True)
 def kept_without_ssh_until_its_cap(t):
-    """Nothing answers by ssh here: jobs beside the holder renew the lease, each some seconds after the last. (On this
+    """Nothing answers by ssh here: jobs on the holder's host renew the lease, each some seconds after the last. (On this
     machine the lease is a file: tests/cli/dev_tpu.sh.)"""
     name = t.id("c")
     running = allocate(t, name, "--lease", "9", "--grace", "20", "--max-hold", "15")

@@ -33,7 +33,7 @@ def sweep_is_killed_and_resumed(t):
     killed.finish()
     os.remove(t.path("run/hold"))
     got = t.run(0, *words, place=False)
-    t.check("was still going on" in got.err, "the run of the killed sweep is not ended")
+    t.check("was still running" in got.err, "the run of the killed sweep is not ended")
     t.equal(t.left("sleep 301"), [], "processes of that run")
     report = json.loads(got.out)
     t.equal((report["counts"], report["failures"]), ({"configs": 2, "ok": 1, "failed": 1}, {"vmem_oom": 1}), "counts")

@@ -83,10 +83,7 @@ TEST_CASE("commands of dev TPUs: what is refused before anything is asked") {
          {"--tpu-name", "a", "--retry-sleep", "-1"},
          2,
          "--retry-sleep: expected 0 or more seconds"},
-        {k_dev_tpu_allocate_row,
-         {"--tpu-name", "a", "--sync-path", "none"},
-         2,
-         "--sync-path none: there is no such folder"},
+        {k_dev_tpu_allocate_row, {"--tpu-name", "a", "--sync-path", "none"}, 2, "--sync-path none: no such folder"},
         {k_dev_tpu_release_row, {}, 2, "say what to release: --tpu-name, --submission-id or --all-mine"},
         {k_dev_tpu_watch_row, {"--tpu-name", "a", "--debounce", "-1", "--", "make"}, 2, "--debounce: expected 0 to"},
         {k_dev_tpu_execute_row, {"--tpu-name", "a", "--timeout", "0", "--", "ls"}, 2, "a number of seconds above 0"},
@@ -130,7 +127,7 @@ TEST_CASE("dev-tpu-connect and -setup: a host without ssh") {
     DevTpuWorld world;
     world.remembers("a", false);
     CHECK(world.ask(k_dev_tpu_connect_row, {"--tpu-name", "a"}) == 4);
-    CHECK(world.said.find("hint: --via ray runs the command as a job beside the holder") != std::string::npos);
+    CHECK(world.said.find("hint: --via ray runs the command as a job on the holder's host") != std::string::npos);
     CHECK(world.host.lines.empty());
 }
 
@@ -156,7 +153,7 @@ TEST_CASE("dev-tpu-release: one's own, never another's by name, what has ended i
     world.remembers("a", false);
     world.lists(holder("hold-a", "a", "me", "RUNNING") + "," + holder("hold-b", "b", "you", "RUNNING"));
     CHECK(world.ask(k_dev_tpu_release_row, {"--tpu-name", "b"}) == 2);
-    CHECK(world.said.find("hint: --submission-id hold-b releases it all the same") != std::string::npos);
+    CHECK(world.said.find("hint: --submission-id hold-b releases it anyway") != std::string::npos);
     world.http.on("POST " + k_cluster + "/api/jobs/hold-a/stop", 200, R"({"stopped": true})");
     world.http.on("GET " + k_cluster + "/api/jobs/hold-a", 200, holder("hold-a", "a", "me", "STOPPED"));
     CHECK(world.ask(k_dev_tpu_release_row, {"--all-mine", "--json"}) == 0);

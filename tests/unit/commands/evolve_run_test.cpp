@@ -28,7 +28,7 @@ TEST_CASE("evolve import and export: candidates come in, and go out as steps of 
     CHECK(world.json()["best_there"] == "proposal_0_1");
     CHECK(world.repo.status().empty());
     CHECK(world.run(k_evolve_fsck_row, {}) == 0);
-    CHECK(world.printed("2 attempts: the journal is whole"));
+    CHECK(world.printed("2 attempts: the journal is intact"));
     CHECK(world.run(k_evolve_export_row, {"--to", "../out", "2", "--json"}) == 0);
     CHECK(world.json()["written"] == 2);
     CHECK(test::read_text(world.repo.outside("out") / "proposal_0_1.py") == "int speed = 2;\n");
@@ -53,7 +53,7 @@ TEST_CASE("evolve promote: what was not kept, another judge, a branch that moved
     CHECK(promote("1", {{"evaluator", judge}}) == 1);
     CHECK(world.says("attempt 1 was not kept: rejected"));
     CHECK(promote("2", {{"evaluator", "another"}}) == 7);
-    CHECK(world.says("is not what run r1 was judged by"));
+    CHECK(world.says("is not the one that judged run r1"));
     CHECK(promote("2", {{"evaluator", judge}, {"branch", ""}}) == 2);
     CHECK(world.says("there is no branch to move"));
     CHECK(promote("2", {{"evaluator", judge}, {"branch", "refs/heads/none"}}) == 7);
@@ -80,7 +80,7 @@ TEST_CASE("evolve replay: a gain, none, a path that no candidate may change, and
     CHECK(world.printed("target     fail   its gain is not distinguishable from the noise"));
     world.cluster.jobs.clear();
     CHECK(world.run(k_evolve_replay_row, {"1"}) == 1);
-    CHECK(world.printed("paths      fail   it differs from the base outside of the mutable paths"));
+    CHECK(world.printed("paths      fail   it differs from the base outside the mutable paths"));
     CHECK(world.cluster.jobs.empty());
     world.jobs_end("FAILED", 1);
     CHECK(world.run(k_evolve_replay_row, {"2"}) == 1);
@@ -121,8 +121,8 @@ TEST_CASE("evolve lint: numbers with an evaluation of the run, without one, with
     CHECK(world.json()["evaluations"] == 1);
     world.write("bad.md", "It is 3.1 % faster.\nIt takes 2 ms (eval 7).\n");
     CHECK(world.run(k_evolve_lint_row, {"bad.md"}) == 1);
-    CHECK(world.printed("bad.md:1: 3.1 % names no evaluation: write (eval N) behind it"));
-    CHECK(world.printed("bad.md:2: (eval 7) no such evaluation is on record"));
+    CHECK(world.printed("bad.md:1: 3.1 % names no evaluation: add (eval N) after it"));
+    CHECK(world.printed("bad.md:2: (eval 7) there is no such evaluation"));
     CHECK(world.run(k_evolve_lint_row, {"bad.md", "--json"}) == 1);
     CHECK(world.json()["problems"].size() == 2);
     world.check({k_evolve_lint_row, {}, 2, "experiment-log.md"});

@@ -42,8 +42,8 @@ struct JobsWorld : CommandWorld {
 TEST_CASE("commands of jobs: what is refused before anything is asked") {
     CommandWorld world;
     const std::vector<CommandWorld::Case> cases = {
-        {k_ray_wait_row, {}, 2, "give either ID or --match"},
-        {k_ray_wait_row, {"a", "--match", "b"}, 2, "give either ID or --match"},
+        {k_ray_wait_row, {}, 2, "pass either ID or --match"},
+        {k_ray_wait_row, {"a", "--match", "b"}, 2, "pass either ID or --match"},
         {k_ray_wait_row, {"a", "--poll", "0"}, 2, "--poll: expected more than 0 seconds"},
         {k_ray_wait_row, {"a", "--tail", "-1"}, 2, "--tail: expected 0 or more"},
         {k_ray_wait_row, {"a", "--grep", "("}, 2, "--grep"},

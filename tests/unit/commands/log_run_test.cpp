@@ -60,7 +60,7 @@ TEST_CASE("log init: once, and in the style that is asked for") {
     CHECK(world.on_log(k_log_init_row, {}) == 0);
     const std::string head = world.read("log.md");
     CHECK(world.on_log(k_log_init_row, {"--template", "experiment"}) == 7);
-    CHECK(world.said.find("exists already") != std::string::npos);
+    CHECK(world.said.find("already exists") != std::string::npos);
     CHECK(world.read("log.md") == head);
     CHECK(world.run(k_log_init_row, {"--template", "experiment", "--log-file", "a/e.md", "--json"}) == 0);
     CHECK(world.json()["template"] == "experiment");
@@ -180,7 +180,7 @@ TEST_CASE("a target without a log asks for one") {
     CommandWorld world;
     world.configure("target = \"t\"\n[targets.t]\ntest = [\"true\"]\n");
     world.check({k_lint_log_row, {}, 2, "target `t` has no running log"});
-    world.check({k_log_show_row, {"last"}, 2, "give --log-file, or set `log` in [targets.t]"});
+    world.check({k_log_show_row, {"last"}, 2, "pass --log-file, or set `log` in [targets.t]"});
 }
 
 }  // namespace gdnctl::commands

@@ -176,7 +176,7 @@ TEST_CASE("policy test: agreement is 0, another decision is 1, a file without re
  {"iteration": 2, "commit": "2222222222222222", "metric": "throughput/mfu", "metric_value": 4.2, "decision": "promoted"},
  {"iteration": 3, "commit": "3333333333333333", "metric": "throughput/mfu", "metric_value": 4.14, "decision": "regression"}]})");
     CHECK(world.run(k_policy_test_row, {"state.json"}) == 0);
-    CHECK(world.printed("2 records, 0 not judged, 0 decided otherwise"));
+    CHECK(world.printed("2 records, 0 not judged, 0 decided differently"));
     CHECK(world.run(k_policy_test_row, {"state.json", "--perf-max-regression-pct", "2", "--json"}) == 1);
     CHECK(world.json()["differences"] == 1);
     world.write("empty.json", "{}");

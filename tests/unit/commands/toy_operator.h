@@ -102,7 +102,7 @@ public:
                                                   const Context& context) const override {
         if (spelling.starts_with("cmd:")) return harness::open_foreign(spelling, {}, how.limits, context);
         if (spelling != "builtin:fused" && spelling != "builtin:unscaled") {
-            return fail(ErrorKind::usage, fmt::format("kernel '{}' is not known", spelling));
+            return fail(ErrorKind::usage, fmt::format("unknown kernel '{}'", spelling));
         }
         return std::make_unique<harness::OwnKernel>([scaled = spelling == "builtin:fused"](const harness::Asked& a) {
             const auto& problem = static_cast<const ScaledSum&>(a.inputs);

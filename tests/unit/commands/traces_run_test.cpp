@@ -86,7 +86,7 @@ TEST_CASE("hf-download-trace --offline: nothing was downloaded before") {
     const int code = world.run(k_hf_download_trace_row, {"me/traces", "--offline", "--json"});
     CHECK(code == 4);
     CHECK(world.json()["error"]["kind"] == "network");
-    CHECK(world.said.find("hint: give the commit, 40 digits, as --revision") != std::string::npos);
+    CHECK(world.said.find("hint: pass the full commit id (40 digits) as --revision") != std::string::npos);
     CHECK(world.http.asked.empty());
 }
 

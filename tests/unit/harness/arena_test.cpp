@@ -93,7 +93,7 @@ TEST_CASE("kernel arena: a byte beside an output is seen") {
     CHECK(written_beside(arena.memory.data(), arena.header).empty());
     const Place& out = arena.place("out");
     *(arena.array("out") + out.bytes) = std::byte{0};
-    CHECK(written_beside(arena.memory.data(), arena.header) == "wrote 1 byte behind the end of out");
+    CHECK(written_beside(arena.memory.data(), arena.header) == "wrote 1 byte past the end of out");
     *(arena.array("out") + out.bytes) = std::byte{0xFF};
     std::memset(arena.array("final_state") - 8, 0, 8);
     CHECK(written_beside(arena.memory.data(), arena.header) == "wrote 8 bytes before the start of final_state");

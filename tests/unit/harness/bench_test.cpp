@@ -88,7 +88,7 @@ TEST_CASE("bench: a time below what the processor needs at the very least is imp
     const auto fault = impossible_time(0.001, 0.002, 2);
     REQUIRE(fault);
     CHECK(fault->kind == oracle::KernelFaultKind::impossible);
-    CHECK(fault->text.find("took 1 ms for what takes 2 ms at the very least on 2 threads") == 0);
+    CHECK(fault->text.find("took 1 ms for work that needs at least 2 ms on 2 threads") == 0);
 }
 
 TEST_CASE("bench: what the processor may gain by short types is granted") {

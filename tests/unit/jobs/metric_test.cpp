@@ -53,7 +53,7 @@ TEST_CASE("metric: what looks like an object and is none hides no object") {
 }
 
 TEST_CASE("metric: why there is none") {
-    CHECK(lack("json:/a", "nothing\n") == "the log holds no JSON object");
+    CHECK(lack("json:/a", "nothing\n") == "the log contains no JSON object");
     CHECK(lack("json:/a/b", "{\"a\": 1}\n") == "the last JSON object of the log has no /a/b");
     CHECK(lack("json:/a", "{\"a\": \"1\"}\n") == "/a of the log's last JSON object is not a number");
     CHECK(lack("json:/a", "{\"a\": true}\n") == "/a of the log's last JSON object is not a number");

@@ -48,7 +48,7 @@ TEST_CASE(
     CHECK(warned.action == IdeaPolicy::warn);
     CHECK(warned.failed == 2);
     CHECK(warned.reason ==
-          "`G` (outer product) was refused 2 times before (iterations 37, 38), and the report does not say what is "
+          "`G` (outer product) was rejected 2 times before (iterations 37, 38), and the report does not say what is "
           "different now");
     CHECK(check_idea(again, ledger, IdeaPolicy::block).action == IdeaPolicy::block);
     CHECK(check_idea(again, ledger, IdeaPolicy::off).action == IdeaPolicy::off);
@@ -155,7 +155,7 @@ TEST_CASE("context pack: champion, noise floor, the last five outcomes, dead ide
     const std::string pack = context_pack({run, &measured, ideas, slots});
     INFO(pack);
     CHECK(pack.find("gdn/forward_ms = 4.2 ms at abcabcabcabc, iteration 1") != std::string::npos);
-    CHECK(pack.find("differs by 0.40 %") != std::string::npos);
+    CHECK(pack.find("differ by 0.40 %") != std::string::npos);
     CHECK(pack.find("iteration 4: rejected: reason 4") != std::string::npos);
     CHECK(pack.find("reason 3") == std::string::npos);
     CHECK(pack.find("G: exp (refused 2 times, iterations 3, 4): slower by 1 %") != std::string::npos);

@@ -77,7 +77,7 @@ TEST_CASE("machine: quiet is quiet, other programs are said with how much they u
     CHECK(machine.watch().busy().empty());
     machine.per_look_busy = 19;
     machine.per_look_idle = 1;
-    CHECK(machine.watch().busy() == "other programs use 1.9 of 2 processors");
+    CHECK(machine.watch().busy() == "other programs use 1.9 of 2 CPUs");
     // The end of the last run is over at the second look.
     machine.clock.meanwhile = [&machine, looks = 0]() mutable {
         machine.busy += looks == 0 ? 10 : 0;
@@ -95,13 +95,13 @@ TEST_CASE("machine: processors that are held back, or have got too hot since the
     machine.put("sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_max_freq", "3500000\n");
     machine.put("sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", "3500000\n");
     machine.put("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3500000\n");
-    CHECK(machine.watch().busy() == "the processors are limited to 2.1 of 3.5 GHz");
+    CHECK(machine.watch().busy() == "the CPUs are limited to 2.1 of 3.5 GHz");
     machine.put("sys/devices/system/cpu/cpu1/cpufreq/scaling_max_freq", "3400000\n");
     machine.put("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "7\n");
     MachineWatch watch = machine.watch();
     CHECK(watch.busy().empty());  // whenever that was
     machine.put("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "9\n");
-    CHECK(watch.busy() == "the processors got too hot and were slowed down");
+    CHECK(watch.busy() == "the CPUs overheated and were throttled");
     CHECK(watch.busy().empty());
 }
 
@@ -118,10 +118,10 @@ TEST_CASE("machine: another loop is said, what only talks of loops is not") {
     machine.put("proc/999996/cmdline", words({"gdnctl", "codex-loop", "--help"}));
     machine.put("proc/999995/cmdline", words({"gdnctl", "codex-loop", "--iterations=3", "--dry-run"}));
     machine.put("proc/999994/cmdline", "");
-    CHECK(machine.watch().busy() == "another codex-loop runs on this machine (process 999999)");
+    CHECK(machine.watch().busy() == "another codex-loop is running on this machine (process 999999)");
     machine.per_look_busy = 10;
     CHECK(machine.watch().busy() ==
-          "other programs use 1 of 2 processors; another codex-loop runs on this machine (process 999999)");
+          "other programs use 1 of 2 CPUs; another codex-loop is running on this machine (process 999999)");
 }
 
 }  // namespace gdnctl::loop

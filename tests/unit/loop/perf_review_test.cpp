@@ -118,7 +118,7 @@ TEST_CASE("review: on a busy machine a single run promotes nothing, pairs that s
         device.pairs = pairs;
         device.speed = {{"base", 4.0}, {"better", 4.8}, {"best", 6.0}};
         device.judge("base");
-        device.busy = "other programs use 2 of 2 processors";
+        device.busy = "other programs use 2 of 2 CPUs";
         const Review done = device.judge("better");
         CHECK(done.decision.verdict == (pairs == 1 ? PerfVerdict::within_threshold : PerfVerdict::promoted));
         CHECK(done.decision.held_as_busy == (pairs == 1));
@@ -140,7 +140,7 @@ TEST_CASE("review: A/A on a busy machine crowns nothing") {
     device.speed = {{"base", 4.0}, {"kept", 8.0}, {"next", 8.0}};
     device.moved = {"kept", "next"};
     device.judge("base");
-    device.busy = "other programs use 2 of 2 processors";
+    device.busy = "other programs use 2 of 2 CPUs";
     device.judge("kept");
     const Review busy = device.judge("next");
     CHECK_FALSE((busy.base_shifted || busy.champion));

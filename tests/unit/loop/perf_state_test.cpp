@@ -36,7 +36,7 @@ PerfRecord example_record(double value = 4.2) {
     record.gates = {{"while", GateResult::Kind::fail, "`while_ms` increased by 8.5 ms", "while_ms 0 -> 8.5"}};
     record.pairs = PairLook{3, 0.01, 0.002, 0.005, 0.015, PairVerdict::keep};
     record.unit = "%";
-    record.measured.busy = "other programs use 2 of 2 processors";
+    record.measured.busy = "other programs use 2 of 2 CPUs";
     runlog::Gain gain;
     gain.metric = "throughput/mfu";
     gain.pairs = 3;
@@ -259,7 +259,7 @@ TEST_CASE("policy file: mistakes are named by file and field") {
             (head +
              R"("gates": [{"id": "a", "says": "s", "all": [{"metric": "m", "when": "drops-by", "limit": "new_conditional"}]}]})")
                 .c_str()) ==
-        "p.json: gate `a` speaks of the limit `new_conditional`, which is not in `limits` | did you mean "
+        "p.json: gate `a` refers to the limit `new_conditional`, which is not in `limits` | did you mean "
         "`new_conditional_ms`?");
     CHECK(message((head + R"("gates": [{"id": "A", "says": "s", "all": []}]})").c_str()) ==
           "p.json: gates[0].id must be made of a-z, 0-9 and `-`");

@@ -54,11 +54,11 @@ TEST_CASE("prompt: the directive of a held TPU and the warnings about post-check
 TEST_CASE("prompt: the directive that goes with gates says what is judged, and by what") {
     const std::string all = gates_directive({true, "throughput/mfu", true, "pallas_tpu", "pallas"});
     CHECK(all.starts_with("The loop validates the commits of this run.\n\n- "));
-    CHECK(all.find("takes the target's tests and a profile of what you committed") != std::string::npos);
+    CHECK(all.find("runs the target's tests and a profile on what you committed") != std::string::npos);
     CHECK(all.find("compares `throughput/mfu` (higher is better)") != std::string::npos);
     CHECK(all.find("cross-entropy `pallas_tpu`, backward `pallas`") != std::string::npos);
     const std::string profile = gates_directive({});
-    CHECK(profile.find("takes a profile of") != std::string::npos);
+    CHECK(profile.find("runs a profile on") != std::string::npos);
     CHECK(profile.find("better") == std::string::npos);
     CHECK(profile.find("cross-entropy") == std::string::npos);
 }

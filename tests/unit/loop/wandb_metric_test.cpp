@@ -162,9 +162,9 @@ TEST_CASE("recorded metric: nothing that goes wrong there changes the output's n
         std::string body, why;
     };
     const std::vector<Case> cases = {
-        {401, "{}", "W&B rejects the key of WANDB_API_KEY; the metric is that of the run's output"},
+        {401, "{}", "W&B rejects the key of WANDB_API_KEY; using the metric from the run's output"},
         {500, "oops", "answered 500: oops"},
-        {200, "<html>", "no answer of a W&B server"},
+        {200, "<html>", "not an answer from a W&B server"},
         {200, R"({"data":{"project":{"run":null}}})", "W&B has no run marin-community/marin/gdn_x-1f9dea"},
         {200, one_run(run_node("gdn_x-1f9dea", "2026-03-10T16:51:00Z"), "{no json", ""), "the summary of run"},
         // An older run, which the output names for whatever reason.

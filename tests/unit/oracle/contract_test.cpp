@@ -125,7 +125,7 @@ TEST_CASE("contract: mistakes are refused with what would be right") {
     CHECK(set("head_map").error().message == "--set head_map: expected FIELD=VALUE");
     CHECK(set("head_mop=tiled").error().hint == "did you mean 'head_map'?");
     CHECK(set("head_map=tile").error().message ==
-          "contract field head_map: 'tile' is none of equal, interleaved, tiled");
+          "contract field head_map: 'tile' is not one of equal, interleaved, tiled");
     CHECK(set("eps=-1").error().kind == ErrorKind::usage);
     CHECK(set("chunk=0").error().kind == ErrorKind::usage);
     CHECK(set("scale=0").error().kind == ErrorKind::usage);

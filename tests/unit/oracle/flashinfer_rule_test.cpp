@@ -58,7 +58,7 @@ TEST_CASE("flashinfer: holes are named where they matter") {
     REQUIRE(holes.size() == 3);
     CHECK(holes[0] == "no value of out is beyond 0.01: a result of zeros would pass");
     CHECK(holes[1] == "the rule accepts 1e+05 times the error of a correct kernel");
-    CHECK(holes[2] == "the rule looks at an unchanged pool, not at the states");
+    CHECK(holes[2] == "the rule checks the unchanged pool, not the states");
     CHECK(rule_holes(apply_rule(one({1}), one({1})), Stage::mtp, true, 1).empty());
     const auto strict = rule_holes(apply_rule(one({2}), one({1})), Stage::decode, true, 1);
     REQUIRE(strict.size() == 1);

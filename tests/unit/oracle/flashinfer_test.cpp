@@ -116,7 +116,7 @@ TEST_CASE("flashinfer: malformed definitions say what and where") {
     CHECK(read("{") == "d.json: not valid JSON at byte 2");
     CHECK(read("[]") == "d.json: is not a JSON object");
     CHECK(read("{}") == "d.json: has no 'name'");
-    CHECK(read(R"({"name":""})") == "d.json: 'name' is not a text with something in it");
+    CHECK(read(R"({"name":""})") == "d.json: 'name' is not a non-empty string");
     const auto with = [](const std::string& axes, const std::string& inputs) {
         return R"({"name":"n","op_type":"gdn","reference":"def run(): pass","axes":)" + axes + R"(,"inputs":)" +
                inputs + R"(,"outputs":{}})";
@@ -153,7 +153,7 @@ TEST_CASE("flashinfer: workload lines") {
     CHECK(read(R"({"uuid":"u","axes":{"T":-1},"inputs":{}})") == "w:1: workload: axes: 'T' is not a size");
     CHECK(read(R"({"uuid":"u","axes":{"T":1e99},"inputs":{}})") == "w:1: workload: axes: 'T' is not a size");
     CHECK(read(R"({"uuid":"u","axes":{},"inputs":{"q":{"type":"npz"}}})") ==
-          "w:1: workload: input 'q': type 'npz' is none of random, scalar, safetensors");
+          "w:1: workload: input 'q': type 'npz' is not random, scalar or safetensors");
     CHECK(read(R"({"uuid":"u","axes":{},"inputs":{"q":{"type":"safetensors","path":"x"}}})") ==
           "w:1: workload: input 'q': has no 'tensor_key'");
     CHECK(read(R"({"uuid":"u","axes":{},"inputs":{"q":{"type":"scalar","value":"x"}}})") ==
@@ -197,9 +197,9 @@ TEST_CASE("flashinfer: traces are written as they are read, NaN and infinity as 
     CHECK(read(R"({"status":"TIMEOUT")" + rest + R"(,"correctness":{}})") ==
           "t: evaluation: TIMEOUT excludes 'correctness'");
     CHECK(read(R"({"status":"PASSED")" + rest + R"(,"correctness":{},"performance":{"latency_ms":-1}})") ==
-          "t: evaluation: performance: a figure is negative or no number");
+          "t: evaluation: performance: a figure is negative or not a number");
     CHECK(read(R"({"status":"TIMEOUT","environment":{"hardware":""},"timestamp":"now"})") ==
-          "t: evaluation: environment: 'hardware' is not a text with something in it");
+          "t: evaluation: environment: 'hardware' is not a non-empty string");
 }
 
 TEST_CASE("flashinfer: solutions") {
@@ -223,7 +223,7 @@ TEST_CASE("flashinfer: solutions") {
     CHECK(bad(spec, R"([{"path":"a/../../k.c","content":"x"}])") ==
           "s: source 1: path 'a/../../k.c' is not a file below the solution's folder");
     CHECK(bad(spec, R"([{"path":"k.c","content":"x"},{"path":"k.c","content":"y"}])") ==
-          "s: source 2: 'k.c' is there twice");
+          "s: source 2: 'k.c' appears twice");
     CHECK(bad(spec, R"([{"path":"other.c","content":"x"}])") ==
           "s: the entry point's file 'k.c' is not among the sources");
     CHECK(bad(spec, "[]") == "s: 'sources' is empty");
@@ -259,7 +259,7 @@ TEST_CASE("flashinfer: axes that do not fit") {
     CHECK(refused(k_decode, R"({"batch_size":0})") ==
           "workload u: axis 'batch_size' is 0: there is nothing to compute");
     CHECK(refused(k_decode, R"({"batch_size":2,"seq_len":2})") ==
-          "workload u: axis 'seq_len' is 2, and always 1 in gdn_decode_qk4_v8_d128_k_last");
+          "workload u: axis 'seq_len' is 2, but must be 1 in gdn_decode_qk4_v8_d128_k_last");
     CHECK(refused(k_decode, R"({"batch_size":2,"rows":2})") ==
           "workload u: gdn_decode_qk4_v8_d128_k_last has no axis 'rows'");
     CHECK(refused(k_decode, R"({"batch_size":2})", R"({"x":{"type":"random"}})") ==
@@ -267,9 +267,9 @@ TEST_CASE("flashinfer: axes that do not fit") {
     CHECK(refused(k_decode, R"({"batch_size":1099511627776})") ==
           "workload u: tensor 'q' [1099511627776,1,4,128] is too large");
     CHECK(refused(k_prefill, R"({"total_seq_len":5,"num_seqs":2,"len_cu_seqlens":2})") ==
-          "workload u: len_cu_seqlens is 2, and num_seqs + 1 is 3");
+          "workload u: len_cu_seqlens is 2, but num_seqs + 1 is 3");
     CHECK(refused(k_mtp, R"({"batch_size":2,"seq_len":1,"pool_size":4})") ==
-          "workload u: seq_len is 1, and gdn_mtp_qk4_v8_d128_k_last wants more than 1");
+          "workload u: seq_len is 1, but gdn_mtp_qk4_v8_d128_k_last needs more than 1");
     const auto size = workload_size(known(k_mtp), workload(R"({"batch_size":2,"seq_len":3,"pool_size":4})"));
     REQUIRE(size);
     CHECK(size->dims.B == 2);
@@ -310,22 +310,22 @@ TEST_CASE("flashinfer: random offsets and indices are refused, and so are ones t
     const Workload w = workload(k_prefill_axes, k_offsets_input);
     const auto with = [&](const Tensor& cu) { return make_workload_inputs(prefill, w, {{"cu_seqlens", cu}}); };
     CHECK(error_of(make_workload_inputs(prefill, workload(k_prefill_axes), {})) ==
-          "workload u: cu_seqlens must come from a file: random ones mean nothing");
+          "workload u: cu_seqlens must come from a file: random values would be meaningless");
     CHECK(with(offsets({0, 2, 5})));
     CHECK(with(offsets({0, 0, 5})));
-    CHECK(error_of(with(offsets({0, 2, 4}))) == "workload u: cu_seqlens ends at 4, and total_seq_len is 5");
-    CHECK(error_of(with(offsets({0, 6, 5}))) == "workload u: cu_seqlens does not begin at 0 and rise from there");
-    CHECK(error_of(with(offsets({1, 2, 5}))) == "workload u: cu_seqlens does not begin at 0 and rise from there");
+    CHECK(error_of(with(offsets({0, 2, 4}))) == "workload u: cu_seqlens ends at 4, but total_seq_len is 5");
+    CHECK(error_of(with(offsets({0, 6, 5}))) == "workload u: cu_seqlens does not start at 0 and increase");
+    CHECK(error_of(with(offsets({1, 2, 5}))) == "workload u: cu_seqlens does not start at 0 and increase");
     CHECK(error_of(with(offsets({0, 5}))) == "workload u: tensor 'cu_seqlens': expected [3] int64, got [2] int64");
     CHECK(error_of(with(indices({0, 2, 5}))) == "workload u: tensor 'cu_seqlens': expected [3] int64, got [3] int32");
 
     const GdnDefinition& mtp = known(k_mtp);
     const Workload pool = workload(R"({"batch_size":2,"seq_len":2,"pool_size":3})", k_indices_input);
     const auto at = [&](const Tensor& i) { return make_workload_inputs(mtp, pool, {{"initial_state_indices", i}}); };
-    CHECK(error_of(at(indices({0, 3}))) == "workload u: initial_state_indices[1] is 3, and the pool has 3 states");
-    CHECK(error_of(at(indices({-1, 0}))) == "workload u: initial_state_indices[0] is -1, and the pool has 3 states");
+    CHECK(error_of(at(indices({0, 3}))) == "workload u: initial_state_indices[1] is 3, but the pool has 3 states");
+    CHECK(error_of(at(indices({-1, 0}))) == "workload u: initial_state_indices[0] is -1, but the pool has 3 states");
     CHECK(error_of(make_workload_inputs(mtp, pool, {})) ==
-          "workload u: initial_state_indices must come from a file: random ones point nowhere");
+          "workload u: initial_state_indices must come from a file: random indices would be meaningless");
     const auto inputs = at(indices({2, 2}));
     REQUIRE(inputs);
     const Tensor& states = *inputs->file.find("initial_state");

@@ -88,7 +88,7 @@ TEST_CASE("gradients: without a cotangent none is judged, and that is said") {
     CHECK(report.verdict == Verdict::ok);
     CHECK(report.tensors.size() == 2);
     REQUIRE(report.not_compared.size() == 6);
-    CHECK(report.not_compared[0].reason == "neither file holds d_out or d_final_state");
+    CHECK(report.not_compared[0].reason == "neither file contains d_out or d_final_state");
 }
 
 TEST_CASE("gradients: a cotangent of a wrong shape is refused") {

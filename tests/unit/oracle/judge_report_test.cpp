@@ -32,7 +32,7 @@ TEST_CASE("a map shows rows and cells of any axes") {
     map.all.push_back({{"0", "0"}, {0.5, 3, 20}, 0.1});
     map.all.push_back({{"0", "1"}, {40, std::numeric_limits<double>::quiet_NaN()}, std::nullopt});
     CHECK(map_text(map, " of y") ==
-          "error / budget of y by expert (rows) and block of 8 rows (columns), bias behind the bar\n"
+          "error / budget of y by expert (rows) and block of 8 rows (columns), bias right of the bar\n"
           "expert   0 .-+ |.\n"
           "expert   1 ##  |?\n");
     const std::string page = map_html(map);

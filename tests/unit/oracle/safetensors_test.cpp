@@ -90,7 +90,7 @@ TEST_CASE("safetensors: overlapping offsets, holes, trailing bytes") {
     CHECK(safetensors_refusal(safetensors(two("[0,4]", "[0,4]"), 4)) ==
           "F: tensor 'b': its data overlaps another tensor's");
     CHECK(safetensors_refusal(safetensors(two("[0,4]", "[8,12]"), 12)) ==
-          "F: tensor 'b': there is a hole before its data");
+          "F: tensor 'b': there is a gap before its data");
     CHECK(safetensors_refusal(safetensors(two("[0,4]", "[4,8]"), 9)) == "F: 1 bytes follow the last tensor");
 }
 
@@ -113,9 +113,9 @@ TEST_CASE("safetensors: sizes that do not fit") {
           "F: tensor 'k': data_offsets end before they begin");
     CHECK(safetensors_refusal(safetensors(with("[1]", "[18446744073709551612,18446744073709551615]"), 8)) != "");
     CHECK(safetensors_refusal(safetensors(with("[-1]", "[0,4]"), 4)) ==
-          "F: tensor 'k': shape holds something else than sizes");
+          "F: tensor 'k': shape contains something other than sizes");
     CHECK(safetensors_refusal(safetensors(with("[1.5]", "[0,4]"), 4)) ==
-          "F: tensor 'k': shape holds something else than sizes");
+          "F: tensor 'k': shape contains something other than sizes");
     CHECK(safetensors_refusal(safetensors(with("7", "[0,4]"), 4)) == "F: tensor 'k': shape is not a list");
     CHECK(safetensors_refusal(safetensors(with("[1]", "[0]"), 4)) == "F: tensor 'k': data_offsets is not [begin, end]");
     CHECK(safetensors_refusal(safetensors(with("[1]", "[0,-4]"), 4)) ==
@@ -158,7 +158,7 @@ TEST_CASE("safetensors: offsets of a tensor that is left alone are checked") {
     };
     CHECK(safetensors_refusal(with("[0,3]")).empty());
     CHECK(safetensors_refusal(with("[0,4]")) == "F: tensor 'k': its data overlaps another tensor's");
-    CHECK(safetensors_refusal(with("[0,2]")) == "F: tensor 'k': there is a hole before its data");
+    CHECK(safetensors_refusal(with("[0,2]")) == "F: tensor 'k': there is a gap before its data");
     CHECK(safetensors_refusal(with("[3,0]")) == "F: tensor 's': data_offsets end before they begin");
     CHECK(safetensors_refusal(with("[0]")) == "F: tensor 's': data_offsets is not [begin, end]");
 }

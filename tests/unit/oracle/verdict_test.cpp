@@ -87,7 +87,7 @@ TEST_CASE("verdict: what was not compared is listed, gradients and unknown names
     CHECK(report.not_compared[0].tensor == "final_state");
     CHECK(report.not_compared[0].reason == "not in the dump");
     CHECK(report.not_compared[1].tensor == "dq");
-    CHECK(report.not_compared[1].reason == "neither file holds d_out or d_final_state");
+    CHECK(report.not_compared[1].reason == "neither file contains d_out or d_final_state");
     CHECK(report.not_compared[2].reason == "not in the dump");
 }
 

@@ -108,7 +108,7 @@ TEST_CASE("fs: a new file gets the wanted mode less umask") {
     CHECK(mode_of(dir / "b") == 0600);
 }
 
-TEST_CASE("fs: a link to nothing creates its target, a circle is an error") {
+TEST_CASE("fs: a broken link creates its target, a circle is an error") {
     const TempDir dir;
     fs::create_symlink("target", dir / "link");
     REQUIRE(atomic_replace(dir / "link", "x"));
@@ -326,7 +326,7 @@ TEST_CASE("fs: joining refuses every way out") {
         CAPTURE(std::string(bad));
         CHECK(error_of(join_inside(root, bad)).kind == ErrorKind::local_io);
     }
-    CHECK(error_of(join_inside(root, "../x")).message == "unsafe path '../x': it holds '..'");
+    CHECK(error_of(join_inside(root, "../x")).message == "unsafe path '../x': it contains '..'");
 }
 
 TEST_CASE("fs: finding upward") {

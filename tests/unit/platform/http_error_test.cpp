@@ -36,7 +36,7 @@ TEST_CASE("http error: every phase is named with its host and has a hint") {
 TEST_CASE("http error: an untrusted certificate and a peer that speaks no HTTP have their own hints") {
     CHECK(transport_error(k_subject, Phase::tls, Trouble::bad_peer, "self-signed certificate")
               .hint.find("SSL_CERT_FILE") != std::string::npos);
-    CHECK(transport_error(k_subject, Phase::receiving, Trouble::not_http, "x").hint.find("really is the service") !=
+    CHECK(transport_error(k_subject, Phase::receiving, Trouble::not_http, "x").hint.find("is the right service") !=
           std::string::npos);
     CHECK(transport_error(k_subject, Phase::connecting, Trouble::timed_out, "x").hint.find("firewall") !=
           std::string::npos);

@@ -65,7 +65,7 @@ TEST_CASE("http redirect: a request's body is not carried to another host") {
     const auto response = world.http.send(request);
     REQUIRE_FALSE(response.has_value());
     CHECK(response.error().kind == ErrorKind::infrastructure);
-    CHECK(has(response.error().message, "body is not for another host"));
+    CHECK(has(response.error().message, "body must not be sent to another host"));
     CHECK(other.requests().empty());
 }
 

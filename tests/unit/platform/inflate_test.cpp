@@ -121,7 +121,7 @@ TEST_CASE("inflate: cut anywhere is an error, and what came before is delivered"
             const Outcome outcome = inflate_in_pieces(format, backend, std::string_view(data).substr(0, size), 100);
             REQUIRE_FALSE(outcome.status.has_value());
             CHECK(outcome.status.error().kind == ErrorKind::bad_input);
-            CHECK(outcome.status.error().message.find("is cut after") != std::string::npos);
+            CHECK(outcome.status.error().message.find("is truncated after") != std::string::npos);
         }
     });
 }

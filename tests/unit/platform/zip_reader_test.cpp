@@ -111,7 +111,7 @@ TEST_CASE("zip reader: threads may read at once") {
 }
 
 TEST_CASE("zip reader: what is no archive is named") {
-    CHECK(speaks_of(refusal("<html>not found</html>"), "a.zip: not a ZIP archive, or cut"));
+    CHECK(speaks_of(refusal("<html>not found</html>"), "a.zip: not a ZIP archive, or truncated"));
     CHECK(speaks_of(refusal(""), "not a ZIP archive"));
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("zip reader: a wrong CRC-32, wrong sizes and damage are found") {
     CHECK(speaks_of(refusal(archive.bytes()), "300 bytes instead of 301"));
     member = good;
     member.compressed_size -= 1;
-    CHECK(speaks_of(refusal(archive.bytes()), "is cut after"));
+    CHECK(speaks_of(refusal(archive.bytes()), "is truncated after"));
     member = good;
     member.data[0] = '\x07';
     CHECK(speaks_of(refusal(archive.bytes()), "damaged deflate data"));

@@ -165,7 +165,7 @@ TEST_CASE("gain: one that does not follow from the recorded values is found") {
         return gain_fault(record);
     };
     CHECK(fault([](Json&) {}).empty());
-    CHECK(has(fault([](Json& r) { r["gain"]["factor"] = 3.1; }), "recorded is 3.1x faster"));
+    CHECK(has(fault([](Json& r) { r["gain"]["factor"] = 3.1; }), "the record says 3.1x faster"));
     CHECK(has(fault([](Json& r) { r["gain"]["after"] = 3.0; }), "after is 3.6 ms in the record"));
     CHECK(has(fault([](Json& r) { r["extra_metrics"]["gdn/forward_ms"]["before"] = 16.9; }), "before is 16.9 ms"));
     CHECK(has(fault([](Json& r) {
@@ -174,7 +174,7 @@ TEST_CASE("gain: one that does not follow from the recorded values is found") {
               }),
               "the median of its runs is 3.6 ms"));
     CHECK(has(fault([](Json& r) { r["gain"]["before_runs"].erase(0); }), "with 2 and 3 runs"));
-    CHECK(has(fault([](Json& r) { r["gain"]["better"] = "higher"; }), "recorded is 2.39x"));
+    CHECK(has(fault([](Json& r) { r["gain"]["better"] = "higher"; }), "the record says 2.39x"));
     CHECK(has(fault([](Json& r) { r["extra_metrics"] = Json::object(); }), "no value"));
     // Without its runs a gain of pairs is near the ratio of the medians.
     const auto without_runs = [&](double factor, double low, double high, int pairs) {

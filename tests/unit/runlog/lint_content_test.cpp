@@ -118,8 +118,8 @@ TEST_CASE("runlog numbers: L402, L405, L407, L408, L409, L410, L411, L412") {
     records[1].measured_anew = true;
     CHECK(Linted(head + "  - Step duration: `167 ms -> 160 ms`\n", {}, nullptr, &records).count("L407") == 0);
     CHECK(Linted(head, {}, nullptr, &records).count("L412") == 0);
-    records[1].gain_fault = "recorded is 2x faster, but the runs say 3x faster";
-    CHECK(Linted(head, {}, nullptr, &records).find("L412").message.find("but the runs say 3x faster") !=
+    records[1].gain_fault = "the record says 2x faster, but the runs give 3x faster";
+    CHECK(Linted(head, {}, nullptr, &records).find("L412").message.find("but the runs give 3x faster") !=
           std::string::npos);
     records[1] = {};
     records[1].number = 2;

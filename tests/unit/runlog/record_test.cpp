@@ -290,7 +290,7 @@ TEST_CASE("records: a log that is missing, or a folder, is named with what to do
     REQUIRE(!missing);
     CHECK(missing.error().kind == ErrorKind::usage);
     CHECK(missing.error().message == "log file not found: /nonexistent/log.md");
-    CHECK(missing.error().hint == "`gdnctl log init --log-file /nonexistent/log.md` makes one");
+    CHECK(missing.error().hint == "`gdnctl log init --log-file /nonexistent/log.md` creates one");
     CHECK(read_log_files("/tmp").error().kind == ErrorKind::usage);
     CHECK(records_path("a/log.md") == "a/log.records.jsonl");
     CHECK(records_path("a/log") == "a/log.records.jsonl");

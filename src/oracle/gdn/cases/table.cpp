@@ -123,7 +123,7 @@ void add_edges(Cases& cases) {
     add("odd_dims", "dk 3, dv 7, chunk 1", {2, 13, 1, 2, 3, 7}, {"chunk=1", "head_map=interleaved"});
     add("d128", "real head dimensions", {1, 130, 1, 2, 128, 128}, {"head_map=interleaved"});
     for (const std::int64_t ratio : {2, 4}) {
-        add(fmt::format("gva_{}", ratio), "several value heads to a key head", {1, 45, 2, 2 * ratio, 16, 8},
+        add(fmt::format("gva_{}", ratio), "several value heads per key head", {1, 45, 2, 2 * ratio, 16, 8},
             {"head_map=interleaved", "chunk=16"});
     }
     add("gva_tiled", "key head h % Hk", {1, 45, 2, 4, 16, 8}, {"head_map=tiled"});
@@ -147,7 +147,7 @@ void add_edges(Cases& cases) {
     GdnCase& packed = add("varlen", "packed sequences of 16, 32, 8 and 64 tokens", {1, 120, 2, 2, 16, 8});
     packed.cu_seqlens = {0, 16, 48, 56, 120};
     for (const char* policy : {"passthrough", "zeros"}) {
-        GdnCase& empty = add(fmt::format("varlen_empty_{}", policy), "empty sequences first, amid and last",
+        GdnCase& empty = add(fmt::format("varlen_empty_{}", policy), "empty sequences first, in the middle and last",
                              {1, 40, 2, 2, 16, 8}, {fmt::format("empty={}", policy)});
         empty.cu_seqlens = {0, 0, 16, 16, 40, 40};
     }

@@ -303,7 +303,7 @@ Result<GdnReport> judge(const GdnReference& reference, const TensorFile& dump, c
     if (!any_value) {
         report.reason = dump.tensors.empty()
                             ? "the dump is empty"
-                            : "the dump holds no value of out, final_state or a gradient that can be judged";
+                            : "the dump contains no value of out, final_state or a gradient that can be judged";
         return report;
     }
     conclude(reference, options, report);

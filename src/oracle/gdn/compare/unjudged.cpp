@@ -23,7 +23,7 @@ void list_missing(const GdnReference& r, const TensorFile& dump, GdnReport& repo
         // Without an initial state, its gradient is not missing.
         if (!there && wanted == "d_initial_state" && r.problem.initial_state.empty() && r.backward) continue;
         report.not_compared.push_back(
-            {std::string(wanted), there ? "neither file holds d_out or d_final_state" : "not in the dump"});
+            {std::string(wanted), there ? "neither file contains d_out or d_final_state" : "not in the dump"});
     }
 }
 
@@ -38,8 +38,8 @@ void list_foreign(const GdnReference& r, const TensorFile& dump, GdnReport& repo
         const bool judged = std::any_of(report.tensors.begin(), report.tensors.end(),
                                         [&](const TensorReport& t) { return t.canonical == name.canonical; });
         if (judged) continue;
-        report.not_compared.push_back(
-            {entry.name, r.backward ? "the contract has no such input" : "neither file holds d_out or d_final_state"});
+        report.not_compared.push_back({entry.name, r.backward ? "the contract has no such input"
+                                                              : "neither file contains d_out or d_final_state"});
     }
 }
 

@@ -65,7 +65,7 @@ Problem assign(E& target, const std::array<Word<E>, N>& words, std::string_view 
         }
         known += fmt::format("{}{}", known.empty() ? "" : ", ", w.text);
     }
-    return fmt::format("'{}' is none of {}", text, known);
+    return fmt::format("'{}' is not one of {}", text, known);
 }
 
 Problem assign_positive(double& target, std::string_view text, bool zero_allowed) {
@@ -118,7 +118,7 @@ Problem assign_clip(std::optional<ExpClip>& target, std::string_view text) {
     const bool of_gates = text.starts_with('+');
     const auto number = text::parse_double(of_gates ? text.substr(1) : text);
     if (!number || !(*number > 0))
-        return fmt::format("'{}' is neither none nor a positive number, nor one after +", text);
+        return fmt::format("'{}' is neither none, nor a positive number, nor + and a positive number", text);
     target = ExpClip{*number, of_gates};
     return std::nullopt;
 }

@@ -290,7 +290,7 @@ void conclude(LayerReport& report) {
         }
     }
     if (gravest == nullptr) {
-        report.reason = "the dump holds no value that can be judged";
+        report.reason = "the dump contains no value that can be judged";
         return;
     }
     report.verdict = gravest->verdict;
@@ -330,7 +330,7 @@ Result<LayerReport> judge_layer(const GdnLayer& layer, const LayerContract& cont
     for (const TensorFile* file : {&inputs, &dump}) list_left_alone(*file, layer_name, report.unknown, report.unread);
     for (const NamedTensor& entry : dump.tensors) {
         if (layer_name(entry.name).role != GdnRole::gradient || cotangents) continue;
-        report.not_compared.push_back({entry.name, "neither file holds d_out, d_final_conv_state or d_final_state"});
+        report.not_compared.push_back({entry.name, "neither file contains d_out, d_final_conv_state or d_final_state"});
     }
     conclude(report);
     return report;

@@ -24,7 +24,7 @@ using S = std::string_view;
 // One of two words.
 template <class E>
 Problem choose(E& target, S text, S first, E first_value, S second, E second_value) {
-    if (text != first && text != second) return fmt::format("'{}' is none of {}, {}", text, first, second);
+    if (text != first && text != second) return fmt::format("'{}' is not one of {}, {}", text, first, second);
     target = text == first ? first_value : second_value;
     return std::nullopt;
 }
@@ -79,7 +79,7 @@ Status apply_defaults(LayerContract& contract, const std::string& own) {
     }
     if (contract.resolved.value.g_kind != GateKind::raw || contract.resolved.value.beta_kind == BetaKind::prob) {
         return fail(ErrorKind::usage, "the layer computes its gates itself: g_kind must be raw and beta_kind a logit",
-                    "gdnctl oracle run gdn takes gates that are computed already");
+                    "use gdnctl oracle run gdn for gates that are already computed");
     }
     return {};
 }

@@ -252,7 +252,7 @@ Result<GdnLayer> read_layer(const TensorFile& file, const LayerContract& contrac
     for (const std::string_view name : {"cu_seqlens", "lengths", "offsets"}) {
         if (!file.any_name([&](std::string_view other) { return other == name; })) continue;
         return fail(ErrorKind::bad_input, fmt::format("tensor '{}': the layer takes whole batch rows", name),
-                    "give each sequence a batch row, or a file, of its own");
+                    "give each sequence its own batch row or file");
     }
     GDNCTL_TRY(read_weight(file, p));
     GDNCTL_TRY_ASSIGN(const Tensor* qkvz, find_layer_tensor(file, "qkvz"));

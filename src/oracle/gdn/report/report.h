@@ -14,7 +14,7 @@ namespace gdnctl::oracle_report {
 // Place, stage and hints, one per line; empty for a correct dump.
 std::string diagnosis_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 std::string contract_text(const oracle::ResolvedContract& contract);
-// Error / budget by sequence and head (rows) and chunk; `state` is what stands beside them.
+// Error / budget by sequence and head (rows) and chunk; `state` is the column next to them.
 oracle::ErrorMap lane_map(const oracle::GdnReference& reference, const std::vector<oracle::LaneErrors>& errors,
                           std::string_view state);
 // The map of out, and of the worst gradient if there are any, for terminals.

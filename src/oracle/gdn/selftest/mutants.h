@@ -20,7 +20,7 @@ struct Mutant {
     std::vector<std::string> stages;                              // any of these is right
     Hypothesis fault;                                             // simulated in fp32 on each lane in scope
     std::function<void(GdnOutputs&, const GdnReference&)> after;  // damages the finished outputs instead
-    // Another kernel than ours, with a fault of its own.
+    // A kernel other than ours, with its own fault.
     std::function<GdnOutputs(const GdnReference&, const MutantScope&, int threads)> kernel;
     bool whole_only = false;  // makes no sense in a single chunk
 };

@@ -67,7 +67,8 @@ Result<Outcome> Checker::run(const GdnProblem& p) {
     }
     outcome = {to_f64(*out), to_f64(*state)};
     if (outcome.out.size() != p.v.size() || outcome.state.size() != element_count(state_shape(p, {})).value_or(0)) {
-        result.fault = KernelFault{KernelFaultKind::wrong_shape, "an output has another size than the inputs say", {}};
+        result.fault =
+            KernelFault{KernelFaultKind::wrong_shape, "an output does not have the size that the inputs imply", {}};
     }
     return outcome;
 }

@@ -76,7 +76,7 @@ Status Checker::gradient() {
         const Reals& values = p.*input.values;
         if (gradient->count() != values.size()) {
             result.fault = KernelFault{KernelFaultKind::wrong_shape,
-                                       fmt::format("{} has another size than {}", input.gradient, input.name),
+                                       fmt::format("{} and {} have different sizes", input.gradient, input.name),
                                        {}};
             return {};
         }

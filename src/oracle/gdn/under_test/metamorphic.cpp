@@ -20,21 +20,21 @@ struct RelationRow {
 };
 
 constexpr RelationRow k_relations[] = {
-    {"causality", "later tokens change no earlier output, bit for bit", &Checker::causality},
-    {"prefixes", "the first tokens alone give what they give among others", &Checker::prefixes},
-    {"continuation", "two calls, the state handed on, equal one", &Checker::continuation},
-    {"linearity", "v and the initial state enter linearly", &Checker::linearity},
-    {"batch_order", "batch rows do not know of each other", &Checker::batch_order},
-    {"head_order", "heads do not know of each other", &Checker::head_order},
-    {"signs", "signs of dimensions go through", &Checker::signs},
+    {"causality", "later tokens do not change earlier outputs (bit for bit)", &Checker::causality},
+    {"prefixes", "the first tokens alone give the same results", &Checker::prefixes},
+    {"continuation", "two calls that pass on the state equal one call", &Checker::continuation},
+    {"linearity", "the result is linear in v and the initial state", &Checker::linearity},
+    {"batch_order", "batch rows are independent", &Checker::batch_order},
+    {"head_order", "heads are independent", &Checker::head_order},
+    {"signs", "flipped signs of dimensions cancel or reappear", &Checker::signs},
     {"chunk_length", "the chunk length does not matter", &Checker::chunk_length},
-    {"packed", "packed sequences equal each one alone", &Checker::packed},
-    {"padding", "NaN behind the last sequence changes nothing", &Checker::padding},
-    {"beta_zero", "beta = 0: the initial state decays, and that is all", &Checker::beta_zero},
+    {"packed", "packed sequences give the same results as separate ones", &Checker::packed},
+    {"padding", "NaN after the last sequence changes nothing", &Checker::padding},
+    {"beta_zero", "beta = 0: the initial state only decays", &Checker::beta_zero},
     {"perfect_fit", "alpha = beta = 1: the state recalls the last v", &Checker::perfect_fit},
     {"identical_keys", "one key, beta = 1: out is s (q.k) v", &Checker::identical_keys},
     {"orthonormal_keys", "orthonormal keys: the state's rows are decayed values", &Checker::orthonormal_keys},
-    {"gradient", "each gradient is what differences of the forward say", &Checker::gradient},
+    {"gradient", "gradients agree with finite differences of the forward", &Checker::gradient},
 };
 
 // Small heads, and those crossed cases in which a pair of head size, heads and gates occurs for the first time.

@@ -287,8 +287,8 @@ Status Checker::padding() {
     GDNCTL_TRY_ASSIGN(const Outcome other, run(garbage));
     if (failed()) return {};
     const std::int64_t width = d.Hv * d.dv;
-    compare(token_range(other.out, d, width, 0, 33), token_range(plain.out, d, width, 0, 33), "out with NaN behind it");
-    compare(other.state, plain.state, "final_state with NaN behind it");
+    compare(token_range(other.out, d, width, 0, 33), token_range(plain.out, d, width, 0, 33), "out with NaN after it");
+    compare(other.state, plain.state, "final_state with NaN after it");
     return {};
 }
 

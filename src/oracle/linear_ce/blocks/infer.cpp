@@ -163,7 +163,7 @@ private:
         const BlockSizes& s = m_to.sizes;
         m_to.not_runnable_because = objections(m_vendor, m_r, s);
         if (m_vendor == Vendor::other) {
-            m_to.not_runnable_because.emplace_back("the Pallas kernels run on TPU and NVIDIA devices alone");
+            m_to.not_runnable_because.emplace_back("the Pallas kernels run only on TPU and NVIDIA devices");
         }
         if (m_vendor != Vendor::tpu) return;
         constexpr std::int64_t k_tile_bytes = std::int64_t{64} << 20U;

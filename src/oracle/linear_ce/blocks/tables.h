@@ -21,7 +21,7 @@ struct Bucket {
 
 // In the order in which they are tried.
 std::span<const Bucket> buckets();
-// What TPU v4 tries where no bucket holds the shape; the bounds of V are wider.
+// What TPU v4 tries where no bucket contains the shape; the bounds of V are wider.
 std::span<const Bucket> v4_buckets();
 
 // The sizes of a bucket. fp32 and bf16 have the same rows, fp16 none.

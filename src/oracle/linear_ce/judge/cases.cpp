@@ -44,13 +44,13 @@ std::vector<Case> input_sets() {
         made(set, "equal_logits", "x = 0: lse = log V", {16, 8, 130}, [](Case& c) { c.values = Values::zero; }),
         made(set, "huge_30", "logits of about 30 sqrt(H)", {32, 32, 300}, [](Case& c) { c.w_scale = 30; }),
         made(set, "huge_1000", "logits of thousands", {32, 32, 300}, [](Case& c) { c.w_scale = 1000; }),
-        made(set, "label_edges", "labels at both ends and beside block edges", {64, 32, 520},
+        made(set, "label_edges", "labels at both ends and next to block edges", {64, 32, 520},
              [](Case& c) { c.labels = Labels::edges; }),
         made(set, "likely_labels", "labels are the largest logits: little is left of the loss", {32, 64, 200},
              [](Case& c) { c.labels = Labels::likely; }),
         made(set, "zero_weights", "weights 0, 1, 2, 3 in turn", {64, 32, 130},
              [](Case& c) { c.weights = Weights::pattern; }),
-        made(set, "soft_cap", "cap 1.5 with logits beside it", {48, 24, 130}, [](Case& c) { c.soft_cap = 1.5; }),
+        made(set, "soft_cap", "cap 1.5 with logits near it", {48, 24, 130}, [](Case& c) { c.soft_cap = 1.5; }),
         made(set, "cap_small_logits", "cap 1.5 with small logits and a tail", {48, 32, 130},
              [](Case& c) {
                  c.soft_cap = 1.5;

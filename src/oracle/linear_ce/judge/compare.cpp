@@ -315,7 +315,7 @@ private:
         }
         if (!any) {
             m_report.verdict = Verdict::no_data;
-            m_report.reason = "the dump holds nothing that could be compared";
+            m_report.reason = "the dump contains nothing to compare";
             return;
         }
         m_report.verdict = wrong.empty() ? Verdict::ok : Verdict::wrong;
@@ -378,7 +378,7 @@ Result<Report> compare(const Problem& problem, const TensorFile& file, const Com
         report.verdict = Verdict::unstable_input;
         report.reason = problem.unstable_reason;
     } else if (!dump.any()) {
-        report.reason = "the dump holds none of loss, lse, gx, gw, argmax and reduced";
+        report.reason = "the dump contains none of loss, lse, gx, gw, argmax and reduced";
     } else {
         report = Comparer(problem, dump, options).run();
     }

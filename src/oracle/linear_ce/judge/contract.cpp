@@ -76,7 +76,7 @@ public:
         return {};
     }
 
-    // Empty: nobody says it. `text` becomes what is said.
+    // Where the field was given, with its value in `text`; empty: nowhere.
     std::string origin_of(const std::string& name, bool given, std::string value, std::string& text) const {
         if (given) {
             text = std::move(value);
@@ -112,7 +112,7 @@ std::map<std::string, std::string> ResolvedContract::as_metadata() const {
 Result<ResolvedContract> resolve(const std::map<std::string, std::string>& metadata, const Overrides& overrides) {
     if (const auto op = metadata.find("op"); op != metadata.end() && op->second != "linear-ce") {
         return fail(ErrorKind::bad_input,
-                    fmt::format("the inputs file is of operator '{}', not linear-ce", op->second));
+                    fmt::format("the inputs file is for operator '{}', not linear-ce", op->second));
     }
     ResolvedContract result;
     Contract& c = result.value;

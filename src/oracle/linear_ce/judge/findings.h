@@ -1,4 +1,4 @@
-// All that a comparison has computed, for those who look for the mistake.
+// Everything that a comparison has computed, for the search for the mistake.
 #pragma once
 
 #include <optional>

@@ -84,7 +84,7 @@ private:
         std::size_t best = 0;
         double left = HUGE_VAL;
         for (std::size_t i = 1; i < all.size(); ++i) {
-            // A mistake of some rows alone shows in gw as no column of its own.
+            // A mistake in only some rows does not affect a single column of gw.
             const double error = m_gx ? std::max(gx[i], both() && gw[i] > 1 ? gx[i] + 0.1 : gx[i]) : gw[i];
             const double before = m_gx ? gx[0] : gw[0];
             if (error > 1 || error > before / 4 || error >= left) continue;
@@ -138,7 +138,7 @@ private:
         return false;
     }
 
-    // No known mistake: where it is says what it may be.
+    // No known mistake: the place of the error suggests the stage.
     void pattern() {
         const auto labels_only = [&] {
             const std::vector<std::size_t> wrong = m_gw->wrong_lines();

@@ -33,7 +33,7 @@ public:
     struct Block {
         std::pair<std::size_t, std::size_t> range;  // of the axis that is summed over
         std::size_t size = 0;                       // of the blocks that it is one of
-        bool twice = false;                         // it is there twice instead of not at all
+        bool twice = false;                         // it occurs twice instead of not at all
     };
     std::optional<Block> missing_block() const;
 

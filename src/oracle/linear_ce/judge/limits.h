@@ -9,7 +9,7 @@
 
 namespace gdnctl::oracle::linear_ce {
 
-// What of precision a tensor was made with; named in every report, because each widens limits.
+// The precision with which a tensor was computed; named in every report, because each entry widens the limits.
 enum class ErrorClass { f32, bf16_inputs, stored_bf16, tpu_default };
 
 std::string_view name_of(ErrorClass error_class);  // "bf16 inputs"

@@ -240,7 +240,7 @@ private:
     const Problem& m_p;
     Fault m_fault;
     Blocks m_blocks;
-    std::size_t m_count, m_block, m_tile, m_hidden;  // blocks of the vocabulary; what is spoilt of each kind
+    std::size_t m_count, m_block, m_tile, m_hidden;  // blocks of the vocabulary; the index of what is corrupted
     Matrix m_s, m_gx, m_gw;                          // [B][V], [B][H], [V][H]
     std::vector<double> m_lse, m_loss;
     std::vector<std::int64_t> m_argmax;

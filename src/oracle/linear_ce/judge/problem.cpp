@@ -20,7 +20,7 @@ Result<const Tensor*> need(const TensorFile& file, std::string_view name) {
     for (const UnreadTensor& unread : file.unread) {
         if (unread.name == name) {
             return fail(ErrorKind::bad_input,
-                        fmt::format("tensor '{}' has dtype {}, which is not read", name, unread.dtype));
+                        fmt::format("tensor '{}' has dtype {}, which gdnctl cannot read", name, unread.dtype));
         }
     }
     return fail(ErrorKind::bad_input, fmt::format("there is no tensor '{}'", name),
@@ -44,7 +44,7 @@ Result<Tensor> matrix(const TensorFile& file, std::string_view name, bool round,
         if (element(result, i) != values[i] && !std::isnan(values[i])) {
             return fail(ErrorKind::bad_input,
                         fmt::format("tensor '{}' is float64, and its values do not fit into float32", name),
-                        "store what the kernel was given");
+                        "store the values that the kernel received");
         }
     }
     return result;
@@ -74,7 +74,7 @@ Status read_labels(const TensorFile& file, Problem& p) {
         } else if (p.labels[i] < 0 || p.labels[i] >= vocab) {
             return fail(ErrorKind::bad_input,
                         fmt::format("labels[{}] = {} is outside [0, {})", i, p.labels[i], p.vocab),
-                        fmt::format("if {} marks rows to leave out: --ignore-index {}", p.labels[i], p.labels[i]));
+                        fmt::format("if {} marks rows to ignore, pass --ignore-index {}", p.labels[i], p.labels[i]));
         }
     }
     return {};

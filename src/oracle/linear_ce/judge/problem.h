@@ -38,7 +38,7 @@ struct Problem {
 
 ConstValues values_of(const Tensor& tensor);  // float32 or bfloat16
 
-// Names of tensors that an inputs file may hold beside what is read here: results, for instance.
+// Names of other tensors that an inputs file may contain, such as results.
 bool is_output_name(std::string_view name);
 
 // bad_input: a tensor that is missing or of the wrong shape or dtype; a label out of range.

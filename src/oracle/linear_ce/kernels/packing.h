@@ -101,7 +101,7 @@ void pack(const Stored* data, const View& view, std::size_t i, std::size_t depth
         }
         return;
     }
-    // Down the columns, some at a time, so that a cache line is used up while it is there.
+    // Down the columns, some at a time, so that a cache line is fully used while it is in the cache.
     constexpr std::size_t k_run = 64;
     for (std::size_t p = 0; p < panels; ++p) {
         for (std::size_t k = 0; k < depth; k += k_run) {
@@ -146,7 +146,7 @@ inline void pack_pairs(const View& view, std::size_t i, std::size_t depth, std::
                        std::size_t width, std::size_t stride, float* to) {
     const auto* data = static_cast<const std::uint16_t*>(view.values.data);
     const std::size_t pairs = blocks_of(depth, 2);
-    constexpr std::size_t k_run = 32;  // pairs at a time, so that a cache line is used up while it is there
+    constexpr std::size_t k_run = 32;  // pairs at a time, so that a cache line is fully used while it is in the cache
     const bool along = view.column == 1;
     for (std::size_t k = 0; k < pairs; k += along ? 1 : k_run) {
         const std::size_t end = std::min(pairs, k + (along ? 1 : k_run));

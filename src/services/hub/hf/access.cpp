@@ -55,8 +55,8 @@ Result<HfToken> checked(std::string_view raw, std::string source) {
                                    [](char c) { return static_cast<unsigned char>(c) > ' ' && c != '\x7f'; });
     if (clean) return token;
     return fail(ErrorKind::authentication,
-                fmt::format("the token from {} holds a blank or a control character", token.source),
-                "look for a line end or a second line in it");
+                fmt::format("the token from {} contains a blank or a control character", token.source),
+                "check it for a line break or a second line");
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ std::optional<std::chrono::milliseconds> env_seconds(const Env& env, std::string
 Result<HfToken> find_hf_token(const Env& env, const TokenOptions& options) {
     if (options.no_token) return HfToken{};
     if (options.token) {
-        log::warning("--token can be read by others in the list of processes; HF_TOKEN or --token-file cannot");
+        log::warning("other users can see --token in the process list; use HF_TOKEN or --token-file instead");
         return checked(*options.token, "--token");
     }
     if (options.token_file) {
@@ -108,7 +108,7 @@ Result<HfPlaces> find_hf_places(const Env& env, const std::optional<std::string>
     if (!url || !url->query.empty()) {
         return fail(ErrorKind::usage,
                     fmt::format("the endpoint '{}' is not the address of a Hub", shown(places.endpoint)),
-                    "give it as https://HOST[/PREFIX], in --endpoint or HF_ENDPOINT");
+                    "use the form https://HOST[/PREFIX] in --endpoint or HF_ENDPOINT");
     }
     places.home = home_of(env);
     for (const std::string_view name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {

@@ -101,8 +101,8 @@ Failure by_status(const Asked& asked, int status, const HttpHeaders& headers, co
                                                   : "wait, or lower --jobs";
     } else if (status == k_bad_range) {
         const auto range = find_header(headers, "content-range");
-        failure.message = fmt::format("{} cannot serve the range asked for; it has {}", shown(asked.url),
-                                      range ? shown(*range) : "not said how much");
+        failure.message = fmt::format("{} cannot serve the requested range; it has {}", shown(asked.url),
+                                      range ? shown(*range) : "not reported a size");
     } else if (status == k_forbidden) {
         failure.hint = asked.token_source.empty() ? "set HF_TOKEN to a token that may read this repository"
                                                   : "check that the token may read this repository";
@@ -146,7 +146,7 @@ Failure no_hub(const Asked& asked, std::string_view why) {
     Failure failure;
     failure.message = fmt::format("{} does not look like a Hugging Face Hub (captive portal or proxy?): {}",
                                   url ? url->origin().substr(url->scheme.size() + 3) : asked.endpoint, why);
-    failure.hint = "check HF_ENDPOINT or --endpoint, and what the network answers instead";
+    failure.hint = "check HF_ENDPOINT or --endpoint; a proxy or a login page may be in between";
     return failure;
 }
 

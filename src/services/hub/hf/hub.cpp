@@ -90,9 +90,9 @@ Outcome<std::string> HfRepo::revision_offline() const {
     const std::string revision = m_target.revision.value_or("main");
     if (auto commit = HubCache(m_places.cache, m_target.type, m_target.id).commit_of(revision)) return *commit;
     Failure failure;
-    failure.message = fmt::format("offline, and which commit '{}' is in '{}' is not known on this machine",
-                                  shown(revision), m_target.id);
-    failure.hint = "give the commit, 40 digits, as --revision";
+    failure.message =
+        fmt::format("offline, and this machine does not know the commit of '{}' in '{}'", shown(revision), m_target.id);
+    failure.hint = "pass the full commit id (40 digits) as --revision";
     return tl::unexpected(std::move(failure));
 }
 
@@ -136,7 +136,7 @@ Outcome<std::string> HfRepo::page_after(const std::string& link) const {
     const auto absolute =
         link.starts_with('/') && !link.starts_with("//") ? parse_url(realm.endpoint.origin() + link) : parse_url(link);
     Failure failure;
-    failure.message = fmt::format("the listing goes on at {}, which is not {}", shown(link), realm.endpoint.origin());
+    failure.message = fmt::format("the listing continues at {}, which is not {}", shown(link), realm.endpoint.origin());
     if (!absolute) return tl::unexpected(std::move(failure));
     Hop from = first_hop(realm, realm.endpoint);
     const auto next = next_hop(realm, from, absolute->text());
@@ -152,7 +152,7 @@ Outcome<void> HfRepo::read_pages(HfListing& listing, const Selection& selection,
     while (!url.empty()) {
         const auto circle = [&] {
             return tl::unexpected(
-                Failure{ErrorKind::infrastructure, "the listing goes in a circle, or never ends", {}, 0, {}});
+                Failure{ErrorKind::infrastructure, "the listing repeats itself or never ends", {}, 0, {}});
         };
         if (!seen.insert(url).second || seen.size() > k_most_pages) return circle();
         auto answer = m_wire->ask(url);
@@ -163,7 +163,7 @@ Outcome<void> HfRepo::read_pages(HfListing& listing, const Selection& selection,
             return {};
         }
         if (answer->status != k_ok) return tl::unexpected(failed(*answer));
-        if (is_html(*answer)) return tl::unexpected(no_hub(asked(url), "it answers with a web page"));
+        if (is_html(*answer)) return tl::unexpected(no_hub(asked(url), "it returned a web page"));
         auto files = parse_tree_page(answer->body);
         if (!files) {
             Failure failure = failure_of(files.error());
@@ -207,12 +207,12 @@ Outcome<void> HfRepo::finish(HfListing& listing, const Selection& selection) {
             Failure failure;
             failure.kind = ErrorKind::local_io;
             failure.message = fmt::format("unsafe file name in the repository: '{}': {}", shown(path), *why);
-            failure.hint = "leave it out with --exclude, if the rest is wanted";
+            failure.hint = "skip it with --exclude to download the rest";
             return tl::unexpected(std::move(failure));
         }
         listing.files.push_back(by_path.at(path));
     }
-    if (m_unsafe > 0) log::warning("the repository has {} file(s) with an unsafe name that are not wanted", m_unsafe);
+    if (m_unsafe > 0) log::warning("ignoring {} unselected file(s) with unsafe names", m_unsafe);
     return {};
 }
 

@@ -34,7 +34,7 @@ std::optional<RepoType> parse_plural(std::string_view plural) {
 
 constexpr std::size_t k_longest_name = 96;
 constexpr std::string_view k_forms =
-    "give NAMESPACE/NAME, hf://datasets/NAMESPACE/NAME[@REVISION][/PATH] or the web address";
+    "use NAMESPACE/NAME, hf://datasets/NAMESPACE/NAME[@REVISION][/PATH] or the web address";
 
 tl::unexpected<Error> bad(std::string_view text, std::string_view why, std::string_view hint = k_forms) {
     return fail(ErrorKind::usage, fmt::format("'{}' names no repository: {}", shown(text), why), std::string(hint));
@@ -56,7 +56,7 @@ std::optional<std::string_view> why_bad_name(std::string_view name) {
         return "a name begins or ends with '-' or '.'";
     }
     if (name.find("--") != std::string_view::npos || name.find("..") != std::string_view::npos) {
-        return "a name holds '--' or '..'";
+        return "a name contains '--' or '..'";
     }
     return std::nullopt;
 }
@@ -211,7 +211,7 @@ Status check_repo_id(std::string_view id) {
     if (names.size() == 3 && (parse_plural(names[0]) || parse_repo_type(names[0]))) {
         std::string_view type = names[0];
         if (type.ends_with('s')) type.remove_suffix(1);
-        return fail(ErrorKind::usage, fmt::format("'{}' contains a repository type besides the name", shown(id)),
+        return fail(ErrorKind::usage, fmt::format("'{}' contains a repository type in addition to the name", shown(id)),
                     fmt::format("use --repo-type {} with {}/{}", type, shown(names[1]), shown(names[2])));
     }
     if (names.size() > 2) return bad(id, "more than one '/'");

@@ -250,7 +250,7 @@ void FileTransfer::body_ended() {
     const auto length = text::parse_int(find_header(m_headers, "content-length").value_or(""));
     // With a length, this is the server's whole file; without one, the connection may have been cut.
     if (m_status == k_ok && length == m_offset) {
-        return mismatch(fmt::format("the server sent {} bytes in place of {}", m_offset, m_file.size));
+        return mismatch(fmt::format("the server sent {} bytes instead of {}", m_offset, m_file.size));
     }
     Failure failure;
     failure.message = fmt::format("the body ended after {} of {} bytes", m_offset, m_file.size);
@@ -265,7 +265,7 @@ void FileTransfer::verify() {
         if (!hex) return fail(failure_of(hex.error()));
         if (*hex != m_file.digest.hex) {
             return mismatch(
-                fmt::format("its {} is {}, and should be {}", hash_name(m_file.digest.kind), *hex, m_file.digest.hex));
+                fmt::format("its {} is {}, expected {}", hash_name(m_file.digest.kind), *hex, m_file.digest.hex));
         }
     }
     auto published = m_owner.publish(m_file, m_part.path());
@@ -274,7 +274,7 @@ void FileTransfer::verify() {
 }
 
 void FileTransfer::mismatch(std::string what) {
-    if (m_start.starts_with(k_pointer)) what = "the server sent the LFS pointer in place of the file";
+    if (m_start.starts_with(k_pointer)) what = "the server sent the LFS pointer instead of the file";
     m_tails.cancel();
     m_part.remove();
     if (std::exchange(m_second_chance, false)) {

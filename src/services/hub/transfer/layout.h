@@ -19,7 +19,7 @@ std::string metadata_path(std::string_view local);
 std::string lock_path(std::string_view local);
 std::string tree_path(std::string_view commit);
 // The name contains the content's etag, so that bytes of different versions never mix. `owner`: empty, or a word that
-// makes the name ours alone.
+// makes the name unique.
 Result<std::string> part_path(std::string_view local, std::string_view etag, std::string_view owner);
 std::string sidecar_path(std::string_view part);
 

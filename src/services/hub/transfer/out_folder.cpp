@@ -29,7 +29,7 @@ Failure local_failure(std::string_view what, const std::filesystem::path& path, 
     const std::string name = text::visible(path.string());
     if (error_number == ENOSPC || error_number == EDQUOT) {
         failure.message = fmt::format("no space left on device: {}", name);
-        failure.hint = "make room and run the same command again: what has come is kept";
+        failure.hint = "free space and run the same command again; downloaded data is kept";
     } else if (error_number == ELOOP || error_number == EMLINK) {
         failure.message = fmt::format("cannot {} {}: it is, or is behind, a symbolic link", what, name);
         failure.hint = "remove the link, or choose another --output-dir";

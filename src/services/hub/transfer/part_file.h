@@ -37,7 +37,7 @@ public:
     // Writes the note. `spans`: what was received of each part, if there are several; otherwise the file's length shows
     // it.
     void note(const std::vector<Span>& spans);
-    // Closes the file, and removes it if nobody can continue it.
+    // Closes the file, and removes it if it cannot be continued.
     void close();
     void remove();
 

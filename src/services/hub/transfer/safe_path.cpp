@@ -27,7 +27,7 @@ std::optional<std::string_view> why_unsafe(std::string_view path) {
     if (path.empty()) return "it is empty";
     const bool control = std::any_of(path.begin(), path.end(),
                                      [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; });
-    if (control) return "it holds a control character";
+    if (control) return "it contains a control character";
     std::string plain(path);
     std::replace(plain.begin(), plain.end(), '\\', '/');
     if (plain.front() == '/') return "it is absolute";
@@ -37,9 +37,9 @@ std::optional<std::string_view> why_unsafe(std::string_view path) {
     }
     const bool ours =
         segments.size() > 1 && text::to_lower(segments[0]) == ".cache" && text::to_lower(segments[1]) == "huggingface";
-    if (ours) return "that folder is for the records of downloads";
+    if (ours) return "that folder is reserved for download records";
     if (text::to_lower(plain) == ".cache" || plain.starts_with(".gdnctl-manifest.json")) {
-        return "that name is for the records of downloads";
+        return "that name is reserved for download records";
     }
     return std::nullopt;
 }

@@ -164,7 +164,7 @@ Status TraceJsonCheck::feed(std::string_view bytes) {
         if (m_expect == Expect::string && c != '"' && c != '\\' && static_cast<unsigned char>(c) >= ' ') {
             if (m_in_key && m_open.size() == 1 && m_key.size() <= k_events.size()) m_key += c;
         } else if (!step(c)) {
-            return bad(fmt::format("it is no JSON: unexpected byte 0x{:02x} at offset {}",
+            return bad(fmt::format("it is not JSON: unexpected byte 0x{:02x} at offset {}",
                                    static_cast<unsigned char>(c), m_offset));
         }
         ++m_offset;
@@ -173,7 +173,7 @@ Status TraceJsonCheck::feed(std::string_view bytes) {
 }
 
 Status TraceJsonCheck::finish() const {
-    if (m_expect != Expect::nothing) return bad(fmt::format("it is JSON that is cut after {} bytes", m_offset));
+    if (m_expect != Expect::nothing) return bad(fmt::format("it is JSON truncated after {} bytes", m_offset));
     if (!m_is_object || !m_has_events) return bad("it is JSON, but has no list 'traceEvents'");
     return {};
 }
@@ -277,7 +277,7 @@ Status check_xspace(int fd, std::uint64_t size) {
     while (walker.at() < size) {
         const std::uint64_t start = walker.at();
         const auto damaged = [&](std::uint64_t at) {
-            return bad(fmt::format("it is no XSpace: damaged at offset {}", at));
+            return bad(fmt::format("it is not an XSpace: damaged at offset {}", at));
         };
         const auto field = next_field(walker);
         if (!field) return damaged(start);
@@ -307,8 +307,8 @@ Outcome<void> validate_trace(int fd, std::string_view path, const std::stop_toke
     if (valid || valid.error().kind != ErrorKind::bad_input) return valid;
     Failure failure = std::move(valid).error();
     failure.kind = ErrorKind::conflict;
-    failure.message = fmt::format("no valid trace: {}", failure.message);
-    failure.hint = "its bytes are those of the repository: it was damaged before it was uploaded";
+    failure.message = fmt::format("invalid trace: {}", failure.message);
+    failure.hint = "it matches the repository, so it was damaged before it was uploaded";
     return tl::unexpected(std::move(failure));
 }
 

@@ -54,8 +54,9 @@ Hop first_hop(const Realm& realm, Url url) {
 Outcome<Hop> next_hop(const Realm& realm, const Hop& from, const std::string& location) {
     const auto refuse = [&](std::string_view why) {
         Failure failure;
-        failure.message = fmt::format("{} redirects to {}: refused, {}", shown(from.url.place()), shown(location), why);
-        failure.hint = "check the endpoint, and whether a proxy on the way answers in its place";
+        failure.message =
+            fmt::format("{} redirects to {}, which is not allowed: {}", shown(from.url.place()), shown(location), why);
+        failure.hint = "check the endpoint, and whether a proxy answers in its place";
         return tl::unexpected(std::move(failure));
     };
     auto url = parse_url(location);
@@ -73,8 +74,8 @@ Outcome<Hop> next_hop(const Realm& realm, const Hop& from, const std::string& lo
     Hop hop = from;
     hop.seen.push_back(from.url.text());
     if (std::find(hop.seen.begin(), hop.seen.end(), url->text()) != hop.seen.end())
-        return refuse("it goes in a circle");
-    if (++hop.redirects > k_most_redirects) return refuse("there were ten before it");
+        return refuse("it is a redirect loop");
+    if (++hop.redirects > k_most_redirects) return refuse("it is more than the tenth redirect");
     hop.with_token = from.with_token && url->same_origin(realm.endpoint);
     hop.url = std::move(*url);
     return hop;
@@ -122,7 +123,7 @@ tl::expected<milliseconds, std::string> Wire::wait_before_retry(Tries& tries, in
     const auto left = m_policy.max_time - tries.earlier - std::chrono::duration_cast<milliseconds>(now - *tries.since);
     if (wait > left) {
         return tl::unexpected(
-            fmt::format("the next try would be in {}, later than --retry-max-time allows", format_duration(wait)));
+            fmt::format("the next retry would be in {}, later than --retry-max-time allows", format_duration(wait)));
     }
     if (status == k_rate_limited && (!m_gate || now + wait > *m_gate)) m_gate = now + wait;
     return wait;

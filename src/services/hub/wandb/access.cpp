@@ -41,14 +41,15 @@ Result<Place> server_of(const Env& env) {
     if (!plain && !url.starts_with("https://")) return bad("is not an http or https address");
     std::string_view host = std::string_view(url).substr(url.find("://") + 3);
     host = host.substr(0, host.find_first_of("/?#"));
-    if (host.find('@') != std::string_view::npos) return bad("holds a user name: the key has a variable of its own");
+    if (host.find('@') != std::string_view::npos)
+        return bad("contains a user name: put the key into WANDB_API_KEY instead");
     if (host.starts_with('[')) {
         host = host.substr(1, host.find(']') - 1);
     } else {
         host = host.substr(0, host.find(':'));
     }
     if (host.empty()) return bad("names no host");
-    if (plain && !is_this_machine(host)) return bad("would send the key readable to everyone on the way");
+    if (plain && !is_this_machine(host)) return bad("uses plain HTTP; the API key would be sent unencrypted");
     return Place{url, text::to_lower(host)};
 }
 
@@ -155,7 +156,7 @@ Result<WandbAccess> find_wandb(const Env& env) {
     register_secret(access.key);
     for (const char c : access.key) {
         if (static_cast<unsigned char>(c) <= ' ' || c == '\x7f') {
-            return fail(ErrorKind::authentication, "the key for W&B of " + access.key_source + " has a blank in it",
+            return fail(ErrorKind::authentication, "the key for W&B of " + access.key_source + " contains a blank",
                         std::string(k_no_key_hint));
         }
     }

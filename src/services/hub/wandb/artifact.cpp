@@ -84,8 +84,8 @@ Artifact artifact_of(const Json& node) {
 }
 
 tl::unexpected<Error> missing(const std::string& what) {
-    return fail(ErrorKind::remote_missing, "W&B has no " + what + ", or does not show it to this key",
-                "check entity, project and run, and whose key it is");
+    return fail(ErrorKind::remote_missing, "W&B has no " + what + ", or this key cannot access it",
+                "check entity, project and run, and that your key can access them");
 }
 
 // The nodes of a connection, and its cursor.
@@ -298,7 +298,7 @@ Result<WandbPath> parse_run_target(std::string_view text, const std::optional<st
         text.remove_suffix(1);
     const auto bad = [&](std::string_view why) {
         return fail(ErrorKind::usage, fmt::format("'{}' names no W&B run: {}", hub::shown(text), why),
-                    "give ENTITY/PROJECT/RUN, the run's web address, or RUN with --entity and --project");
+                    "use ENTITY/PROJECT/RUN, the run's web address, or RUN with --entity and --project");
     };
     WandbPath path;
     if (text.find("://") != std::string_view::npos) {

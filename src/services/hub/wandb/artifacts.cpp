@@ -36,7 +36,7 @@ Outcome<std::vector<T>> all_pages(const AskPage& ask_page) {
         cursor = std::move(page->next);
         if (!cursor.empty() && (!seen.insert(cursor).second || seen.size() > k_most_pages)) {
             return tl::unexpected(
-                Failure{ErrorKind::infrastructure, "W&B's list goes in a circle, or never ends", {}, 0, {}});
+                Failure{ErrorKind::infrastructure, "W&B's list repeats itself or never ends", {}, 0, {}});
         }
     } while (!cursor.empty());
     return all;
@@ -56,11 +56,12 @@ hub::Wanted wanted_of(const ManifestEntry& entry, const std::string& signed_url,
     file.digest = {hub::Digest::Kind::md5, entry.md5};
     file.etag = entry.md5;
     if (!entry.ref.empty()) {
-        file.refused = Failure{ErrorKind::authentication,
-                               fmt::format("it lies at {}, which the key for W&B does not open", hub::shown(entry.ref)),
-                               "fetch it with the tools of that store, or leave it out with --exclude",
-                               0,
-                               {}};
+        file.refused =
+            Failure{ErrorKind::authentication,
+                    fmt::format("it is stored at {}, which the W&B key cannot access", hub::shown(entry.ref)),
+                    "download it with that store's own tools, or skip it with --exclude",
+                    0,
+                    {}};
     }
     file.first_without_token = hub::parse_url(signed_url).has_value();
     if (file.first_without_token) file.urls.push_back(signed_url);
@@ -89,7 +90,7 @@ Failure RunArtifacts::explain(const std::string& url, int status, const HttpHead
                    : status == k_not_found                           ? ErrorKind::remote_missing
                                                                      : ErrorKind::infrastructure;
     failure.message = fmt::format("{} answered {}{}", hub::shown(url), status, suffix);
-    if (status == k_forbidden) failure.hint = "use the key of someone who may see the project";
+    if (status == k_forbidden) failure.hint = "use a key that can access the project";
     return failure;
 }
 
@@ -131,7 +132,7 @@ Outcome<Artifact> RunArtifacts::find(const std::optional<std::string>& name, con
     if (colon == 0 || name->empty() || colon == name->size() - 1 || name->find('/') != std::string::npos) {
         return tl::unexpected(Failure{ErrorKind::usage,
                                       fmt::format("'{}' is not the name of an artifact", hub::shown(*name)),
-                                      "give --artifact NAME or NAME:ALIAS, for instance run-RUN-profiler:v0",
+                                      "use --artifact NAME or NAME:ALIAS, for example run-RUN-profiler:v0",
                                       0,
                                       {}});
     }
@@ -187,7 +188,7 @@ Outcome<ArtifactListing> RunArtifacts::list(const std::optional<std::string>& na
             return tl::unexpected(
                 Failure{ErrorKind::local_io,
                         fmt::format("unsafe file name in the artifact: '{}': {}", hub::shown(path), *why),
-                        "leave it out with --exclude, if the rest is wanted",
+                        "skip it with --exclude to download the rest",
                         0,
                         {}});
         }

@@ -41,13 +41,13 @@ Error refused(const HttpResponse& answer, const WandbAccess& access) {
     }
     if (answer.status == 403) {
         return {ErrorKind::authentication,
-                fmt::format("W&B refuses what the key of {} asks for: {}", access.key_source, text),
-                "use the key of someone who may see the project",
+                fmt::format("W&B denies the request with the key from {}: {}", access.key_source, text),
+                "use a key that can access the project",
                 {}};
     }
     return {ErrorKind::infrastructure,
             fmt::format("W&B at {} answered {}: {}", access.url, answer.status, text),
-            answer.status >= 500 || answer.status == 429 ? "it may pass" : "check WANDB_BASE_URL",
+            answer.status >= 500 || answer.status == 429 ? "it may be temporary" : "check WANDB_BASE_URL",
             {}};
 }
 

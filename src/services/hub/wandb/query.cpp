@@ -52,8 +52,8 @@ bool is_about_access(const std::string& text) {
 
 // W&B returns null both for missing objects and for those that this key cannot see.
 tl::unexpected<Error> no_such(const std::string& what) {
-    return fail(ErrorKind::remote_missing, "W&B has no " + what + ", or does not show it to this key",
-                "check --perf-wandb-entity and --perf-wandb-project, and whose key it is");
+    return fail(ErrorKind::remote_missing, "W&B has no " + what + ", or this key cannot access it",
+                "check --perf-wandb-entity and --perf-wandb-project, and that your key can access them");
 }
 
 WandbRun named_run(const Json& node) {
@@ -99,7 +99,7 @@ std::string question(std::string_view query, const Json& variables) {
 Result<Json> data_in(std::string_view body) {
     const auto answer = parse_json(body, "answer");
     if (!answer || !answer->is_object()) {
-        return fail(ErrorKind::infrastructure, "no answer of a W&B server: " + complaint(body),
+        return fail(ErrorKind::infrastructure, "not an answer from a W&B server: " + complaint(body),
                     "check WANDB_BASE_URL; a proxy or a login page may be in between");
     }
     const auto errors = answer->find("errors");
@@ -107,11 +107,12 @@ Result<Json> data_in(std::string_view body) {
         const std::string text = complaint(body);
         const bool access = is_about_access(text);
         return fail(access ? ErrorKind::authentication : ErrorKind::infrastructure, "W&B answers: " + text,
-                    access ? "use the key of someone who may see the project" : "");
+                    access ? "use a key that can access the project" : "");
     }
     const auto data = answer->find("data");
     if (data == answer->end() || !data->is_object()) {
-        return fail(ErrorKind::infrastructure, "no answer of a W&B server: " + complaint(body), "check WANDB_BASE_URL");
+        return fail(ErrorKind::infrastructure, "not an answer from a W&B server: " + complaint(body),
+                    "check WANDB_BASE_URL");
     }
     return *data;
 }

@@ -393,6 +393,6 @@ TEST_CASE("codex agent: says once which model works where it was told another or
     (void)world.run(
         "thread\nrollout {\"type\":\"turn_context\",\"payload\":{\"model\":\"model-b\",\"effort\":\"low\"}}\n"
         "usage 10 0 1 0\nmessage done\ncompleted 10 0 1 0");
-    const std::string line = "codex works with the model model-b at the effort low";
+    const std::string line = "codex is using model model-b with reasoning effort low";
     CHECK(std::count(world.shown.begin(), world.shown.end(), line) == 1);
 }

@@ -88,7 +88,7 @@ TEST_CASE("codex idle: an open command may be silent for longer") {
     });
     CHECK(outcome.kind == AgentClass::hang);
     CHECK(outcome.left_open == 1);
-    CHECK(outcome.reason.ends_with(", a command of its own running"));
+    CHECK(outcome.reason.ends_with(", while a command was running"));
 }
 
 TEST_CASE("codex idle: so may one that shows only as a process with a session of its own") {

@@ -221,8 +221,8 @@ TEST_CASE("output schema: the final message is judged by us") {
         return status.error().message;
     };
     CHECK(text_of("all went well").find("final message") != std::string::npos);
-    CHECK(text_of("[]") == "the final message breaks its schema at /: it is not of type \"object\"");
-    CHECK(text_of(R"({"outcome":"kept"})") == "the final message breaks its schema at /: 'files' is missing");
+    CHECK(text_of("[]") == "the final message violates its schema at /: it is not of type \"object\"");
+    CHECK(text_of(R"({"outcome":"kept"})") == "the final message violates its schema at /: 'files' is missing");
     CHECK(text_of(R"({"outcome":"other","files":[]})").find("at /outcome") != std::string::npos);
     CHECK(text_of(R"({"outcome":"kept","files":["a",1]})").find("at /files/1") != std::string::npos);
     CHECK(text_of(R"({"outcome":"kept","files":[],"x":1})").find("at /x") != std::string::npos);

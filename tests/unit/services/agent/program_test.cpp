@@ -138,8 +138,8 @@ TEST_CASE("codex preflight: effort, model, profile, schema and words are refused
     auto checked = check(world, settings);
     REQUIRE_FALSE(checked);
     CHECK(checked.error().kind == ErrorKind::usage);
-    CHECK(checked.error().message == "the model 'model-a' does not take the reasoning effort 'ultra'");
-    CHECK(checked.error().hint == "it takes low, medium, high, xhigh");
+    CHECK(checked.error().message == "the model 'model-a' does not support the reasoning effort 'ultra'");
+    CHECK(checked.error().hint == "supported: low, medium, high, xhigh");
 
     settings = good;
     settings.model = "model-c";
@@ -203,7 +203,7 @@ TEST_CASE("codex preflight: what codex 0.169 says to an empty prompt, each row a
         const auto checked = check_codex(settings, world.request.worktree, world.request.environment, answer);
         if (checked) return std::string(checked->warnings.empty() ? "accepted" : "not understood");
         CHECK(checked.error().kind == ErrorKind::config);
-        const std::string words = "codex refuses its command line or configuration: ";
+        const std::string words = "codex rejects its command line or configuration: ";
         REQUIRE(checked.error().message.starts_with(words));
         return checked.error().message.substr(words.size());
     };

@@ -180,6 +180,6 @@ TEST_CASE("why ssh failed") {
     CHECK(ssh_error("ssh: connect to host h port 22: Connection refused").message ==
           "ssh: connect to host h port 22: Connection refused");
     CHECK(ssh_error("@ REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.")
-              .message.find("key is not the one") != std::string::npos);
+              .message.find("key has changed since this hold began") != std::string::npos);
     CHECK(ssh_error("").message == "ssh: the connection was lost");
 }

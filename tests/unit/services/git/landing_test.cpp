@@ -47,7 +47,7 @@ TEST_CASE("git landing: one that the disk was too full for leaves everything as 
     const FullDisk repo;
     const Error error = repo.land_on_full_disk("");
     CHECK(says(error, "git merge failed in "));
-    CHECK_FALSE(says(error, "left as it is"));
+    CHECK_FALSE(says(error, "left unchanged"));
     CHECK(repo.status().empty());
     CHECK(repo.read("a.txt") == "one\n");
     CHECK(repo.rescued().empty());
@@ -88,7 +88,7 @@ TEST_CASE("git landing: a file that was staged as it shall be and edited after t
 TEST_CASE("git landing: the beginning of a file, one that is missing and one that is new are git's own") {
     const FullDisk repo;
     const Error error = repo.land_on_full_disk("printf bet >a.txt; rm b/c.txt; printf '' >new.txt");
-    CHECK_FALSE(says(error, "left as it is"));
+    CHECK_FALSE(says(error, "left unchanged"));
     CHECK(repo.status().empty());
     CHECK(repo.rescued().empty());
 }

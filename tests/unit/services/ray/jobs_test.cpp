@@ -81,7 +81,7 @@ TEST_CASE("ray poll: one request, whatever comes") {
     CHECK(world.backend()->poll("j").error().kind == ErrorKind::infrastructure);
     world.get("/api/jobs/j").reply(502, "bad gateway");
     CHECK(world.backend()->poll("j").error().kind == ErrorKind::infrastructure);
-    world.get("/api/jobs/j").fail({ErrorKind::timeout, "not done within the time limit of 60 s", {}, {}});
+    world.get("/api/jobs/j").fail({ErrorKind::timeout, "not finished within the time limit of 60 s", {}, {}});
     CHECK(world.backend()->poll("j").error().kind == ErrorKind::infrastructure);
     CHECK(world.clock.sleeps().empty());
 }

@@ -95,7 +95,7 @@ TEST_CASE("wandb: no key goes where others can read it, or to an address that is
         CHECK(find_wandb(env));
     }
     env.values["WANDB_API_KEY"] = "two words";
-    CHECK(find_wandb(env).error().text() == "the key for W&B of WANDB_API_KEY has a blank in it");
+    CHECK(find_wandb(env).error().text() == "the key for W&B of WANDB_API_KEY contains a blank");
 }
 
 TEST_CASE("wandb: netrc files as people write them") {
@@ -209,12 +209,12 @@ TEST_CASE("wandb: refusals and nonsense, each with what to do") {
     };
     const std::vector<Case> cases = {
         {401, "{}", ErrorKind::authentication, "W&B rejects the key of WANDB_API_KEY"},
-        {403, R"({"errors":[{"message":"no"}]})", ErrorKind::authentication, "W&B refuses what the key"},
+        {403, R"({"errors":[{"message":"no"}]})", ErrorKind::authentication, "W&B denies the request with the key"},
         {404, "not here", ErrorKind::infrastructure, "answered 404: not here"},
         {302, "", ErrorKind::infrastructure, "answered 302: nothing"},
-        {200, "<html>log in</html>", ErrorKind::infrastructure, "no answer of a W&B server"},
-        {200, "[]", ErrorKind::infrastructure, "no answer of a W&B server"},
-        {200, R"({"data":null})", ErrorKind::infrastructure, "no answer of a W&B server"},
+        {200, "<html>log in</html>", ErrorKind::infrastructure, "not an answer from a W&B server"},
+        {200, "[]", ErrorKind::infrastructure, "not an answer from a W&B server"},
+        {200, R"({"data":null})", ErrorKind::infrastructure, "not an answer from a W&B server"},
         {200, R"({"errors":[{"message":"one"},{"message":"two"}],"data":null})", ErrorKind::infrastructure, "one; two"},
         {200, R"({"errors":[{"message":"permission denied"}]})", ErrorKind::authentication, "permission denied"},
         {200, R"({"data":{"project":null}})", ErrorKind::remote_missing, "W&B has no project e/p"},
