@@ -169,7 +169,7 @@ Result<std::unique_ptr<JobBackend>> open_backend(const Place& place, const Place
                                      : "unset GDNCTL_NO_LOCAL to run on this machine");
     }
     if (place.by_default) log::info("no cluster at hand: using the local backend (this host, no TPU)");
-    return make_local_jobs({context.state_dir, context.env.all(), &context.clock, context.program, context.stop});
+    return make_local_jobs({context.state_dir, context.env.all(), &context.clock, "/proc/self/exe", context.stop});
 }
 
 Result<std::unique_ptr<JobBackend>> open_backend(const PlaceOptions& options, bool one_shot, Context& context) {

@@ -16,8 +16,10 @@ struct LocalJobsConfig {
     std::filesystem::path state_dir;         // $STATE; created with mode 0700 if missing
     std::map<std::string, std::string> env;  // the submitter's; passed on to jobs
     Clock* clock = nullptr;                  // nullptr: system_clock()
-    std::filesystem::path supervisor;        // gdnctl: started as `PROGRAM __local-supervisor JOB_FOLDER`
-    std::stop_token stop{};                  // a job that is not submitted yet will not be
+    // Started as `PROGRAM __local-supervisor JOB_FOLDER`. By default this program, even if its file was replaced or
+    // removed during a long run; a path would start another version, or nothing.
+    std::filesystem::path supervisor = "/proc/self/exe";
+    std::stop_token stop{};  // a job that is not submitted yet will not be
 };
 
 // Besides the contract's errors: local_io if others have access to the state folder.
