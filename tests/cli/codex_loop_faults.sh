@@ -286,7 +286,7 @@ test_filter_that_is_not_there_is_an_error_that_loses_nothing() {
   agent "$works"
   loop 2 --isolation worktree
   err_has 'no-such-program'
-  err_has 'hint: a filter that .gitattributes asks for does not work'
+  err_has 'hint: a filter named in .gitattributes does not work'
   same head "$(git rev-list --count HEAD)" 2
 }
 

@@ -287,7 +287,7 @@ void describe_perf_policy(cli::Args& args, loop::PerfOptions& o) {
                     {.names = names, .value = "PCT", .help = help, .group = k_performance, .default_text = usual});
     };
     share(o.min_improvement_pct, "--perf-min-improvement-pct", "smallest gain, in percent, that makes a new champion",
-          "0.25");
+          "0.25, or 0.5 with --mode evolve");
     share(o.max_regression_pct, "--perf-max-regression-pct",
           "largest loss, in percent, that does not count as a regression", "1.0");
     share(o.override_pct, "--perf-gate-override-pct", "skip the gates for a gain of this many percent", "5.0");

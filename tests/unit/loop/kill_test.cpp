@@ -24,7 +24,11 @@ namespace {
 using Type = RecordType;
 using Kind = StepKind;
 constexpr int k_iterations = 3;
-constexpr const char* k_mark = "loop-kill-test";
+// Of this process, because these tests run beside each other and each ends whatever carries its mark.
+const std::string& mark() {
+    static const std::string k_mark = "loop-kill-test-" + std::to_string(getpid());
+    return k_mark;
+}
 constexpr WallTime k_killed_at{std::chrono::milliseconds(1'773'161'587'000)};
 
 // The smallest loop there can be on top of journal and transactions: a scripted agent commits in every iteration, the
@@ -154,9 +158,10 @@ private:
 
 // Runs the driver in a child, which is killed after `limit`; whether it came to its end.
 bool run_for(const LoopWorld& world, Isolation isolation, std::chrono::microseconds limit) {
+    const std::string& own = mark();
     const pid_t child = fork();
     if (child == 0) {
-        setenv(std::string(k_process_mark).c_str(), k_mark, 1);
+        setenv(std::string(k_process_mark).c_str(), own.c_str(), 1);
         int status = 1;
         try {
             Driver(world, isolation).run();
@@ -173,7 +178,7 @@ bool run_for(const LoopWorld& world, Isolation isolation, std::chrono::microseco
             kill(child, SIGKILL);
             waitpid(child, &status, 0);
             // As a resumed run does first of all: whoever carries the mark of the killed one is ended.
-            const auto marked = [] { return processes_with_mark(k_mark, all_processes()); };
+            const auto marked = [&] { return processes_with_mark(own, all_processes()); };
             REQUIRE(end_processes(marked, std::chrono::milliseconds(0), system_clock()).left == 0);
             return false;
         }
