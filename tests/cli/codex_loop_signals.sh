@@ -62,7 +62,7 @@ test_a_held_tpu_is_released_on_each_signal() {
 test_what_a_signal_ends_is_said_in_the_pauses_too() {
   local case
   repo
-  for case in 'false:retry-sleep-seconds:the pause before the next attempt is cut short' "$works:sleep-seconds:the pause between iterations ends"; do
+  for case in 'false:retry-sleep-seconds:the pause before the next attempt is cut short' "$works:sleep-seconds:the pause between iterations is cut short"; do
     agent "${case%%:*}"
     launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --codex-retries 1 --iterations 2 "--$(cut -d: -f2 <<<"$case")" 60
     until grep -q 'retrying\.$\|iteration 1: accepted' "$WORK/err"; do sleep 0.05; done

@@ -14,7 +14,6 @@ namespace gdnctl::loop {
 
 namespace {
 
-
 constexpr std::size_t k_most_words = 2000;
 constexpr std::string_view k_metric = "metric.";
 constexpr std::string_view k_not_stated = "none was stated";
