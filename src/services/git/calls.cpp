@@ -230,7 +230,9 @@ tl::unexpected<Error> Calls::refused(std::string_view what, const ProcessResult&
         return fail(ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
                     "make the repository writable and all its files readable");
     }
-    if (result.err.find("unable to write") != std::string::npos) {  // for files and indexes, git does not say why
+    // For files, indexes and refs, git does not say why.
+    if (result.err.find("unable to write") != std::string::npos ||
+        result.err.find("couldn't write") != std::string::npos) {
         return fail(
             ErrorKind::local_io, fmt::format("git {} failed in {}: {}", what, root.string(), reason),
             "free space there (df -h) or raise the limit on the size of files (ulimit -f), then run the command "

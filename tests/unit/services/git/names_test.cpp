@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include "core/text.h"
 #include "services/git/checkout.h"
@@ -91,6 +92,21 @@ TEST_CASE("git names: more than a command line has room for") {
     const auto checkout = ok(GitCheckout::open(repo.path(), system_process(), repo.clock));
     const std::string kept = ok(checkout.gather(names, "Kept\n"));
     CHECK(repo.sh("git cat-file commit " + kept + " | grep -c ^parent") == "40000");
+}
+
+TEST_CASE("git names: a ref that no room is left for is local_io, although git does not say why") {
+    const Named repo;
+    const auto checkout = repo.open();
+    const GitRefUpdate pin{"refs/gdnctl/r/iter-002/base", repo.base};
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const rlimit small{31, before.rlim_max};  // bytes; an object's name takes 41
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+    const Status pinned = checkout.update_refs(std::span(&pin, 1));
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+    REQUIRE_FALSE(pinned.has_value());
+    CHECK(pinned.error().kind == ErrorKind::local_io);
+    CHECK(pinned.error().hint.find("limit on the size of files") != std::string::npos);
 }
 
 }  // namespace gdnctl
