@@ -124,7 +124,7 @@ std::string table_of(const std::vector<HoldView>& views, const Context& context)
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Lists held TPUs on the given cluster or, without --cluster, on the default cluster and wherever this machine "
+        "Lists held TPUs on the given cluster or, if none is given, on the default cluster and wherever this machine "
         "holds one. LEASE is the time until the TPU is released unless a command renews the hold.");
     args.flag(options.all_users, {.names = "--all-users", .help = "list the holds of other users too"});
     describe_place(args, options.place);

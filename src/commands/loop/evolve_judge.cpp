@@ -273,9 +273,9 @@ using namespace loop::evolve;
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Moves the branch that the run started from to a kept candidate, after a final verification: every gate again, "
-        "nine fresh pairs against the base commit, and tests and pairs on shapes and seeds that no attempt has seen, "
-        "if the target supports GDNCTL_EVAL_SHAPES. The branch only moves forward, and only if nobody else has moved "
-        "it.");
+        "nine fresh pairs against the base commit, and tests and pairs on seeds that no attempt has seen and, if the "
+        "target supports GDNCTL_EVAL_SHAPES, on new shapes. The branch only moves forward, and only if nobody else has "
+        "moved it.");
     args.positional(options.id,
                     {.name = "ID", .help = "number of an attempt, `best`, or the first digits of a commit"});
     evolve::describe_run(args, options.run);

@@ -270,7 +270,7 @@ void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::
                              .group = k_group});
 }
 
-void describe_perf_policy(cli::Args& args, loop::PerfOptions& o) {
+void describe_perf_policy(cli::Args& args, loop::PerfOptions& o, bool evolve) {
     args.option(o.policy_file, {.names = "--perf-policy-file",
                                 .value = "PATH",
                                 .help = "policy file; overrides the target's `gates` and the built-in policy",
@@ -286,8 +286,10 @@ void describe_perf_policy(cli::Args& args, loop::PerfOptions& o) {
         args.option(value,
                     {.names = names, .value = "PCT", .help = help, .group = k_performance, .default_text = usual});
     };
-    share(o.min_improvement_pct, "--perf-min-improvement-pct", "smallest gain, in percent, that makes a new champion",
-          "0.25, or 0.5 with --mode evolve");
+    share(o.min_improvement_pct, "--perf-min-improvement-pct",
+          evolve ? "smallest gain, in percent, that makes a new champion; 0.5 with --mode evolve"
+                 : "smallest gain, in percent, that makes a new champion",
+          "0.25");
     share(o.max_regression_pct, "--perf-max-regression-pct",
           "largest loss, in percent, that does not count as a regression", "1.0");
     share(o.override_pct, "--perf-gate-override-pct", "skip the gates for a gain of this many percent", "5.0");
@@ -312,7 +314,7 @@ void describe_gates(cli::Args& args, loop::GateChoices& choices) {
     describe_profile(args, v);
     describe_perf(args, choices.perf);
     describe_recorded(args, choices.perf.recorded);
-    describe_perf_policy(args, choices.perf);
+    describe_perf_policy(args, choices.perf, true);
     args.note_use("--validation-", choices.used);
     args.note_use("--perf-", choices.used);
     args.check([&choices] { return loop::check_gates(choices); });

@@ -14,7 +14,8 @@ namespace gdnctl::commands {
 void describe_gates(cli::Args& args, loop::GateChoices& choices);
 
 // Only those of the policy: thresholds and the file.
-void describe_perf_policy(cli::Args& args, loop::PerfOptions& options);
+// `evolve`: the command has --mode evolve, which has a default of its own.
+void describe_perf_policy(cli::Args& args, loop::PerfOptions& options, bool evolve = false);
 // --hold-dev-tpu and related options.
 void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::string>& allocator);
 
