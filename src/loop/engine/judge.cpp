@@ -190,7 +190,7 @@ Result<Engine::Decision> Engine::through_stages(int iteration, const Candidate& 
         decision.outcome = Outcome::no_op;  // --allow-no-commit
     } else if (m_settings.gates && candidate.diff != DiffClass::change) {
         decision.outcome = Outcome::no_op;
-        decision.reason = "only logs were changed";
+        decision.reason = candidate.diff == DiffClass::no_op ? "no file was changed" : "only logs were changed";
         decision.counted = m_settings.options.no_commit_policy == Policy::count_failure;
         const std::int64_t failures = state().failures + (decision.counted ? 1 : 0);
         decision.stops = decision.counted && too_many_failures(failures, m_settings.options.max_failures);
