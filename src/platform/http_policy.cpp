@@ -42,6 +42,8 @@ std::optional<WallTime> parse_http_date(std::string_view value, WallTime now) {
             in = year{today - today % 100 + parts.tm_year % 100};
             if (static_cast<int>(in) > today + 50) in -= years(100);
         }
+        constexpr year k_first{1000};  // strptime takes years of fewer digits too
+        if (in < k_first) return std::nullopt;
         const year_month_day date{in, month(static_cast<unsigned>(parts.tm_mon) + 1),
                                   day(static_cast<unsigned>(parts.tm_mday))};
         if (!date.ok()) return std::nullopt;
