@@ -227,7 +227,7 @@ Outcome<HfListing> HfRepo::list(const Selection& selection) {
         return tl::unexpected(
             Failure{ErrorKind::infrastructure,
                     fmt::format("offline, and no listing of '{}' at {} is on this machine", m_target.id, m_commit),
-                    "run the command once without --offline",
+                    "run the command once online",
                     0,
                     {}});
     }

@@ -163,7 +163,8 @@ FileResult Downloader::look_at(const Wanted& file) {
     }
     if (m_options.offline) {
         Failure missing;
-        missing.message = fmt::format("{} is not on this machine, and --offline makes no requests", shown(file.path));
+        missing.message =
+            fmt::format("{} is not on this machine, and nothing is fetched in offline mode", shown(file.path));
         return failed(std::move(missing));
     }
     return result;
