@@ -22,8 +22,7 @@ constexpr std::size_t k_tail = std::size_t{64} << 10;
 // Output lines of a check that are shown immediately. A failing check also shows its first failing case.
 constexpr std::size_t k_shown_lines = 20;
 
-// A login shell resets PATH; the caller's PATH is appended to it, and so is this
-// program.
+// A login shell resets PATH; the caller's PATH is appended to it, then the folder of this program.
 constexpr const char* k_more_path = "GDNCTL_CALLERS_PATH";
 
 std::string callers_path(const std::filesystem::path& program) {

@@ -36,7 +36,7 @@ public:
     using Take = std::function<Status(const std::string& name, const fs::path& file, bool executable)>;
     TreeReader(fs::path root, Take take) : m_root(std::move(root)), m_take(std::move(take)) {}
 
-    // Nothing when the file has been deleted since it was listed, or is a broken link or to a folder.
+    // Nothing when the file has been deleted since it was listed, or is a broken link or a link to a folder.
     Status read(const std::string& relative) {
         std::error_code problem;
         const fs::path path = m_root / relative;
