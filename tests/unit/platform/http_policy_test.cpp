@@ -36,11 +36,17 @@ TEST_CASE("http policy: an absurd Retry-After is capped at a day, nonsense is no
     }
 }
 
-TEST_CASE("http policy: a two-digit year is at most fifty years ahead") {
+TEST_CASE("http policy: a year has four digits, but for the form of RFC 850") {
     const WallTime now = at("2026-01-01T00:00:00Z");
     for (const char* short_year :
-         {"Sun, 06 Nov 26 08:49:37 GMT", "Sun, 06 Nov 0026 08:49:37 GMT", "Sun Nov  6 08:49:37 94"})
+         {"Sun, 06 Nov 26 08:49:37 GMT", "Sun, 06 Nov 0026 08:49:37 GMT", "Sun Nov  6 08:49:37 94"}) {
+        CAPTURE(short_year);
         CHECK_FALSE(http::parse_http_date(short_year, now));
+    }
+}
+
+TEST_CASE("http policy: a two-digit year is at most fifty years ahead") {
+    const WallTime now = at("2026-01-01T00:00:00Z");
     CHECK_FALSE(http::parse_http_date("Sun Nov " + std::string(100, '0') + "6 08:49:37 1994", now));
     CHECK(http::parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT", now) == at("1994-11-06T08:49:37Z"));
     CHECK(http::parse_http_date("Tuesday, 10-Mar-26 00:00:00 GMT", now) == at("2026-03-10T00:00:00Z"));
