@@ -55,8 +55,6 @@ Json superseding(const Json& old, WallTime at, std::string_view why);
 // The current records. A replacement takes the position of the first record in its chain.
 std::vector<Json> current_records(const std::vector<Json>& all);
 
-// ---- access to fields; "" / nullopt / empty if absent or of another type
-
 // Masks secret-shaped strings and replaces home directories by `~/` in every text of the record, because logs are
 // public.
 void make_public(Json& record);
