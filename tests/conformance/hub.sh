@@ -245,7 +245,11 @@ killed_half_way() {
 hf_under_way() {  # FOLDER
   python_client huggingface_hub 2.4.0
   HF_TOKEN=$TOKEN launch "$venv/bin/hf" download o/r --repo-type dataset --local-dir "$1"
-  for _ in $(seq 1000); do ls "$1/.cache/huggingface/download/"*.incomplete >/dev/null 2>&1 && return; sleep 0.01; done
+  local lock=$1/.cache/huggingface/download/big.trace.json.gz.lock
+  for _ in $(seq 1000); do
+    [ ! -e "$lock" ] || flock -n "$lock" true || return 0
+    sleep 0.01
+  done
   fail 'hf does not begin'
 }
 # nginx writes its line of a request a moment after the last byte of it.
