@@ -2,6 +2,9 @@
 . "$REPO/tests/support/hub.sh"
 . "$REPO/tests/cli/wandb_download_trace.sh"
 unset -f $(compgen -A function | grep '^test_')
+# Tests that run at the same time have the usual ones in command lines of their own.
+TOKEN=hf_$(printf 'Secret%028d' $$)
+KEY=$(printf 'abcdef%034d' $$)
 
 showing() { grep -laFf "$WORK/secret" /proc/[0-9]*/cmdline 2>/dev/null; }
 # watched SECRET COMMAND...: runs it to its end, and looks at every command line of the machine meanwhile.
