@@ -1,5 +1,9 @@
 #include "platform/toml.h"
 
+#include <algorithm>
+#include <optional>
+#include <string>
+
 #include <fmt/format.h>
 
 // toml++ 3.3 asserts where it is about to report an error ("[ }"), so its assertions are off; not by NDEBUG, which
@@ -23,17 +27,58 @@ namespace gdnctl {
 
 namespace {
 
+// Tables nested without limit would overflow the stack. toml++ limits what brackets nest, but not the parts of a key.
+constexpr int k_most_key_parts = 32;
+constexpr int k_deepest = 64;
+
+// The index of the last character of the string that begins at `at`; of the text, if the string does not end.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+    const char quote = text[at];
+    const std::string three(3, quote);
+    const bool many_lines = text.substr(at).starts_with(three);
+    for (at += many_lines ? three.size() : 1; at < text.size(); ++at) {
+        if (text[at] == '\\' && quote == '"') {
+            ++at;
+        } else if (!many_lines && (text[at] == quote || text[at] == '\n')) {
+            return at;
+        } else if (many_lines && text.substr(at).starts_with(three)) {
+            return std::min(text.find_first_not_of(quote, at), text.size()) - 1;
+        }
+    }
+    return text.size() - 1;
+}
+
+// Where a key has more parts than that; nullopt if none has.
+std::optional<std::size_t> find_long_key(std::string_view text) {
+    int dots = 0;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        const char c = text[at];
+        if (c == '"' || c == '\'') {
+            at = end_of_string(text, at);
+        } else if (c == '#') {
+            at = std::min(text.find('\n', at), text.size());
+            dots = 0;
+        } else if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) {
+            dots = 0;
+        } else if (c == '.' && ++dots == k_most_key_parts) {
+            return at;
+        }
+    }
+    return std::nullopt;
+}
+
 ConfigOrigin origin_of(const toml::node& node, const ConfigOrigin& file) {
     ConfigOrigin origin = file;
     origin.line = static_cast<int>(node.source().begin.line);
     return origin;
 }
 
-Result<ConfigTable> convert_table(const toml::table& table, const ConfigOrigin& file);
+Result<ConfigTable> convert_table(const toml::table& table, const ConfigOrigin& file, int depth);
 
-Result<ConfigValue> convert(const toml::node& node, const ConfigOrigin& file) {
+Result<ConfigValue> convert(const toml::node& node, const ConfigOrigin& file, int depth) {
     ConfigValue result;
     result.origin = origin_of(node, file);
+    if (depth > k_deepest) return fail(ErrorKind::config, result.origin.text() + ": nested too deeply");
     switch (node.type()) {
         case toml::node_type::string: result.value = node.as_string()->get(); break;
         case toml::node_type::integer: result.value = node.as_integer()->get(); break;
@@ -42,14 +87,14 @@ Result<ConfigValue> convert(const toml::node& node, const ConfigOrigin& file) {
         case toml::node_type::array: {
             ConfigArray items;
             for (const toml::node& item : *node.as_array()) {
-                GDNCTL_TRY_ASSIGN(auto converted, convert(item, file));
+                GDNCTL_TRY_ASSIGN(auto converted, convert(item, file, depth + 1));
                 items.push_back(std::move(converted));
             }
             result.value = std::move(items);
             break;
         }
         case toml::node_type::table: {
-            GDNCTL_TRY_ASSIGN(result.value, convert_table(*node.as_table(), file));
+            GDNCTL_TRY_ASSIGN(result.value, convert_table(*node.as_table(), file, depth));
             break;
         }
         default:
@@ -59,10 +104,10 @@ Result<ConfigValue> convert(const toml::node& node, const ConfigOrigin& file) {
     return result;
 }
 
-Result<ConfigTable> convert_table(const toml::table& table, const ConfigOrigin& file) {
+Result<ConfigTable> convert_table(const toml::table& table, const ConfigOrigin& file, int depth) {
     ConfigTable result;
     for (const auto& [key, node] : table) {
-        GDNCTL_TRY_ASSIGN(auto converted, convert(node, file));
+        GDNCTL_TRY_ASSIGN(auto converted, convert(node, file, depth + 1));
         // A table that is only implied by [a.b] has no position of its own; use the key's.
         if (converted.origin.line == 0) converted.origin.line = static_cast<int>(key.source().begin.line);
         result.insert_or_assign(std::string(key.str()), std::move(converted));
@@ -73,8 +118,13 @@ Result<ConfigTable> convert_table(const toml::table& table, const ConfigOrigin& 
 }  // namespace
 
 Result<ConfigTable> parse_toml(std::string_view text, const ConfigOrigin& origin) {
+    if (const auto at = find_long_key(text)) {
+        return fail(ErrorKind::config,
+                    fmt::format("{}:{}: a key of more than {} parts", origin.source,
+                                1 + std::ranges::count(text.substr(0, *at), '\n'), k_most_key_parts));
+    }
     try {
-        return convert_table(toml::parse(text, origin.source), origin);
+        return convert_table(toml::parse(text, origin.source), origin, 0);
     } catch (const toml::parse_error& error) {
         return fail(ErrorKind::config,
                     fmt::format("{}:{}:{}: not valid TOML: {}", origin.source, error.source().begin.line,

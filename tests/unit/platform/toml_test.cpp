@@ -48,6 +48,39 @@ TEST_CASE("TOML is ASCII outside of strings and comments") {
     CHECK_FALSE(parse_toml("e =0\"ce\xEF\xB1\xBF", file));
 }
 
+TEST_CASE("TOML that nests without limit is an error") {
+    const ConfigOrigin file{ConfigOrigin::Kind::project_file, "f", 0};
+    const auto key = [](std::size_t parts, std::string_view part) {
+        std::string text(part);
+        for (std::size_t at = 1; at < parts; ++at) text.append(".").append(part);
+        return text;
+    };
+    const std::size_t many = 200'000;
+    // The first line of each ends a string in a way that must not hide the key.
+    for (const std::string& text : {"\n" + key(many, "a") + " = 1\n", "\n[" + key(many, "a") + "]\n",
+                                    "\n[[" + key(many, "'a'") + "]]\n", "\n" + key(many, " \"a\\\"\" ") + " = 1\n",
+                                    "a = { b = \"\"\"\n'x\"\"\"\"\", c." + key(many, "d") + " = 1 }\n",
+                                    "# it's\n" + key(many, "a") + " = 1\n", "a = '\\'\n" + key(many, "a") + " = 1\n"}) {
+        const auto read = parse_toml(text, file);
+        REQUIRE(!read);
+        CHECK(read.error().message == "f:2: a key of more than 32 parts");
+    }
+    CHECK(parse_toml(key(32, "a") + " = 1\n[b]\n" + key(32, "a") + " = 1.5\n", file));
+    CHECK_FALSE(parse_toml(key(33, "a") + " = 1\n", file));
+    // These are no keys.
+    std::string numbers = "1.5";
+    for (int i = 0; i < 100; ++i) numbers += ", 1.5";
+    const std::string dots(100, '.');
+    CHECK(parse_toml("a = [" + numbers + "] # " + dots + "\nb = '" + dots + "'\nc = \"\"\"\n" + dots + "\"\n\"\"\"\n",
+                     file));
+
+    std::string nested = "1";
+    for (int i = 0; i < 5; ++i) nested = "{ " + key(20, "b") + " = " + nested + " }";
+    const auto deep = parse_toml("\na = " + nested, file);
+    REQUIRE(!deep);
+    CHECK(deep.error().message == "f:2: nested too deeply");
+}
+
 TEST_CASE("broken TOML is an error, wherever it breaks off") {
     const ConfigOrigin file{ConfigOrigin::Kind::project_file, "f", 0};
     const std::string whole = "s = [{ b = 1, e = [ 2, { x = 'y' } ] }]\n[t.u]\nv.w = \"a\\u00e9\"\n[[t.l]]\nd = 1e3\n";
