@@ -9,6 +9,10 @@
 
 namespace gdnctl::json {
 
+namespace {
+const Json k_null;
+}  // namespace
+
 const Json* find(const Json& value, std::string_view name) {
     if (!value.is_object()) return nullptr;
     const auto found = value.find(std::string(name));
@@ -16,7 +20,6 @@ const Json* find(const Json& value, std::string_view name) {
 }
 
 const Json& field(const Json& value, std::string_view name) {
-    static const Json k_null;
     const Json* found = find(value, name);
     return found != nullptr ? *found : k_null;
 }
@@ -36,6 +39,11 @@ const Json* find_at(const Json& value, std::string_view pointer) {
         }
     }
     return at == nullptr || at->is_null() ? nullptr : at;
+}
+
+const Json& field_at(const Json& value, std::string_view pointer) {
+    const Json* found = find_at(value, pointer);
+    return found != nullptr ? *found : k_null;
 }
 
 namespace {

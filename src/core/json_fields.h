@@ -18,6 +18,7 @@ const Json* find(const Json& value, std::string_view name);
 const Json* find_at(const Json& value, std::string_view pointer);
 
 const Json& field(const Json& value, std::string_view name);  // a null where `find` gives nullptr
+const Json& field_at(const Json& value, std::string_view pointer);
 
 // nullptr also for a value of another type.
 const Json* object(const Json& value, std::string_view name);

@@ -15,11 +15,6 @@ namespace {
 
 std::string first_line(std::string_view text) { return std::string(text::trim(text.substr(0, text.find('\n')))); }
 
-Json copy_at(const Json& object, std::string_view pointer) {
-    const Json* found = json::find_at(object, pointer);
-    return found != nullptr ? *found : Json();
-}
-
 // "ray-test" from "gdnctl.ray-test/1"; for a job that was looked up by id, from what it was submitted as.
 std::string command_name(const Json& job) {
     if (const auto kind = json::text(job, "kind"); kind == "test" || kind == "profile") return "ray-" + kind;
@@ -43,7 +38,7 @@ void put_counts(Json& check, const Json& job) {
         if (counts == nullptr) continue;
         for (const char* name :
              {"passed", "failed", "skipped", "deselected", "xfailed", "xpassed", "errors", "warnings", "flaky"}) {
-            const Json value = copy_at(*counts, std::string("/") + name);
+            const Json& value = json::field(*counts, name);
             if (!value.is_null()) check[name] = value;
         }
     }
@@ -72,25 +67,25 @@ Json seconds_between(const Json& job) {
 Json check_of(const Json& job, const std::string& name) {
     Json check = {{"name", json::or_null(name)},
                   {"command", command_of(job, name)},
-                  {"exit", copy_at(job, "/driver_exit_code")},
+                  {"exit", json::field(job, "driver_exit_code")},
                   {"seconds", seconds_between(job)}};
     put_counts(check, job);
     const std::string verdict = verdict_of(job);
     if (!verdict.empty()) {
         check["verdict"] = verdict;
-        check["verdicts"] = copy_at(job, "/verdict/counts");
-        check["cases"] = copy_at(job, "/verdict/cases");
-        check["vectors"] = copy_at(job, "/verdict/vectors");
+        check["verdicts"] = json::field_at(job, "/verdict/counts");
+        check["cases"] = json::field_at(job, "/verdict/cases");
+        check["vectors"] = json::field_at(job, "/verdict/vectors");
     }
     const bool succeeded = json::text(job, "status") == "SUCCEEDED";
     if (!check.contains("passed") && !succeeded && check["exit"].is_null()) {
         check["result"] = fmt::format("{}: {}", json::text(job, "status"), first_line(json::text(job, "message")));
     }
-    check["status"] = copy_at(job, "/status");
-    check["backend"] = copy_at(job, "/device/backend");
-    check["cluster"] = copy_at(job, "/cluster");
-    check["job_id"] = copy_at(job, "/submission_id");
-    check["url"] = copy_at(job, "/url");
+    check["status"] = json::field(job, "status");
+    check["backend"] = json::field_at(job, "/device/backend");
+    check["cluster"] = json::field(job, "cluster");
+    check["job_id"] = json::field(job, "submission_id");
+    check["url"] = json::field(job, "url");
     return check;
 }
 
@@ -104,22 +99,22 @@ void put_metric(Json& record, const std::string& name, const Json& value) {
 void add_profile(Json& record, const Json& job, const std::string& name) {
     Json profile = {{"arm", "candidate"},
                     {"command", command_of(job, name)},
-                    {"cluster", copy_at(job, "/cluster")},
-                    {"tpu", copy_at(job, "/tpu")},
-                    {"job_id", copy_at(job, "/submission_id")},
-                    {"run_url", copy_at(job, "/profile/run_url")}};
+                    {"cluster", json::field(job, "cluster")},
+                    {"tpu", json::field(job, "tpu")},
+                    {"job_id", json::field(job, "submission_id")},
+                    {"run_url", json::field_at(job, "/profile/run_url")}};
     if (json::text(job, "status") != "SUCCEEDED") profile["failure"] = first_line(json::text(job, "message"));
     record["profiles"].push_back(std::move(profile));
     for (const auto& [field, metric] : {std::pair{"mfu", "throughput/mfu"},
                                         {"tokens_per_second", "throughput/tokens_per_second"},
                                         {"duration_s", "throughput/duration"}}) {
-        put_metric(record, metric, copy_at(job, std::string("/profile/") + field));
+        put_metric(record, metric, json::field_at(job, std::string("/profile/") + field));
     }
     if (const Json* metrics = json::object(job, "metrics")) {
         for (const auto& [key, value] : metrics->items()) put_metric(record, key, value);
     }
     if (const auto metric = json::text_at(job, "/metric/name"); !metric.empty()) {
-        put_metric(record, metric, copy_at(job, "/metric/value"));
+        put_metric(record, metric, json::field_at(job, "/metric/value"));
     }
 }
 
@@ -130,9 +125,9 @@ void add_outcome(Json& record, const Json& job) {
     if (infra) {
         record["infra"].push_back({{"class", json::or_null(json::text(job, "error_type"))},
                                    {"command", command_of(job, command_name(job))},
-                                   {"exit", copy_at(job, "/driver_exit_code")},
+                                   {"exit", json::field(job, "driver_exit_code")},
                                    {"signature", json::or_null(first_line(json::text(job, "message")))},
-                                   {"job_id", copy_at(job, "/submission_id")}});
+                                   {"job_id", json::field(job, "submission_id")}});
     }
     const char* outcome = infra                                     ? "infra"
                           : failure == "timeout"                    ? "timeout"

@@ -54,11 +54,13 @@ TEST_CASE("json fields: a pointer leads through fields and lists") {
     CHECK(json::object_at(value, "/inner/sizes") == nullptr);
     CHECK(json::array_at(value, "/inner/sizes") != nullptr);
     CHECK(json::array_at(value, "/inner/deep") == nullptr);
+    CHECK(json::field_at(value, "/inner/deep/text") == "d");
     CHECK(json::find_at(value, "") == &value);
     for (const char* pointer : {"/null", "/none", "/inner/sizes/3", "/inner/sizes/-1", "/inner/sizes/x",
                                 "/inner/sizes/0/0", "/inner/deep/a~1b", "/inner/deep/text/0"}) {
         CAPTURE(pointer);
         CHECK(json::find_at(value, pointer) == nullptr);
+        CHECK(json::field_at(value, pointer).is_null());
         CHECK(json::text_at(value, pointer).empty());
         CHECK(!json::number_at(value, pointer));
     }

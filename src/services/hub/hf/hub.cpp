@@ -16,7 +16,6 @@ namespace gdnctl::hub {
 
 namespace {
 
-constexpr std::size_t k_sha1_digits = 40;
 constexpr std::size_t k_most_others = 5000;
 constexpr std::size_t k_most_kept = 50'000;  // entries of a full listing; larger ones are not recorded
 constexpr std::size_t k_most_pages = 10'000;

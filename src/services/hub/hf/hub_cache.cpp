@@ -14,9 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t k_sha1_digits = 40;
-constexpr std::size_t k_sha256_digits = 64;
-
 std::string repo_folder(RepoType type, std::string_view id) {
     std::string name = fmt::format("{}--{}", plural_of(type), id);
     if (const std::size_t slash = name.find('/'); slash != std::string::npos) name.replace(slash, 1, "--");

@@ -11,9 +11,6 @@ namespace gdnctl::hub {
 
 namespace {
 
-constexpr std::size_t k_sha1_digits = 40;
-constexpr std::size_t k_sha256_digits = 64;
-
 std::optional<std::int64_t> size_at(const Json& object, std::string_view key) {
     const auto size = json::integer(object, key);
     return size && *size >= 0 ? size : std::nullopt;

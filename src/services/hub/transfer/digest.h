@@ -1,6 +1,7 @@
 // The expected hash of a file's bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,6 +17,8 @@ struct Digest {
     std::string hex;  // lower case
 };
 
+inline constexpr std::size_t k_sha1_digits = 40;
+inline constexpr std::size_t k_sha256_digits = 64;
 bool is_hex(std::string_view text, std::size_t digits);  // lower case
 
 // Hashes a file's bytes in order, as required by its Digest.
