@@ -73,7 +73,7 @@ std::string cotangent_used(const GdnReference& reference);
 
 struct CompareOptions {
     // Both or neither: every element must be within atol + rtol |truth|, instead of the budget.
-    std::optional<double> rtol, atol;
+    std::optional<double> rtol = std::nullopt, atol = std::nullopt;
     bool hints = true;  // search for the mistake that explains a WRONG or SUSPECT dump
     int threads = 1;    // does not affect results
 };
