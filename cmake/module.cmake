@@ -52,14 +52,14 @@ function(gdnctl_fuzzed target)
   endif()
 endfunction()
 
-# Optimises a library in which fuzzers spend their time: they try several times as many inputs.
-if(GDNCTL_FUZZERS AND GDNCTL_PCH)
+# Optimises a library that works on much data; sanitizers would make it slow at -O0, the level of the rest.
+if(GDNCTL_SANITIZE AND GDNCTL_PCH)
   add_library(gdnctl_pch_optimised OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
   target_link_libraries(gdnctl_pch_optimised PRIVATE gdnctl_settings)
   target_compile_options(gdnctl_pch_optimised PRIVATE -O1)
   target_precompile_headers(gdnctl_pch_optimised PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
 endif()
-function(gdnctl_optimised_for_fuzzers target)
+function(gdnctl_optimised target)
   target_compile_options(${target} PRIVATE -O1)
   if(GDNCTL_PCH)
     target_precompile_headers(${target} REUSE_FROM gdnctl_pch_optimised)
@@ -121,6 +121,14 @@ function(gdnctl_arrows_of room variable)
   set(${variable} ${libraries} PARENT_SCOPE)
 endfunction()
 
+# Before each access to a member, these look for what ASan finds, too, and for misaligned objects, which can only be where
+# raw bytes are read as something else.
+function(gdnctl_without_raw_bytes target room)
+  if(GDNCTL_SANITIZE MATCHES "undefined" AND NOT room MATCHES "^(core|platform|harness|libgdn|oracle.*)$")
+    target_compile_options(${target} PRIVATE -fno-sanitize=null,alignment,object-size)
+  endif()
+endfunction()
+
 # gdnctl_module(ROOM [TOGETHER N] [FOLDERS FOLDER...] [DEPS MODULE...] [THIRD_PARTY NAME...]): builds src/ROOM/**.cpp, or
 # the FOLDERS, as the static library gdnctl_ROOM ('/' becomes '_'). Links it by the room's line in arrows.txt or, if a room
 # has several libraries, by DEPS. TOGETHER compiles N sources at a time, so that their templates of JSON and Result, which
@@ -155,11 +163,12 @@ function(gdnctl_module module)
   if(NOT module MATCHES "^(oracle|oracle_kernels|harness|libgdn|cli|commands)$")  # no fuzzer links these
     gdnctl_fuzzed(gdnctl_${name})
   endif()
-  if(GDNCTL_FUZZERS AND module MATCHES "^(core|runlog|sweep)$")
-    gdnctl_optimised_for_fuzzers(gdnctl_${name})
+  if(GDNCTL_SANITIZE AND module MATCHES "^(core|runlog|sweep|oracle|oracle_inputs)$")
+    gdnctl_optimised(gdnctl_${name})
   else()
     gdnctl_use_pch(gdnctl_${name})
   endif()
+  gdnctl_without_raw_bytes(gdnctl_${name} ${module})
   gdnctl_together(gdnctl_${name} "${M_TOGETHER}")
 endfunction()
 

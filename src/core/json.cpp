@@ -2,6 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#ifdef __clang__  // cmake/pch.h says why
+template class nlohmann::basic_json<nlohmann::ordered_map>;
+#endif
+
 namespace gdnctl {
 
 Result<Json> parse_json(std::string_view text, std::string_view what) {
