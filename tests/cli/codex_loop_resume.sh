@@ -148,3 +148,22 @@ test_a_secret_is_not_kept_and_has_to_be_given_again() {
   err_lacks abcdefghijklmnop
   commits 2
 }
+
+test_an_emptied_journal_is_damage_and_not_no_run() {
+  repo && agent "$works"
+  loop 0 --iterations 1
+  for harm in : 'head -c 300 /dev/zero'; do
+    eval "$harm" >$logs/journal.jsonl
+    resume 7 --iterations 2
+    err_has 'journal.jsonl:1: the journal is damaged: it was emptied'
+    for command in loop-status loop-report 'loop-explain 1'; do
+      # shellcheck disable=SC2086
+      expect 7 "$GDNCTL" $command
+    done
+  done
+  commits 1
+  # A start moves it aside; a run that was never written down is none.
+  loop 0 --iterations 1
+  rm $logs/state.json && : >$logs/journal.jsonl
+  expect 6 "$GDNCTL" loop-status
+}

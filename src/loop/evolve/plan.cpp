@@ -61,14 +61,16 @@ Json target_json(const Target& target) {
     return json;
 }
 
-// The newest run by its name, which begins with its time; empty: none. One that was refused has an empty journal.
+// The newest run by its name, which begins with its time; empty: none. One that was refused has an empty journal and no
+// state.
 std::string newest_run(const fs::path& root) {
     std::string newest;
     std::error_code problem;
     for (const auto& entry : fs::directory_iterator(root, problem)) {
         const std::string name = entry.path().filename().string();
         const std::uintmax_t size = fs::file_size(entry.path() / "journal.jsonl", problem);
-        if (name > newest && !problem && size > 0) newest = name;
+        if (problem) continue;
+        if (name > newest && (size > 0 || fs::exists(entry.path() / "state.json", problem))) newest = name;
     }
     return newest;
 }
