@@ -168,6 +168,22 @@ test_resume_of_a_run_that_failed_and_has_no_iteration_left() {
   resume 0
 }
 
+test_a_signal_after_resume_says_that_the_agent_is_stopped() {
+  repo && agent "touch $WORK/running; sleep 60"
+  launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1
+  for _ in 1 2; do
+    until [ -e "$WORK/running" ]; do sleep 0.05; done
+    kill -INT $pid
+    wait $pid
+    err_has 'Ctrl-C: the agent is being stopped, and what it did so far is kept'
+    rm "$WORK/running" && launch "$GDNCTL" codex-loop --resume
+  done
+  until [ -e "$WORK/running" ]; do sleep 0.05; done
+  kill -TERM $pid
+  wait $pid
+  [ $? = 143 ] || fail 'exit code'
+}
+
 test_an_emptied_journal_is_damage_and_not_no_run() {
   repo && agent "$works"
   loop 0 --iterations 1

@@ -103,4 +103,12 @@ test_simulate() {
   out_has '{"schema":"gdnctl.policy-simulate/1","policy":"default","shape":"normal","pairs":9,"trials":100,"seed":1,"rows":[{"noise_pct":1.0,'
   expect 2 "$GDNCTL" policy simulate --noise-pct much
   expect 2 "$GDNCTL" policy simulate --perf-pairs 4
+  expect 2 "$GDNCTL" policy simulate --trials 0
+  err_has '--trials 0: expected 1 to 10000000'
+  err_lacks --seed
+  launch "$GDNCTL" policy simulate --trials 100000
+  sleep 0.5
+  kill -TERM "$pid"
+  wait "$pid"
+  [ $? = 143 ] || fail 'SIGTERM is 143'
 }
