@@ -310,8 +310,7 @@ std::optional<RunEnd> Engine::on_error(const Error& error) {
     const Policy policy = m_settings.options.iteration_error_policy;
     Decision decision = failed(Outcome::error, policy, "iteration-error", error.text(), 2);
     decision.sign = error.message;
-    log::write_as_it_is(log::Level::error, fmt::format("{}{}", message::iteration_raised(iteration, error.text()),
-                                                       message::going_on(policy)));
+    say_raised(iteration, error.text(), policy, decision);
     if (!error.hint.empty()) log::warning("hint: {}", error.hint);
     if (Status given = give_back(iteration); !given) {
         log::error("{}", given.error().text());
