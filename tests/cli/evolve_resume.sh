@@ -43,3 +43,22 @@ test_an_emptied_journal_is_damage_and_no_new_run() {
     evolve 7 --max-attempts 2 --resume
   done
 }
+
+test_candidates_of_a_dry_run_or_of_another_repository() {
+  world && agent 'echo 9 >kernel.txt'
+  dry 0 --max-attempts 4 --seed 3 --log-dir "$WORK/log"
+  missing() { # WORDS: what each command says
+    for command in 'diff base best' 'replay best' 'promote best' "export best --to $WORK/export"; do
+      # shellcheck disable=SC2086
+      expect 6 "$GDNCTL" evolve $command --log-dir "$WORK/log"
+      err_has "$1"
+      err_has 'hint: '
+    done
+    [ ! -e "$WORK/export" ] || fail 'something was exported'
+  }
+  missing 'was a dry run: its candidates were in a temporary repository'
+  rm -r "$WORK/log"
+  evolve 0 --max-attempts 1
+  mkdir ../other && cd ../other && git init -q . && cp ../cwd/gdnctl.toml . && git add . && git commit -qm other
+  missing "$PWD lacks commit ${base:0:12} of run "
+}
