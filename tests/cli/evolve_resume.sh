@@ -24,9 +24,10 @@ test_evolve_resume_needs_no_other_option() {
   expect 2 "$GDNCTL" codex-loop --resume --log-dir "$log"
   err_has '--mode climb (the run has evolve)'
   [ "$(md5sum <"$log/journal.jsonl")" = "$journal" ] || fail 'the journal is another'
-  resume 0 --lineages 3 --accept-config-change --max-attempts 3
+  resume 0 --lineages 3 --accept-config-change --max-attempts 3 --sleep-seconds 1 --directive 'be quick'
   resume 0 --max-attempts 4
   last_line 'reason=max-attempts attempt=4 rc=0'
+  grep -q '^be quick$' "$log/attempt-0004/prompt.md" || fail 'the new directive does not hold'
   [ "$(jq -s 'map(select(.type=="config_change")) | length' "$log/journal.jsonl")" = 1 ] || fail 'the accepted change does not hold'
 }
 

@@ -17,16 +17,30 @@ using Names = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 5> k_of_the_call = {"--resume", "--dry-run", "--log-dir",
                                                            "--accept-config-change", "--accept-device-change"};
-constexpr std::array<std::string_view, 11> k_budgets = {
-    "--iterations", "--max-wall",      "--max-tokens",     "--max-tpu-minutes",
-    "--plateau",    "--max-attempts",  "--max-no-improve", "--max-device-seconds",
-    "--max-usd",    "--reserve-final", "--infra-max-wait"};
+constexpr std::array<std::string_view, 5> k_budgets = {"--iterations", "--max-wall", "--max-tokens",
+                                                       "--max-tpu-minutes", "--plateau"};
+// Of an evolve run: what its attempts and verdicts depend on. Everything else may change.
+constexpr std::array<std::string_view, 16> k_evolve_fixed = {"--mode",
+                                                             "--agent",
+                                                             "--agent-command",
+                                                             "--model",
+                                                             "--reasoning-effort",
+                                                             "--edit-protocol",
+                                                             "--lineages",
+                                                             "--stagnation",
+                                                             "--operator-mix",
+                                                             "--seed",
+                                                             "--from",
+                                                             "--perf-min-improvement-pct",
+                                                             "--perf-pairs",
+                                                             "--target-gain-pct",
+                                                             "--max-shape-regression-pct",
+                                                             "--validation-ray-cluster"};
 constexpr std::string_view k_hint =
     "leave it out: --resume uses the run's own options, and only --iterations, --max-* and --plateau may change; "
     "without --resume a new run starts";
 constexpr std::string_view k_evolve_hint =
-    "leave it out: --resume uses the run's own options, and only --max-*, --reserve-final and --infra-max-wait may "
-    "change; or accept the change with --accept-config-change";
+    "leave it out: --resume uses the run's own options; or accept the change with --accept-config-change";
 
 bool is_among(Names names, std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
 
@@ -107,7 +121,8 @@ private:
         const auto& then = words_for(m_kept.given, name);
         // The seed of a run never changes: earlier draws depend on it.
         const bool accepted = m_now.evolve.accept_config_change && name != "--seed";
-        if (is_among(k_budgets, name) || masked(name) || accepted) {
+        const bool is_free = m_now.evolves ? !is_among(k_evolve_fixed, name) : is_among(k_budgets, name);
+        if (is_free || masked(name) || accepted) {
             m_kept.given[name] = now;
         } else if (!same_words(option, now, then)) {
             const auto& meant = then.empty() && option.default_text.empty() ? option.initial : then;
