@@ -74,9 +74,15 @@ public:
         m_plan.subfolder = m_plan.workdir.lexically_relative(repository.root());
         if (m_plan.subfolder == ".") m_plan.subfolder.clear();
         GDNCTL_TRY_ASSIGN(m_gates, GateStages::create(gate_setup(git, slot.string() + "-measure")));
-        if (anew && artefacts.stop_requested()) return not_begun(artefacts);
+        if (anew && artefacts.stop_requested()) {
+            log::warning("{}", message::stop_file(artefacts.folder() / "STOP"));
+            return not_begun({"stop-file", 0, 0});
+        }
         GDNCTL_TRY(check_gates_can_judge(m_plan, m_request, m_context, m_plan.options.hold.on));
-        if (anew) GDNCTL_TRY(begin_anew(artefacts, git));
+        if (anew) {
+            GDNCTL_TRY_ASSIGN(const auto refused, begin_anew(artefacts, git));
+            if (refused) return not_begun(*refused);
+        }
         return work(artefacts, git, point.has_value());
     }
 
@@ -132,16 +138,20 @@ private:
         return point;
     }
 
-    // Files of an earlier run are moved only once it is certain that this one can start.
-    Status begin_anew(const Artefacts& artefacts, const Transactions& git) {
-        GDNCTL_TRY(warn_of_detached(git));
+    // Files of an earlier run are moved only once it is certain that this one can start: a run whose first iteration
+    // would end it at a dirty tree ends here.
+    Result<std::optional<RunEnd>> begin_anew(const Artefacts& artefacts, const Transactions& git) {
+        GDNCTL_TRY(warn_of_detached(git.repository()));
         const fs::path file = artefacts.folder() / "journal.jsonl";
         GDNCTL_TRY_ASSIGN(const auto broken_off, broken_off_run(file));
-        const bool refuses = m_plan.isolation == Isolation::inplace && !m_plan.options.allow_dirty &&
-                             m_plan.options.dirty_policy == DirtyPolicy::fail;
-        if (broken_off && refuses) {
-            GDNCTL_TRY_ASSIGN(const auto dirty, git.dirty());
-            if (!dirty.empty()) return fail(ErrorKind::config, std::string(message::k_dirty), broken_off->advice());
+        const LoopOptions& options = m_plan.options;
+        std::error_code problem;
+        if (m_plan.isolation == Isolation::inplace && !options.allow_dirty && fs::exists(file, problem) &&
+            options.dirty_policy == DirtyPolicy::fail &&
+            (broken_off || options.iteration_error_policy == Policy::fail)) {
+            const Status clean = git.check_clean();
+            if (!clean && broken_off) return fail(ErrorKind::config, clean.error().message, broken_off->advice());
+            if (!clean) return std::optional(refused_at_once(clean.error()));
         }
         GDNCTL_TRY(look_at_earlier_run(file, m_context.clock, job_stopper()));
         const std::string name = earlier_name(file, m_plan.run);
@@ -151,24 +161,14 @@ private:
         }
         if (broken_off) log::warning("{}", broken_off->farewell());
         GDNCTL_TRY_ASSIGN(m_journal, LoopJournal::open(file));
-        return {};
+        return std::optional<RunEnd>();
     }
 
-    static Status warn_of_detached(const Transactions& git) {
-        GDNCTL_TRY_ASSIGN(const GitHead head, git.repository().head());
-        if (head.branch.empty()) {
-            log::warning(
-                "HEAD is detached: accepted work will be on no branch; run git switch -c NAME first to put it on one");
-        }
-        return {};
-    }
-
-    // The file STOP exists: change nothing.
-    CodexLoopReport not_begun(const Artefacts& artefacts) const {
-        log::warning("{}", message::stop_file(artefacts.folder() / "STOP"));
+    // Nothing was changed.
+    CodexLoopReport not_begun(const RunEnd& end) const {
         RunState none;
         none.total = static_cast<int>(m_plan.options.iterations);
-        return report_of(m_plan, {"stop-file", 0, 0}, none, {});
+        return report_of(m_plan, end, none, {});
     }
 
     StopJob job_stopper() {

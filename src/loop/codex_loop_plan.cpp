@@ -11,6 +11,7 @@
 #include "jobs/place.h"
 #include "loop/engine/artefacts.h"
 #include "loop/engine/loop_agent.h"
+#include "loop/engine/messages.h"
 #include "loop/gates/cluster_preflight.h"
 #include "loop/gates/validation_gate.h"
 #include "loop/measure/slot_links.h"
@@ -228,6 +229,21 @@ TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRe
     settings.clean = !plan.options.allow_dirty;
     settings.links = plan.options.worktree_links;
     return settings;
+}
+
+Status warn_of_detached(const GitCheckout& repository) {
+    GDNCTL_TRY_ASSIGN(const GitHead head, repository.head());
+    if (head.branch.empty()) {
+        log::warning(
+            "HEAD is detached: accepted work will be on no branch; run git switch -c NAME first to put it on one");
+    }
+    return {};
+}
+
+RunEnd refused_at_once(const Error& error) {
+    log::write_as_it_is(log::Level::error, message::iteration_raised(1, error.text()));
+    if (!error.hint.empty()) log::warning("hint: {}", error.hint);
+    return {"iteration-error", 1, static_cast<int>(ExitCode::usage)};
 }
 
 CodexLoopReport report_of(const LoopPlan& plan, const RunEnd& end, const RunState& state,

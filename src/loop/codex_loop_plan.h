@@ -50,6 +50,11 @@ IdeaPolicy idea_policy_of(const LoopOptions& options, bool gates);
 TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRequest& request,
                                          std::filesystem::path slot);
 
+Status warn_of_detached(const GitCheckout& repository);
+
+// Reports an error with which the first iteration would end the run, and returns that end.
+RunEnd refused_at_once(const Error& error);
+
 CodexLoopReport report_of(const LoopPlan& plan, const RunEnd& end, const RunState& state,
                           std::chrono::nanoseconds wall);
 

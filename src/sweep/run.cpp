@@ -140,8 +140,9 @@ private:
     }
 
     std::string name(const Configuration& c) const {
-        if (m_plan.shapes.size() == 1) return c.label;
-        return fmt::format("{} at {} x {} x {}", c.label, c.shape.batch, c.shape.hidden, c.shape.vocab);
+        const std::string label = c.sizes || c.infer ? c.label : "no block sizes";
+        if (m_plan.shapes.size() == 1) return label;
+        return fmt::format("{} at {} x {} x {}", label, c.shape.batch, c.shape.hidden, c.shape.vocab);
     }
 
     static JournalEvent event_of(const Configuration& c, JournalEvent::Kind kind) {

@@ -200,7 +200,11 @@ test_protected_path_ends_the_loop_with_7() {
   last_line 'reason=protected iteration=1 rc=7'
   [ "$(git log --format=%s -1)" = tests ] || fail 'the change is in place'
   grep -q '^+2' $logs/iteration-001-protected.diff || fail 'no diff'
+  loop 7 --iterations 2 --protected-policy count-failure
+  err_lacks Continuing
+  last_line 'reason=protected iteration=1 rc=7'
   loop 0 --iterations 2 --protected-policy count-failure --max-failures -1
+  err_has 'Continuing due to policy=count-failure.'
 }
 
 test_worktree_lands_accepted_work_and_leaves_the_checkout_alone() {

@@ -28,6 +28,21 @@ test_dirty_tree_is_an_error_of_the_iteration() {
   err_has 'Continuing due to policy=continue.'
 }
 
+test_a_start_that_a_dirty_tree_refuses_leaves_the_earlier_run_in_place() {
+  repo && agent "$works"
+  loop 0 --iterations 1
+  local journal
+  journal=$(md5sum <$logs/journal.jsonl)
+  echo mine >mine.txt
+  loop 2 --iterations 1
+  err_has '[gdnctl] iteration 1 raised: Working tree is dirty before starting the iteration. Commit/stash or rerun with --allow-dirty or --dirty-policy stash.'
+  err_has 'changed: mine.txt'
+  last_line 'reason=iteration-error iteration=1 rc=2'
+  [ "$(md5sum <$logs/journal.jsonl)" = "$journal" ] && [ ! -e $logs/previous ] || fail 'the earlier run was moved'
+  loop 0 --iterations 1 --iteration-error-policy continue
+  [ -e $logs/previous ] || fail 'a run that begins moves it'
+}
+
 test_work_that_does_not_fit_any_more_stays_in_its_stash() {
   repo && agent "$works" && echo 'int mine;' >kernel.c
   loop 0 --iterations 1 --dirty-policy stash

@@ -148,3 +148,57 @@ test_a_secret_is_not_kept_and_has_to_be_given_again() {
   err_lacks abcdefghijklmnop
   commits 2
 }
+
+test_resume_of_a_run_that_failed_and_has_no_iteration_left() {
+  repo && agent 'exit 9'
+  loop 9 --iterations 1
+  resume 9
+  err_has 'no iteration is left: the last one ended the run'
+  err_has 'hint: --iterations 2 adds one'
+  last_line 'reason=agent-error iteration=1 rc=9'
+  agent "$works"
+  loop 3 --iterations 1 --post-check 'exit 3'
+  resume 3
+  last_line 'reason=post-check iteration=1 rc=3'
+  agent 'exit 9'
+  loop 9 --iterations 1
+  agent "$works"
+  resume 0 --iterations 2
+  last_line 'reason=completed iteration=2 rc=0'
+  resume 0
+}
+
+test_a_signal_after_resume_says_that_the_agent_is_stopped() {
+  repo && agent "touch $WORK/running; sleep 60"
+  launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1
+  for _ in 1 2; do
+    until [ -e "$WORK/running" ]; do sleep 0.05; done
+    kill -INT $pid
+    wait $pid
+    err_has 'Ctrl-C: the agent is being stopped, and what it did so far is kept'
+    rm "$WORK/running" && launch "$GDNCTL" codex-loop --resume
+  done
+  until [ -e "$WORK/running" ]; do sleep 0.05; done
+  kill -TERM $pid
+  wait $pid
+  [ $? = 143 ] || fail 'exit code'
+}
+
+test_an_emptied_journal_is_damage_and_not_no_run() {
+  repo && agent "$works"
+  loop 0 --iterations 1
+  for harm in : 'head -c 300 /dev/zero'; do
+    eval "$harm" >$logs/journal.jsonl
+    resume 7 --iterations 2
+    err_has 'journal.jsonl:1: the journal is damaged: it was emptied'
+    for command in loop-status loop-report 'loop-explain 1'; do
+      # shellcheck disable=SC2086
+      expect 7 "$GDNCTL" $command
+    done
+  done
+  commits 1
+  # A start moves it aside; a run that was never written down is none.
+  loop 0 --iterations 1
+  rm $logs/state.json && : >$logs/journal.jsonl
+  expect 6 "$GDNCTL" loop-status
+}

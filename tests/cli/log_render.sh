@@ -176,3 +176,23 @@ test_default_log_is_the_targets() {
   cd lib/levanter && expect 0 "$GDNCTL" log append --title x
   grep -q '^### Iteration 0 - x' .agents/projects/gdn_pallas_tpu_hillclimb.md || fail 'not found from a subfolder'
 }
+
+test_entries_whose_record_is_lost_are_read_from_the_log() {
+  printf '# Log\n' >log.md
+  for title in one two; do expect 0 "$GDNCTL" log append --log-file log.md --title $title --commit 'none (failed attempt)' --outcome rejected; done
+  : >log.records.jsonl
+  for harm in true 'rm log.records.jsonl'; do
+    $harm
+    expect 0 "$GDNCTL" log summary --log-file log.md
+    out_has 'entries: 2 (iterations 0 to 1)'
+    out_has 'commits: none 2'
+    err_has '2 generated entries have no record'
+    expect 0 "$GDNCTL" log show last --log-file log.md --json
+    jq -e '.record.title == "two" and .record.iteration == 1' "$WORK/out" >/dev/null || fail 'another record'
+    expect 0 "$GDNCTL" log context --log-file log.md
+    out_lacks 'no iterations yet'
+  done
+  # An import still leaves generated entries alone.
+  expect 3 "$GDNCTL" log import --log-file log.md --dry-run
+  err_has 'would import 0 of 2 entries'
+}

@@ -74,11 +74,15 @@ test_replay_of_nothing() {
   err_has 'contains neither records nor a performance state'
   record='{"schema":"gdnctl.iteration/1","iteration":5,"decision":"promoted","comparison":{"kind":"champion"},"metrics":{"throughput/mfu":{"before":4.0,"after":4.1}}}'
   printf '%s\n{"schema' "$record" >torn.jsonl
-  expect 0 "$GDNCTL" policy test torn.jsonl
+  expect 0 "$GDNCTL" policy test torn.jsonl --perf-metric throughput/mfu
   err_has 'torn.jsonl: ignoring the incomplete last line'
   printf '%s' "$record" >whole.jsonl
-  expect 0 "$GDNCTL" policy test whole.jsonl
+  expect 9 "$GDNCTL" policy test whole.jsonl
   out_has '1 records, 1 not judged'
+  err_has 'none of 1 records could be judged'
+  echo '{"version": 2, "champion": null, "history": []}' >none.json
+  expect 9 "$GDNCTL" policy test none.json --json
+  out_has '"records":0,"not_judged":0,"differences":0'
 }
 
 test_thresholds_are_not_negative() {
@@ -99,4 +103,12 @@ test_simulate() {
   out_has '{"schema":"gdnctl.policy-simulate/1","policy":"default","shape":"normal","pairs":9,"trials":100,"seed":1,"rows":[{"noise_pct":1.0,'
   expect 2 "$GDNCTL" policy simulate --noise-pct much
   expect 2 "$GDNCTL" policy simulate --perf-pairs 4
+  expect 2 "$GDNCTL" policy simulate --trials 0
+  err_has '--trials 0: expected 1 to 10000000'
+  err_lacks --seed
+  launch "$GDNCTL" policy simulate --trials 100000
+  sleep 0.5
+  kill -TERM "$pid"
+  wait "$pid"
+  [ $? = 143 ] || fail 'SIGTERM is 143'
 }

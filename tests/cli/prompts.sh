@@ -52,6 +52,10 @@ C '
   expect 0 "$GDNCTL" prompts render t.md --iteration 2 --total 5 --head-sha $sha
   printf 'It 2/5 @ %s\n\n\n' $sha >want
   cmp want "$WORK/out" || fail 'other bytes without directives'
+  expect 2 "$GDNCTL" prompts render t.md --iteration 9 --total 5 --head-sha $sha
+  err_has '--iteration 9: the run has 5 iterations (--total)'
+  expect 0 "$GDNCTL" prompts render t.md --iteration 9 --head-sha $sha
+  out_has 'It 9/9 @'
 }
 
 test_render_puts_presets_before_files_before_texts() {

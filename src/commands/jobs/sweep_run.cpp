@@ -20,6 +20,7 @@
 #include "platform/fs.h"
 #include "platform/journal.h"
 #include "platform/process.h"
+#include "platform/signals.h"
 #include "platform/terminal.h"
 #include "platform/toml.h"
 #include "sweep/job_place.h"
@@ -81,7 +82,7 @@ Result<std::string> check_outputs(const std::string& inputs, sweep::Check check,
     spec.stop = context.stop;
     GDNCTL_TRY_ASSIGN(const ProcessResult judged, context.process.run(spec));
     if (judged.ok()) return std::string();
-    if (context.stop.stop_requested()) return fail(ErrorKind::interrupted, "interrupted");
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     const auto verdict = parse_json(judged.out, "verdict");
     if (verdict && verdict->contains("verdict")) {
         std::string why = verdict->at("verdict").get<std::string>();

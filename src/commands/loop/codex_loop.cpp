@@ -1,6 +1,7 @@
 #include "commands/loop/codex_loop.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -132,11 +133,6 @@ std::string_view reason_of(ErrorKind kind) {
     }
 }
 
-Result<ExitCode> evolve_it(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const auto request, request_of(options, {}, context));
-    return run_evolve_mode(options, request, context);
-}
-
 // Nothing has started.
 ExitCode refused(const Error& error, std::string_view counted) {
     const int rc = static_cast<int>(exit_code_of(error.kind));
@@ -159,19 +155,33 @@ tl::unexpected<Error> another(const loop::RunWords& kept, std::string_view optio
                                               kept.run, option, now, then.empty() ? "none" : then));
 }
 
-// Continues in the directory, and with the configuration file and target, of the original run.
-Result<loop::CodexLoopReport> resume(const Options& now, loop::RunWords kept, Context& context) {
-    const GlobalOptions& global = context.global;
-    const std::string file = config_file_of(context);
-    if (!file.empty() && file != kept.config_file) return another(kept, "--config", file, kept.config_file);
-    if (global.target && *global.target != kept.target) return another(kept, "--target", *global.target, kept.target);
+// Takes what the global options of this call name, if it is what the run has or the change is accepted.
+Status take_global(const Options& now, loop::RunWords& kept, const Context& context) {
+    const bool accepted = now.evolve.accept_config_change;
+    const auto take = [&](const char* option, const std::string& given, std::string& then) -> Status {
+        if (given.empty() || given == then) return {};
+        if (!accepted) return another(kept, option, given, then);
+        then = given;
+        return {};
+    };
+    GDNCTL_TRY(take("--config", config_file_of(context), kept.config_file));
+    return take("--target", context.global.target.value_or(""), kept.target);
+}
+
+// Continues in the directory, and with the configuration file and target, of the original run. `go`: (options, words,
+// context).
+template <class Go>
+std::invoke_result_t<Go, const Options&, loop::RunWords, Context&> resume(const Options& now, loop::RunWords kept,
+                                                                          Context& context, Go go) {
+    GDNCTL_TRY(take_global(now, kept, context));
     GDNCTL_TRY_ASSIGN(const Options options, resumed_options(now, kept));
+    if (options.evolves != now.evolves) return another(kept, "--mode", "climb", "evolve");
     Context there = context;
     const std::filesystem::path cwd = (project_root(context) / kept.cwd).lexically_normal();
     std::error_code ignored;
     if (std::filesystem::is_directory(cwd, ignored)) there.cwd = kept.cwd == "." ? project_root(context) : cwd;
     if (!kept.config_file.empty()) there.global.config_file = kept.config_file;
-    cli::ConfigRequest wanted{there.cwd, there.global.config_file, global.target};
+    cli::ConfigRequest wanted{there.cwd, there.global.config_file, context.global.target};
     GDNCTL_TRY_ASSIGN(cli::LoadedConfig loaded, cli::load_config(context.env, wanted));
     GDNCTL_TRY_ASSIGN(const Target selected, select_target(loaded.config, project_root(there)));
     if (selected.name != kept.target) {
@@ -180,14 +190,20 @@ Result<loop::CodexLoopReport> resume(const Options& now, loop::RunWords kept, Co
     }
     Context held{there.env,  there.clock, there.terminal,  loaded.config, there.process, there.http,
                  there.stop, there.cwd,   there.state_dir, there.program, there.global};
-    return run_as(options, std::move(kept), held);
+    return go(options, std::move(kept), held);
+}
+
+loop::RunWords words_of(const Options& options) {
+    loop::RunWords words;
+    keep_words(options.given, words);
+    return words;
 }
 
 Result<loop::CodexLoopReport> run_it(const Options& options, Context& context) {
     if (options.loop.resume) {
         const auto journal = project_root(context) / options.loop.log_dir / "journal.jsonl";
         GDNCTL_TRY_ASSIGN(const auto kept, loop::words_of_run(journal));
-        if (kept) return resume(options, *kept, context);
+        if (kept) return resume(options, *kept, context, run_as);
         const auto is_total = [](const cli::GivenOption& one) { return one.option == "--iterations"; };
         if (std::none_of(options.given.begin(), options.given.end(), is_total)) {
             return fail(ErrorKind::usage,
@@ -197,9 +213,22 @@ Result<loop::CodexLoopReport> run_it(const Options& options, Context& context) {
                         "--log-dir names the folder of the run");
         }
     }
-    loop::RunWords words;
-    keep_words(options.given, words);
-    return run_as(options, std::move(words), context);
+    return run_as(options, words_of(options), context);
+}
+
+Result<ExitCode> evolve_as(const Options& options, loop::RunWords words, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto request, request_of(options, std::move(words), context));
+    return run_evolve_mode(options, request, context);
+}
+
+Result<ExitCode> evolve_it(const Options& options, Context& context) {
+    if (options.loop.resume && !options.dry_run) {
+        const auto folder = loop::evolve::resumed_folder(options.loop.log_dir, project_root(context));
+        GDNCTL_TRY_ASSIGN(const auto kept, folder.empty() ? std::optional<loop::RunWords>()
+                                                          : loop::words_of_run(folder / "journal.jsonl"));
+        if (kept) return resume(options, *kept, context, evolve_as);
+    }
+    return evolve_as(options, words_of(options), context);
 }
 
 }  // namespace

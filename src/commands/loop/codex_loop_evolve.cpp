@@ -210,6 +210,7 @@ Result<ExitCode> run_evolve_mode(const Options& options, const loop::CodexLoopRe
     request.gates = common.gates;
     request.target = common.target;
     request.config = common.config;
+    request.words = loop::to_text(common.words);
     request.dry_run = options.dry_run;
     GDNCTL_TRY_ASSIGN(const auto report, loop::evolve::run_evolve(request, context));
     if (context.global.json) {

@@ -17,7 +17,7 @@ constexpr std::array<cli::Choice<Policy>, 3> k_policies = {
      {"continue", Policy::go_on, "ignore it and continue"}}};
 constexpr std::array<cli::Choice<Policy>, 2> k_protected = {
     {{"fail", Policy::fail, "stop with exit code 7"},
-     {"count-failure", Policy::count_failure, "ignore it and continue"}}};
+     {"count-failure", Policy::count_failure, "reject the iteration, count it against --max-failures and continue"}}};
 constexpr std::array<cli::Choice<IdeaChoice>, 4> k_ideas = {
     {{"auto", IdeaChoice::automatic, "warn with gates, otherwise off"},
      {"off", IdeaChoice::off, "do nothing"},

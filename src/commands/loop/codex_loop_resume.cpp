@@ -15,9 +15,32 @@ namespace {
 using loop::OptionWords;
 using Names = std::span<const std::string_view>;
 
-constexpr std::array<std::string_view, 3> k_of_the_call = {"--resume", "--dry-run", "--log-dir"};
+constexpr std::array<std::string_view, 5> k_of_the_call = {"--resume", "--dry-run", "--log-dir",
+                                                           "--accept-config-change", "--accept-device-change"};
 constexpr std::array<std::string_view, 5> k_budgets = {"--iterations", "--max-wall", "--max-tokens",
                                                        "--max-tpu-minutes", "--plateau"};
+// Of an evolve run: what its attempts and verdicts depend on. Everything else may change.
+constexpr std::array<std::string_view, 16> k_evolve_fixed = {"--mode",
+                                                             "--agent",
+                                                             "--agent-command",
+                                                             "--model",
+                                                             "--reasoning-effort",
+                                                             "--edit-protocol",
+                                                             "--lineages",
+                                                             "--stagnation",
+                                                             "--operator-mix",
+                                                             "--seed",
+                                                             "--from",
+                                                             "--perf-min-improvement-pct",
+                                                             "--perf-pairs",
+                                                             "--target-gain-pct",
+                                                             "--max-shape-regression-pct",
+                                                             "--validation-ray-cluster"};
+constexpr std::string_view k_hint =
+    "leave it out: --resume uses the run's own options, and only --iterations, --max-* and --plateau may change; "
+    "without --resume a new run starts";
+constexpr std::string_view k_evolve_hint =
+    "leave it out: --resume uses the run's own options; or accept the change with --accept-config-change";
 
 bool is_among(Names names, std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
 
@@ -50,8 +73,8 @@ const std::vector<std::string>& words_for(const OptionWords& words, const std::s
 // Compares the call with the run, option by option.
 class Continuation {
 public:
-    Continuation(const std::vector<cli::GivenOption>& given, loop::RunWords& kept) : m_kept(kept) {
-        for (const cli::GivenOption& one : given) {
+    Continuation(const Options& now, loop::RunWords& kept) : m_now(now), m_kept(kept) {
+        for (const cli::GivenOption& one : now.given) {
             (one.typed ? m_typed : m_configured)[one.option].push_back(one.value);
             if (!one.typed) m_origins[one.option] = one.origin;
         }
@@ -83,8 +106,7 @@ public:
             return fail(ErrorKind::usage,
                         fmt::format("--resume: not what run {} was started with: {}", m_kept.run,
                                     text::join(m_differences, "; ")),
-                        "leave it out: --resume uses the run's own options, and only --iterations, --max-* and "
-                        "--plateau may change; without --resume a new run starts");
+                        std::string(m_now.evolves ? k_evolve_hint : k_hint));
         }
         m_kept.configured = std::move(m_configured);
         m_kept.masked.clear();
@@ -97,7 +119,10 @@ private:
     void consider(const cli::OptionDef& option, const std::vector<std::string>& now, std::string said) {
         const std::string& name = option.canonical();
         const auto& then = words_for(m_kept.given, name);
-        if (is_among(k_budgets, name) || masked(name)) {
+        // The seed of a run never changes: earlier draws depend on it.
+        const bool accepted = m_now.evolve.accept_config_change && name != "--seed";
+        const bool is_free = m_now.evolves ? !is_among(k_evolve_fixed, name) : is_among(k_budgets, name);
+        if (is_free || masked(name) || accepted) {
             m_kept.given[name] = now;
         } else if (!same_words(option, now, then)) {
             const auto& meant = then.empty() && option.default_text.empty() ? option.initial : then;
@@ -105,6 +130,7 @@ private:
         }
     }
 
+    const Options& m_now;
     loop::RunWords& m_kept;
     OptionWords m_typed, m_configured;
     std::map<std::string, std::string> m_origins;
@@ -145,7 +171,7 @@ Result<Options> resumed_options(const Options& now, loop::RunWords& kept) {
     Options options;
     cli::Args args;
     describe(args, options);
-    Continuation continuation(now.given, kept);
+    Continuation continuation(now, kept);
     for (const cli::OptionDef& option : args.options()) {
         if (!is_among(k_of_the_call, option.canonical())) continuation.take(option);
     }
@@ -155,6 +181,8 @@ Result<Options> resumed_options(const Options& now, loop::RunWords& kept) {
     options.loop.resume = true;
     options.loop.log_dir = now.loop.log_dir;
     options.dry_run = now.dry_run;
+    options.evolve.accept_config_change = now.evolve.accept_config_change;
+    options.evolve.accept_device_change = now.evolve.accept_device_change;
     return options;
 }
 

@@ -14,7 +14,8 @@ namespace gdnctl::commands::codex_loop {
 void keep_words(const std::vector<cli::GivenOption>& given, loop::RunWords& words);
 
 // The options of the run described by `kept`, continued by a call with the options `now`. Updates `kept` for the next
-// call. Errors: usage, naming every option that differs, except totals and budgets.
+// call. Errors: usage, naming every option that differs, except those that may change and, of an evolve run, what
+// --accept-config-change accepts.
 Result<Options> resumed_options(const Options& now, loop::RunWords& kept);
 
 }  // namespace gdnctl::commands::codex_loop

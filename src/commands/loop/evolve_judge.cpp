@@ -1,4 +1,5 @@
 // gdnctl evolve noise, replay and promote: measurements outside a run.
+#include <array>
 #include <cstdint>
 
 #include <fmt/format.h>
@@ -242,6 +243,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const RunView view, evolve::load(options.run, context));
     GDNCTL_TRY_ASSIGN(const int attempt, evolve::candidate_of(view.state, options.id));
     GDNCTL_TRY_ASSIGN(const std::string champion, evolve::champion_of(view, attempt));
+    const std::array commits = {view.state.base, champion, view.state.at(attempt).commit};
+    GDNCTL_TRY(repository_of(view.state, commits, context));
     GDNCTL_TRY_ASSIGN(const auto bench,
                       evolve::make_bench(evolve::clusters_of(view.state), view.state.run + "-replay", context));
     GDNCTL_TRY_ASSIGN(const TempFolder folder,
@@ -298,6 +301,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
                                  : fmt::format("attempt {} was not kept: {}", attempt, to_text(one.verdict)),
                     "see `gdnctl evolve log`");
     }
+    GDNCTL_TRY(repository_of(view.state, std::array{view.state.base, one.commit}, context));
     GDNCTL_TRY_ASSIGN(const auto bench,
                       evolve::make_bench(evolve::clusters_of(view.state), view.state.run + "-promote", context));
     GDNCTL_TRY_ASSIGN(const auto lock,

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "loop/evolve/journal.h"
 #include "loop/evolve/run.h"
+#include "loop/evolve/verify.h"
 #include "loop/measure/pairs.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
@@ -178,7 +179,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
             return fail(ErrorKind::remote_missing, fmt::format("attempt {} left no candidate", attempt));
         }
     }
-    GDNCTL_TRY_ASSIGN(const GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
+    GDNCTL_TRY_ASSIGN(const GitCheckout repository, repository_of(view.state, commits, context));
     GDNCTL_TRY_ASSIGN(const std::string patch, repository.patch(commits[0], commits[1], {}));
     if (context.global.json) {
         print_json({{"schema", "gdnctl.evolve-diff/1"}, {"from", commits[0]}, {"to", commits[1]}, {"patch", patch}},

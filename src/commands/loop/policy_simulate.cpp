@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "loop/perf/simulation.h"
 #include "platform/context.h"
+#include "platform/signals.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::policy_simulate {
@@ -91,9 +92,10 @@ void describe(cli::Args& args, Options& options) {
         if (options.pairs != 3 && options.pairs != 5 && options.pairs != 9) {
             return fail(ErrorKind::usage, "--perf-pairs must be 3, 5 or 9.");
         }
-        if (options.trials < 1 || options.trials > 10'000'000 || options.seed < 0) {
-            return fail(ErrorKind::usage, "--trials: expected 1 to 10000000; --seed: expected 0 or more");
+        if (options.trials < 1 || options.trials > 10'000'000) {
+            return fail(ErrorKind::usage, fmt::format("--trials {}: expected 1 to 10000000", options.trials));
         }
+        if (options.seed < 0) return fail(ErrorKind::usage, fmt::format("--seed {}: expected 0 or more", options.seed));
         return {};
     });
 }
@@ -107,7 +109,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     std::vector<Cell> cells;
     for (const double noise : noises) {
         for (const double gain : gains) {
-            if (context.stop.stop_requested()) return fail(ErrorKind::interrupted, "interrupted");
+            if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
             cells.push_back(
                 {noise, gain,
                  loop::simulate_pairs(rule, options.shape, noise / 100.0, gain / 100.0,

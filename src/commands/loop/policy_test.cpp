@@ -87,7 +87,7 @@ void describe(cli::Args& args, Options& options) {
     describe_perf_policy(args, options.perf);
     args.exit_code(0, "no decision would change");
     args.exit_code(1, "at least one decision would change");
-    args.exit_code(9, "a file contains no such records");
+    args.exit_code(9, "a file contains no such records, or none of them could be judged");
     args.example("gdnctl policy test .agents/logs/gdn_codex_loop/perf_state.json --perf-max-regression-pct 2",
                  "show what a wider band would have kept");
     args.example("gdnctl policy test perf_state.json --perf-policy-file policy.json --json | jq .differences");
@@ -139,6 +139,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
         out += fmt::format("{} records, {} not judged, {} decided differently by policy {}\n", all.size(), skipped,
                            differing, policy.name);
         context.terminal.out(out);
+    }
+    if (static_cast<std::size_t>(skipped) == all.size()) {
+        return fail(ErrorKind::bad_input, fmt::format("none of {} records could be judged", all.size()),
+                    "pass a file with measurements, or their metric with --perf-metric");
     }
     return differing == 0 ? ExitCode::ok : ExitCode::check_failed;
 }

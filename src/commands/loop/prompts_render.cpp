@@ -27,7 +27,8 @@ namespace gdnctl::commands::prompts_render {
 
 struct Options {
     std::optional<std::string> name;
-    std::int64_t iteration = 1, total = 1;
+    std::int64_t iteration = 1;
+    std::optional<std::int64_t> total;
     std::optional<std::string> head_sha;
     std::vector<std::string> directives, directive_files, directive_presets;
 };
@@ -43,8 +44,12 @@ bool is_commit_id(std::string_view word) {
 }
 
 Status check(const Options& options) {
-    if (options.iteration < 1 || options.total < 1) {
+    if (options.iteration < 1 || options.total.value_or(1) < 1) {
         return fail(ErrorKind::usage, "--iteration and --total start at 1");
+    }
+    if (options.total && options.iteration > *options.total) {
+        return fail(ErrorKind::usage, fmt::format("--iteration {}: the run has {} iterations (--total)",
+                                                  options.iteration, *options.total));
     }
     if (options.head_sha && !is_commit_id(*options.head_sha)) {
         return fail(ErrorKind::usage, fmt::format("--head-sha: not a full commit id: {}", *options.head_sha),
@@ -64,7 +69,10 @@ void describe(cli::Args& args, Options& options) {
                                    .help = "name from `prompts list`, or a file (default: the loop's own prompt)",
                                    .complete = cli::Complete::prompt});
     args.option(options.iteration, {.names = "--iteration", .value = "N", .help = "iteration number"});
-    args.option(options.total, {.names = "--total", .value = "N", .help = "iterations of the run"});
+    args.option(options.total, {.names = "--total",
+                                .value = "N",
+                                .help = "iterations of the run",
+                                .default_text = "the value of --iteration"});
     args.option(options.head_sha, {.names = "--head-sha",
                                    .value = "SHA",
                                    .help = "commit that the iteration starts from",
@@ -119,7 +127,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     presets.insert(presets.end(), options.directive_presets.begin(), options.directive_presets.end());
     GDNCTL_TRY_ASSIGN(const auto directives,
                       loop::session_directives({presets, options.directive_files, options.directives}, root));
-    loop::PromptFacts facts{options.iteration, options.total, {}};
+    const std::int64_t total = options.total.value_or(options.iteration);
+    loop::PromptFacts facts{options.iteration, total, {}};
     if (prompt.text.find("{{HEAD_SHA}}") != std::string::npos) {
         GDNCTL_TRY_ASSIGN(facts.head_sha, head_of(options, root, context));
     }
@@ -132,7 +141,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
                     {"prompt", prompt.name},
                     {"file", prompt.file.empty() ? Json() : Json(prompt.file.string())},
                     {"iteration", options.iteration},
-                    {"total", options.total},
+                    {"total", total},
                     {"head_sha", facts.head_sha.empty() ? Json() : Json(facts.head_sha)},
                     {"directives", directives.size()},
                     {"text", text::repair_utf8(text)}},

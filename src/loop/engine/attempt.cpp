@@ -119,13 +119,12 @@ Status Engine::wait_for_provider() {
     if (!m_provider_free || *m_provider_free <= m_parts.clock.wall()) return {};
     log::info("the provider's usage limit is reached; waiting until {}", local_time(*m_provider_free));
     set_doing("the wait for the provider is cut short; the attempt has not started");
-    const Status slept = sleep(std::chrono::duration_cast<milliseconds>(*m_provider_free - m_parts.clock.wall()));
-    set_doing(StepKind::run_attempt);
-    return slept;
+    return sleep(std::chrono::duration_cast<milliseconds>(*m_provider_free - m_parts.clock.wall()));
 }
 
 Status Engine::run_attempt(int iteration, int attempt) {
     GDNCTL_TRY(wait_for_provider());
+    set_doing(StepKind::run_attempt);  // also when an attempt is repeated, which begins as another step
     GDNCTL_TRY_ASSIGN(AgentRequest request, request_for(iteration, attempt));
     std::ofstream transcript(m_parts.artefacts.path(iteration, "transcript.log"), std::ios::app);
     request.transcript = [&](std::string_view line) { transcript << redact(line) << '\n'; };

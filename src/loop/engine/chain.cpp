@@ -113,6 +113,15 @@ Result<std::string> read_chain_file(const std::filesystem::path& path, const Use
     return chain.end();
 }
 
+Status check_never_begun(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::error_code problem;
+    const bool lost =
+        file && (file.peek() == '\0' || std::filesystem::exists(path.parent_path() / "state.json", problem));
+    if (!lost) return {};
+    return damaged_journal(path.string(), 1, "it was emptied");
+}
+
 Result<std::string> chain_line(std::uint64_t seq, std::string_view time, std::string_view type, const Json& facts,
                                std::string_view previous_line) {
     GDNCTL_TRY_ASSIGN(const std::string prev, hash_of(previous_line));
@@ -129,6 +138,7 @@ Result<ChainJournal> ChainJournal::open(const std::filesystem::path& path, const
                           records = line;
                           return use(record, line);
                       }));
+    if (last.empty()) GDNCTL_TRY(check_never_begun(path));
     GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(path));
     ChainJournal opened(path, std::move(journal));
     opened.m_last = std::move(last);

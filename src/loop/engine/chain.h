@@ -35,6 +35,10 @@ Result<std::string> read_chain(std::string_view text, std::string_view name, con
 // The same for a file, line by line; a missing file counts as empty. Additional error: local_io.
 Result<std::string> read_chain_file(const std::filesystem::path& path, const UseRecord& use);
 
+// For a journal without records. Error conflict (exit 7): they were lost, because the file has NUL bytes in their
+// place, or state.json beside it shows that there were some.
+Status check_never_begun(const std::filesystem::path& path);
+
 // The text of one line, without newline. `facts`: the payload that follows the envelope.
 Result<std::string> chain_line(std::uint64_t seq, std::string_view time, std::string_view type, const Json& facts,
                                std::string_view previous_line);

@@ -237,7 +237,13 @@ std::optional<RunEnd> Engine::rest() {
 std::optional<RunEnd> Engine::end_before(const Step& step) {
     const Record* ended = last_of(records(), RecordType::iteration_end);
     const Record* stopped = last_of(records(), RecordType::stop);
-    if (ended != nullptr && ended->count("stops") > 0 && (stopped == nullptr || stopped < ended)) {
+    const bool stops = ended != nullptr && ended->count("stops") > 0;
+    const bool resumed = stops && stopped != nullptr && stopped > ended;
+    if (stops && (!resumed || step.kind == StepKind::finished)) {
+        if (resumed) {
+            log::warning("no iteration is left: the last one ended the run");
+            log::warning("hint: --iterations {} adds one", m_total + 1);
+        }
         return RunEnd{ended->word("stop_reason"), ended->iteration, static_cast<int>(ended->count("rc"))};
     }
     if (step.kind == StepKind::finished) {
@@ -304,8 +310,7 @@ std::optional<RunEnd> Engine::on_error(const Error& error) {
     const Policy policy = m_settings.options.iteration_error_policy;
     Decision decision = failed(Outcome::error, policy, "iteration-error", error.text(), 2);
     decision.sign = error.message;
-    log::write_as_it_is(log::Level::error, fmt::format("{}{}", message::iteration_raised(iteration, error.text()),
-                                                       message::going_on(policy)));
+    say_raised(iteration, error.text(), policy, decision);
     if (!error.hint.empty()) log::warning("hint: {}", error.hint);
     if (Status given = give_back(iteration); !given) {
         log::error("{}", given.error().text());

@@ -176,6 +176,7 @@ private:
     Status run_stage(Stage& stage, int iteration, const Candidate& candidate);
     Decision after_stage(const Stage& stage, const Record& record) const;
     Decision failed(Outcome outcome, Policy policy, std::string code, std::string reason, int rc) const;
+    static void say_raised(int iteration, std::string_view what, Policy policy, const Decision& decision);
     Decision decided() const;
     Status settle(const Step& step);
     Result<std::string> land(const Step& step, const Candidate& candidate);

@@ -75,21 +75,27 @@ Engine::Decision Engine::failed(Outcome outcome, Policy policy, std::string code
     return decision;
 }
 
+void Engine::say_raised(int iteration, std::string_view what, Policy policy, const Decision& decision) {
+    log::write_as_it_is(log::Level::error, fmt::format("{}{}", message::iteration_raised(iteration, what),
+                                                       message::going_on(policy, decision.stops)));
+}
+
 std::optional<Engine::Decision> Engine::without_stages(int iteration, const Candidate& candidate) const {
     const LoopOptions& options = m_settings.options;
     if (!candidate.broken.empty()) {
-        log::write_as_it_is(log::Level::error,
-                            fmt::format("{}{}", message::iteration_raised(iteration, candidate.broken),
-                                        message::going_on(options.iteration_error_policy)));
-        return failed(Outcome::error, options.iteration_error_policy, "iteration-error", candidate.broken,
-                      k_iteration_error);
+        const Policy policy = options.iteration_error_policy;
+        Decision decision = failed(Outcome::error, policy, "iteration-error", candidate.broken, k_iteration_error);
+        say_raised(iteration, candidate.broken, policy, decision);
+        return decision;
     }
     if (!candidate.protected_changes.empty()) {
         const std::string names = text::join(candidate.protected_changes, ", ");
-        log::error("protected files were changed: {}.{}", names, message::going_on(m_settings.protected_policy));
+        const Policy policy = m_settings.protected_policy;
+        Decision decision = failed(Outcome::rejected, policy, "protected", "protected files were changed: " + names,
+                                   static_cast<int>(ExitCode::conflict));
+        log::error("{}.{}", decision.reason, message::going_on(policy, decision.stops));
         log::info("the change: {}", m_parts.artefacts.path(iteration, "protected.diff").string());
-        return failed(Outcome::rejected, m_settings.protected_policy, "protected",
-                      "protected files were changed: " + names, static_cast<int>(ExitCode::conflict));
+        return decision;
     }
     if (!candidate.bare_links.empty()) {
         const std::string reason = fmt::format(
@@ -127,9 +133,11 @@ std::optional<Engine::Decision> Engine::without_stages(int iteration, const Cand
     }
     const bool nothing = !committed || (m_settings.gates && candidate.diff == DiffClass::no_op);
     if (nothing && !options.allow_no_commit) {
+        const Policy policy = options.no_commit_policy;
+        Decision decision = failed(Outcome::no_op, policy, "no-commit", "no new commit", k_no_new_commit);
         log::write_as_it_is(log::Level::error,
-                            fmt::format("{}{}", message::k_no_commit, message::going_on(options.no_commit_policy)));
-        return failed(Outcome::no_op, options.no_commit_policy, "no-commit", "no new commit", k_no_new_commit);
+                            fmt::format("{}{}", message::k_no_commit, message::going_on(policy, decision.stops)));
+        return decision;
     }
     return std::nullopt;
 }
@@ -300,18 +308,16 @@ Status Engine::end_iteration(int iteration) {
     const Record* settled = last_of(open(), RecordType::settled);
     if (settled->word("result") == "blocked" && decision.verdict == "keep") {
         const std::string why = "accepted work could not land";
-        log::write_as_it_is(log::Level::error,
-                            fmt::format("{}{}", message::iteration_raised(iteration, why), message::going_on(policy)));
-        log::info("it stays at {}", m_parts.git.ref(iteration, "head"));
         decision = failed(Outcome::error, policy, "landing", why, k_iteration_error);
+        say_raised(iteration, why, policy, decision);
+        log::info("it stays at {}", m_parts.git.ref(iteration, "head"));
     }
     const Record* restored = last_of(open(), RecordType::restored);
     if (restored != nullptr && restored->word("result") == "kept" &&
         m_settings.options.stash_restore_policy == StashRestorePolicy::fail && !decision.stops) {
         const std::string why = "the stash could not be restored";
-        log::write_as_it_is(log::Level::error,
-                            fmt::format("{}{}", message::iteration_raised(iteration, why), message::going_on(policy)));
         Decision error = failed(Outcome::error, policy, "stash-restore", why, k_iteration_error);
+        say_raised(iteration, why, policy, error);
         error.outcome = decision.outcome;
         error.promoted = decision.promoted;
         decision = std::move(error);

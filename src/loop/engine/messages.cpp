@@ -29,8 +29,9 @@ std::string iteration_raised(int iteration, std::string_view what) {
     const bool sentence = what.ends_with('.') || what.ends_with('\n');
     return fmt::format("iteration {} raised: {}{}", iteration, what, sentence ? "" : ".");
 }
-std::string going_on(Policy policy) {
-    return policy == Policy::fail ? std::string() : fmt::format(" Continuing due to policy={}.", to_text(policy));
+std::string going_on(Policy policy, bool stops) {
+    if (stops || policy == Policy::fail) return {};
+    return fmt::format(" Continuing due to policy={}.", to_text(policy));
 }
 
 std::string ending(std::string_view doing, int signal) {

@@ -36,8 +36,9 @@ std::string agent_retry(int attempt, int attempts, int rc);
 std::string agent_failed(int rc);
 std::string post_check_retry(int attempt, int attempts, std::string_view command);
 std::string iteration_raised(int iteration, std::string_view what);
-// " Continuing due to policy=<p>."; empty for `fail`.
-std::string going_on(Policy policy);
+// " Continuing due to policy=<p>."; empty for `fail`, or if the run stops all the same: its limit of failures is
+// reached.
+std::string going_on(Policy policy, bool stops = false);
 
 // "Ctrl-C: the agent is being stopped, and what it did so far is kept; --resume continues. Ctrl-C again ends at once."
 // Other signals have their own wording.

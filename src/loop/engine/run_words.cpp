@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/redact.h"
-#include "loop/engine/journal.h"
-#include "platform/fs.h"
+#include "loop/engine/chain.h"
 
 namespace gdnctl::loop {
 
@@ -55,23 +55,26 @@ std::string to_text(RunWords words) {
 }
 
 Result<std::optional<RunWords>> words_of_run(const std::filesystem::path& journal) {
-    std::optional<RunWords> none;
-    GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(journal, std::size_t{256} << 20));
-    if (!text) return none;
-    GDNCTL_TRY_ASSIGN(const auto records, parse_records(*text, journal.string()));
-    const Record* last = nullptr;
-    for (const Record& record : records) {
-        if (!record.word(k_word).empty()) last = &record;
-    }
-    if (last == nullptr) return none;
-    const Json json = Json::parse(last->word(k_word), nullptr, false);
+    std::string run, last;
+    std::size_t at = 0;
+    const auto use = [&](const Json& record, std::size_t line) -> Status {
+        if (line == 1) run = json::text(record, "run");
+        if (std::string options = json::text(record, k_word); !options.empty()) {
+            last = std::move(options);
+            at = line;
+        }
+        return {};
+    };
+    GDNCTL_TRY_ASSIGN(const std::string last_line, read_chain_file(journal, use));
+    if (last_line.empty()) GDNCTL_TRY(check_never_begun(journal));
+    if (last.empty()) return std::optional<RunWords>();
+    const Json json = Json::parse(last, nullptr, false);
     try {
         RunWords words = read_words(json);
-        words.run = records.front().word("run");
+        words.run = std::move(run);
         return std::optional(std::move(words));
     } catch (const Json::exception&) {
-        return fail(ErrorKind::config,
-                    fmt::format("{}: the options in record {} cannot be read", journal.string(), last->seq),
+        return fail(ErrorKind::config, fmt::format("{}: the options in record {} cannot be read", journal.string(), at),
                     "use the gdnctl that wrote it, or start a new run without --resume");
     }
 }

@@ -24,11 +24,12 @@ struct RunWords {
     std::set<std::string> masked;  // options that contain a secret: their stored words cannot be reused
 };
 
-// JSON text for the `run` and `resume` records, with secrets masked and their options listed in `masked`.
+// JSON text for the records that start or resume a run of either mode, with secrets masked and their options listed in
+// `masked`.
 std::string to_text(RunWords words);
 
-// From the last `run` or `resume` record that has them; nullopt: no journal, or one written by a gdnctl that did not
-// store them. Errors: those of parse_records(), config (not the output of to_text()).
+// From the last record that has them; nullopt: no journal, or one written by a gdnctl that did not store them. Errors:
+// those of read_chain_file() and check_never_begun(), config (not the output of to_text()).
 Result<std::optional<RunWords>> words_of_run(const std::filesystem::path& journal);
 
 }  // namespace gdnctl::loop

@@ -8,6 +8,7 @@
 #include "core/glob.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "loop/engine/messages.h"
 #include "loop/measure/slot_links.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
@@ -142,6 +143,12 @@ Status Transactions::check_finished() const {
     if (name.empty()) return {};
     return fail(ErrorKind::conflict, fmt::format("a {} is in progress in {}", name, m_repository.root().string()),
                 fmt::format("finish it, or abort it: git {} --abort", name));
+}
+
+Status Transactions::check_clean() const {
+    GDNCTL_TRY(check_finished());
+    GDNCTL_TRY_ASSIGN(const auto paths, dirty());
+    return paths.empty() ? Status() : fail(ErrorKind::config, std::string(message::k_dirty), message::few_of(paths));
 }
 
 // Restores things other than files that an agent may destroy: the slot, the commit of HEAD, the index.

@@ -111,6 +111,8 @@ public:
 
     // Checks that the user has no unfinished merge, rebase or similar in the checkout. Error conflict.
     Status check_finished() const;
+    // The same, and error config: the tree has uncommitted work.
+    Status check_clean() const;
     // In place: checks that the checkout is on `branch`, the run's (empty: not known yet). Error conflict.
     Status check_branch(std::string_view branch) const;
     // Pins HEAD of the user's checkout, or in a slot the tip of `branch` if known. Afterwards a slot contains exactly

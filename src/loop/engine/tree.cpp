@@ -65,10 +65,7 @@ Status Engine::set_aside(const Step& step) {
 // The user has to put that away.
 Status Engine::refuse_dirty() {
     if (!clean_tree() || m_settings.options.dirty_policy != DirtyPolicy::fail) return {};
-    GDNCTL_TRY(m_parts.git.check_finished());
-    GDNCTL_TRY_ASSIGN(const auto dirty, m_parts.git.dirty());
-    if (!dirty.empty()) return fail(ErrorKind::config, std::string(message::k_dirty), message::few_of(dirty));
-    return {};
+    return m_parts.git.check_clean();
 }
 
 Status Engine::take_base(const Step& step) {

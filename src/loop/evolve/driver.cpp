@@ -162,7 +162,9 @@ Result<DriverEnd> Driver::loop(bool resumed) {
             tidy();  // it may have been killed in its last moment
             return std::move(*end);
         }
-        GDNCTL_TRY(add("resume", {{"why", "--resume"}}));
+        Json facts = {{"why", "--resume"}};
+        if (!m_settings.start.words.empty()) facts["options"] = m_settings.start.words;
+        GDNCTL_TRY(add("resume", std::move(facts)));
     }
     for (;;) {
         if (m_parts.stop.stop_requested()) return tl::unexpected(stopped_error());
@@ -198,18 +200,12 @@ Status begin_run(EvolveJournal& journal, const Store& store, const RunStart& sta
     GDNCTL_TRY(store.pin("best", start.base));
     GDNCTL_TRY_ASSIGN(const Json config, parse_json(start.config, "configuration"));
     GDNCTL_TRY_ASSIGN(const GitHead head, store.repository().head());
-    return journal.add("run_start",
-                       {{"run", start.run},
-                        {"version", version()},
-                        {"loop_id", start.loop_id},
-                        {"seed", start.seed},
-                        {"base", start.base},
-                        {"branch", head.branch},
-                        {"mutable_key", key},
-                        {"evaluator", start.evaluator},
-                        {"protected", guards},
-                        {"config", config}},
-                       now);
+    Json facts = {{"run", start.run},   {"version", version()},         {"loop_id", start.loop_id},
+                  {"seed", start.seed}, {"base", start.base},           {"branch", head.branch},
+                  {"mutable_key", key}, {"evaluator", start.evaluator}, {"protected", guards},
+                  {"config", config}};
+    if (!start.words.empty()) facts["options"] = start.words;
+    return journal.add("run_start", std::move(facts), now);
 }
 
 Status Driver::start_run() { return begin_run(m_parts.journal, m_parts.store, m_settings.start, m_parts.clock.wall()); }

@@ -30,6 +30,7 @@ struct RunStart {
     std::string base;    // commit
     std::string config;  // JSON text of the resolved configuration
     std::string evaluator;
+    std::string words = {};  // EvolveRequest::words; empty: not kept
 };
 // Refs `base` and `best`, then the record.
 Status begin_run(EvolveJournal& journal, const Store& store, const RunStart& start, WallTime now);

@@ -1,6 +1,7 @@
 #include "loop/evolve/import.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "loop/evolve/contest.h"
 #include "loop/evolve/driver.h"
 #include "loop/evolve/plan.h"
+#include "loop/evolve/verify.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
 
@@ -144,7 +146,8 @@ Result<int> export_contest(const RunView& view, int attempt, const fs::path& to,
     if (fs::exists(to, problem) && !fs::is_empty(to, problem)) {
         return fail(ErrorKind::conflict, fmt::format("--to: {} is not empty", to.string()), "name a new directory");
     }
-    GDNCTL_TRY_ASSIGN(const GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
+    const std::array commits = {view.state.base, view.state.at(attempt).commit};
+    GDNCTL_TRY_ASSIGN(const GitCheckout repository, repository_of(view.state, commits, context));
     const Store store(repository, view.state.run, path_rules(target), {}, context.process, context.clock);
     GDNCTL_TRY_ASSIGN(const std::string place, only_kernel_file(store, view.state.base));
     auto numbers = ancestry(view.state, attempt);

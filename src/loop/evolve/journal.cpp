@@ -37,8 +37,8 @@ Status each_record(const fs::path& log_dir, const UseRecord& use) {
         return fail(ErrorKind::remote_missing, fmt::format("no evolve run in {}", log_dir.string()),
                     "start one with `gdnctl codex-loop --mode evolve`, or name another directory with --log-dir");
     }
-    GDNCTL_TRY(read_chain_file(file, use));
-    return {};
+    GDNCTL_TRY_ASSIGN(const std::string last, read_chain_file(file, use));
+    return last.empty() ? check_never_begun(file) : Status();
 }
 
 Result<State> load_state(const fs::path& log_dir) {

@@ -61,17 +61,21 @@ Json target_json(const Target& target) {
     return json;
 }
 
-// The newest run by its name, which begins with its time; empty: none. One that was refused has an empty journal.
+// The newest run by its name, which begins with its time; empty: none. One that was refused has an empty journal and no
+// state.
 std::string newest_run(const fs::path& root) {
     std::string newest;
     std::error_code problem;
     for (const auto& entry : fs::directory_iterator(root, problem)) {
         const std::string name = entry.path().filename().string();
         const std::uintmax_t size = fs::file_size(entry.path() / "journal.jsonl", problem);
-        if (name > newest && !problem && size > 0) newest = name;
+        if (problem) continue;
+        if (name > newest && (size > 0 || fs::exists(entry.path() / "state.json", problem))) newest = name;
     }
     return newest;
 }
+
+bool names_log_dir(const std::string& log_dir) { return log_dir != LoopOptions{}.log_dir; }
 
 Status check_numbers(const EvolveOptions& evolve, const LoopOptions& loop, const GateChoices& gates) {
     const auto at_least_one = [](const char* name, const std::optional<std::int64_t>& value) -> Status {
@@ -95,6 +99,12 @@ Status check_numbers(const EvolveOptions& evolve, const LoopOptions& loop, const
 }
 
 }  // namespace
+
+fs::path resumed_folder(const std::string& log_dir, const fs::path& root) {
+    if (names_log_dir(log_dir)) return (root / log_dir).lexically_normal();
+    const std::string newest = newest_run(root / k_usual_root);
+    return newest.empty() ? fs::path() : (root / k_usual_root / newest).lexically_normal();
+}
 
 Status check_evolve(const EvolveRequest& request) {
     const EvolveOptions& evolve = request.evolve;
@@ -148,16 +158,16 @@ Result<EvolvePlan> make_plan(const EvolveRequest& request, const GitCheckout& re
     std::random_device random;
     plan.seed = request.evolve.seed.value_or((std::uint64_t{random()} << 32U) | random());
     const fs::path runs = repository.root() / k_usual_root;
-    const bool given = request.loop.log_dir != LoopOptions{}.log_dir;
-    if (given) {
-        plan.log_dir = (request.dry_run ? context.cwd : repository.root()) / request.loop.log_dir;
-    } else {
-        const std::string newest = request.loop.resume ? newest_run(runs) : std::string();
-        if (request.loop.resume && newest.empty()) {
+    if (request.loop.resume) {
+        plan.log_dir = resumed_folder(request.loop.log_dir, repository.root());
+        if (plan.log_dir.empty()) {
             return fail(ErrorKind::remote_missing, fmt::format("no evolve run in {}", runs.string()),
                         "start one without --resume, or name its --log-dir");
         }
-        plan.log_dir = runs / (newest.empty() ? plan.run : newest);
+    } else if (names_log_dir(request.loop.log_dir)) {
+        plan.log_dir = (request.dry_run ? context.cwd : repository.root()) / request.loop.log_dir;
+    } else {
+        plan.log_dir = runs / plan.run;
     }
     plan.log_dir = plan.log_dir.lexically_normal();
     plan.worktrees = request.dry_run ? cwd.parent_path() / "worktrees" : worktrees_of(context, plan.run);

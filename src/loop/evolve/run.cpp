@@ -192,6 +192,7 @@ private:
         settings.start.base = plan.base;
         settings.start.config = plan.config;
         settings.start.evaluator = plan.evaluator;
+        settings.start.words = m_request.words;
         settings.budget = plan.budget;
         settings.pairs = plan.pairs;
         settings.target_gain = m_request.evolve.target_gain_pct / 100;

@@ -40,7 +40,8 @@ struct EvolveRequest {
     LoopOptions loop;   // agent, directives, log directory, --max-wall, --max-tokens
     GateChoices gates;  // cluster and time limits of jobs, --perf-min-improvement-pct, --perf-pairs
     Target target;
-    ConfigAt config;  // for jobs of a tree of the run
+    ConfigAt config;    // for jobs of a tree of the run
+    std::string words;  // the options as they were given, for the journal: to_text(RunWords)
     bool dry_run = false;
 };
 
@@ -55,6 +56,9 @@ struct EvolveReport {
 
 // Errors are those before anything has begun: usage, config, conflict (another loop is at work).
 Result<EvolveReport> run_evolve(const EvolveRequest& request, Context& context);
+
+// The log directory that --resume continues: `log_dir`, else the newest run below `root`. Empty: there is none.
+std::filesystem::path resumed_folder(const std::string& log_dir, const std::filesystem::path& root);
 
 // Checks the options of an evolve run. Error usage.
 Status check_evolve(const EvolveRequest& request);

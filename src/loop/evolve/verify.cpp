@@ -178,6 +178,26 @@ Result<GateReport> judge_again(const Store& store, Evaluator& evaluator, const J
     return std::move(judge.report);
 }
 
+Result<GitCheckout> repository_of(const State& state, std::span<const std::string> commits, Context& context) {
+    const Json config = Json::parse(state.config, nullptr, false);
+    if (config.is_object() && config.value("agent", "") == "scripted") {
+        return fail(ErrorKind::remote_missing,
+                    fmt::format("run {} was a dry run: its candidates were in a temporary repository", state.run),
+                    "start a run without --dry-run");
+    }
+    GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
+    for (const std::string& commit : commits) {
+        if (commit.empty()) return fail(ErrorKind::remote_missing, "the attempt left no candidate");
+        GDNCTL_TRY_ASSIGN(const auto found, repository.resolve(commit));
+        if (found) continue;
+        return fail(
+            ErrorKind::remote_missing,
+            fmt::format("{} lacks commit {} of run {}", repository.root().string(), commit.substr(0, 12), state.run),
+            "use the repository of the run, or fetch it from there: git fetch PATH 'refs/gdnctl/*:refs/gdnctl/*'");
+    }
+    return repository;
+}
+
 Status check_branch(const GitCheckout& repository, const State& state) {
     if (state.branch.empty()) {
         return fail(ErrorKind::config, "HEAD was detached when the run began: there is no branch to move",

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "loop/evolve/evaluate.h"
 #include "loop/evolve/journal.h"
 #include "loop/evolve/store.h"
+#include "platform/context.h"
 
 namespace gdnctl::loop::evolve {
 
@@ -48,6 +50,10 @@ struct JudgeOrder {
     std::filesystem::path folder;
 };
 Result<GateReport> judge_again(const Store& store, Evaluator& evaluator, const JudgeOrder& order);
+
+// The repository of the working directory, which must have these commits of the run. Errors: those of
+// GitCheckout::open(), remote_missing (exit 6: it has not, as after a dry run).
+Result<GitCheckout> repository_of(const State& state, std::span<const std::string> commits, Context& context);
 
 // Moves the run's branch to the candidate, fast-forward. Errors: conflict (exit 7: the branch moved), config (exit 2:
 // uncommitted work, a detached HEAD).

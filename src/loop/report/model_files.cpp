@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "loop/engine/artefacts.h"
+#include "loop/engine/chain.h"
 #include "loop/report/model.h"
 #include "platform/fs.h"
 #include "platform/lock.h"
@@ -62,6 +63,7 @@ Result<LoadedRun> load_run(const fs::path& log_dir) {
     GDNCTL_TRY_ASSIGN(auto records,
                       parse_records(text ? std::string_view(*text) : std::string_view(), journal.string()));
     if (records.empty()) {
+        GDNCTL_TRY(check_never_begun(journal));
         return fail(ErrorKind::remote_missing, fmt::format("no run of codex-loop in {}", log_dir.string()),
                     "start one with `gdnctl codex-loop`, or name another directory with --log-dir");
     }

@@ -30,6 +30,7 @@ struct Imported {
 struct ImportOptions {
     bool brief = false;  // omits absent fields and verbatim lines: saves memory, and is enough for a summary
     std::optional<IterationNumber> only;  // only the entries of this iteration
+    bool lost = false;                    // also entries inside markers whose record is missing
 };
 
 // Records for the hand-written entries of a log, in file order. `existing`: the current records. Errors: usage (file

@@ -46,12 +46,12 @@ Json import_experiment(const ExperimentEntry& entry, std::size_t index) {
 
 namespace {
 
-bool in_block(const std::vector<GeneratedBlock>& blocks, std::string_view heading) {
+const GeneratedBlock* block_of(const std::vector<GeneratedBlock>& blocks, std::string_view heading) {
     for (const GeneratedBlock& block : blocks) {
         if (heading.data() >= block.whole.data() && heading.data() < block.whole.data() + block.whole.size())
-            return true;
+            return &block;
     }
-    return false;
+    return nullptr;
 }
 
 // A copy without absent fields, in memory of exactly the size needed.
@@ -74,6 +74,8 @@ public:
             if (is_import(record)) m_known.emplace(key_of(record), std::move(record));
         }
     }
+
+    bool knows(std::string_view id) const { return m_ids.contains(std::string(id)); }
 
     void add(Json record, Imported& imported) {
         make_public(record);
@@ -126,10 +128,14 @@ Result<Imported> import_log(std::string_view log, std::span<const Json> existing
     const auto wanted = [&](std::int64_t number, std::string_view suffix) {
         return !options.only || (options.only->number == number && options.only->suffix == suffix);
     };
+    const auto is_rendered = [&](std::string_view heading) {
+        const GeneratedBlock* block = block_of(blocks, heading);
+        return block != nullptr && !(options.lost && !importer.knows(block->id));
+    };
     Imported imported;
     for (const EntryHead& head : document.entries) {
         if (!wanted(head.number, head.suffix)) continue;
-        if (in_block(blocks, head.heading)) {
+        if (is_rendered(head.heading)) {
             ++imported.generated;
         } else {
             importer.add(import_entry(head), imported);
@@ -139,7 +145,7 @@ Result<Imported> import_log(std::string_view log, std::span<const Json> existing
     const auto experiments = parse_experiments(document);
     for (std::size_t i = 0; i < experiments.size(); ++i) {
         if (!wanted(static_cast<std::int64_t>(i), {})) continue;
-        if (in_block(blocks, experiments[i].heading.text)) {
+        if (is_rendered(experiments[i].heading.text)) {
             ++imported.generated;
         } else {
             importer.add(import_experiment(experiments[i], i), imported);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "core/json_fields.h"
 #include "core/text.h"
 #include "runlog/import/import.h"
+#include "runlog/parse/block.h"
 #include "runlog/records/record.h"
 #include "runlog/render/render.h"
 #include "runlog/render/summary_values.h"
@@ -18,7 +20,7 @@ namespace gdnctl::runlog {
 
 Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Json>& records) {
     std::vector<Json> history = current_records(records);
-    GDNCTL_TRY_ASSIGN(auto imported, import_log(log, records, WallTime{}, {.brief = true, .only = {}}));
+    GDNCTL_TRY_ASSIGN(auto imported, import_log(log, records, WallTime{}, {.brief = true, .only = {}, .lost = true}));
     for (Json& record : imported.records) {
         const std::string replaced = replaced_id(record);
         const auto old = std::find_if(history.begin(), history.end(),
@@ -34,10 +36,18 @@ Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Jso
     return history;
 }
 
+std::size_t count_lost(std::string_view log, const std::vector<Json>& records) {
+    std::set<std::string, std::less<>> ids;
+    for (const Json& record : records) ids.insert(id_of(record));
+    const auto blocks = find_blocks(log);
+    return static_cast<std::size_t>(
+        std::count_if(blocks.begin(), blocks.end(), [&](const auto& block) { return !ids.contains(block.id); }));
+}
+
 Result<Json> whole_record(std::string_view log, const std::vector<Json>& records, const Json& brief) {
     if (!is_import(brief)) return brief;
-    GDNCTL_TRY_ASSIGN(auto imported,
-                      import_log(log, records, WallTime{}, {.brief = false, .only = iteration_of(brief)}));
+    const ImportOptions whole{.brief = false, .only = iteration_of(brief), .lost = true};
+    GDNCTL_TRY_ASSIGN(auto imported, import_log(log, records, WallTime{}, whole));
     for (Json& record : imported.records) {
         if (id_of(record) == id_of(brief)) return std::move(record);
     }

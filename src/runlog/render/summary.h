@@ -18,9 +18,12 @@ struct Objective {
     std::string unit = {};  // empty: from the records, if they have one
 };
 
-// Every iteration of a log as a record, in the log's order. Hand-written entries are included as a brief import would
-// read them. Errors: usage (file over its limits).
+// Every iteration of a log as a record, in the log's order. Hand-written entries, and generated ones whose record is
+// missing, are included as a brief import would read them. Errors: usage (file over its limits).
 Result<std::vector<Json>> history_of(std::string_view log, const std::vector<Json>& records);
+
+// How many generated entries of the log have no record.
+std::size_t count_lost(std::string_view log, const std::vector<Json>& records);
 
 // The complete record for one of that history. Errors as above.
 Result<Json> whole_record(std::string_view log, const std::vector<Json>& records, const Json& brief);

@@ -80,7 +80,7 @@ TEST_CASE("commands of a loop: what is refused") {
         {k_policy_test_row, {"none.json"}, 2, "none.json"},
         {k_policy_show_row, {"--perf-policy-file", "none.json"}, 2, "none.json"},
         {k_policy_simulate_row, {"--perf-pairs", "4"}, 2, "--perf-pairs must be 3, 5 or 9."},
-        {k_policy_simulate_row, {"--trials", "0"}, 2, "--trials: expected 1 to 10000000"},
+        {k_policy_simulate_row, {"--trials", "0"}, 2, "--trials 0: expected 1 to 10000000"},
         {k_policy_simulate_row, {"--noise-pct", "-1"}, 2, "--noise-pct"},
         {k_prompts_show_row, {"marni"}, 2, "did you mean `marin`?"},
         {k_prompts_render_row, {"none"}, 2, "none"},

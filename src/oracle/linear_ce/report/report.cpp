@@ -33,7 +33,7 @@ std::string checks_text(const Report& report) {
     for (const CheckReport& c : report.checks) {
         text += c.verdict == "not_run"
                     ? fmt::format("check {:<8} not run\n", c.name)
-                    : fmt::format("check {:<8} {:<6} {:.2g} of {:.2g}\n", c.name, c.verdict, c.value, c.limit);
+                    : fmt::format("check {:<8} {:<6} {:.2g} (limit {:.2g})\n", c.name, c.verdict, c.value, c.limit);
     }
     return text;
 }
