@@ -205,3 +205,25 @@ test_the_verdict_names_the_kernel() {
   expect 0 "$GDNCTL" ray-test --cluster local
   grep -q '^\[gdnctl\] verdict: OK .* for src:mine.c$' "$WORK/err" || fail "no kernel in the verdict line"
 }
+
+test_secrets_in_a_command_are_masked() {
+  local id=masked token=hf_abcdefghijklmnopqrstuvwx f
+  printf 'target = "t"\n[targets.t.test]\nargv = ["sh", "-c", "test $# = 2 && test $1 = hf_abcd$AND && test $2 = pass1234word", "sh", "%s", "pass1234word"]\nenv = { AND = "efghijklmnopqrstuvwx" }\n' $token >gdnctl.toml
+  for form in '' --json; do
+    expect 0 "$GDNCTL" ray-test --cluster local --dry-run -e WORD=pass1234word $form
+    out_has 'hf_a***'
+    out_lacks $token
+    out_lacks pass1234word
+  done
+  expect 0 "$GDNCTL" ray-test --cluster local --submission-id $id -e WORD=pass1234word --json
+  out_has 'hf_a***'
+  cat "$WORK/err" >>"$WORK/out"
+  out_lacks $token
+  ! grep -rlE --exclude-dir={work,.old-work} "$token|pass1234word" "$XDG_STATE_HOME" || fail 'a secret was stored'
+  expect 0 "$GDNCTL" ray-wait --cluster local $id --json
+  out_has 'hf_a***'
+  # Secrets of the environment are known too.
+  sed -i "s/$token/letmein9/" gdnctl.toml
+  HF_TOKEN=letmein9 expect 0 "$GDNCTL" ray-test --cluster local --dry-run
+  out_lacks letmein9
+}

@@ -14,6 +14,7 @@
 
 #include "core/log.h"
 #include "core/text.h"
+#include "core/redact.h"
 #include "platform/fd.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
@@ -158,6 +159,7 @@ std::map<std::string, std::string> LocalJobs::job_environment(const JobRequest& 
 
 // Rejects what only a cluster can do.
 Status check_servable(const JobRequest& request) {
+    env[std::string(local::k_entrypoint_variable)] = request.entrypoint;
     if (!request.pip.empty()) {
         return fail(ErrorKind::usage, "the local backend does not support --pip-requirements",
                     "local jobs use the packages on this machine");
@@ -177,7 +179,7 @@ Result<LocalRequest> LocalJobs::plan(const JobRequest& request) const {
     GDNCTL_TRY(check_servable(request));
     LocalRequest plan;
     plan.submission_id = request.submission_id;
-    plan.entrypoint = request.entrypoint;
+    plan.entrypoint = redact(request.entrypoint);
     for (const JobEnv& item : request.env) plan.env_names.push_back(item.name);
     std::sort(plan.env_names.begin(), plan.env_names.end());
     plan.env_names.erase(std::unique(plan.env_names.begin(), plan.env_names.end()), plan.env_names.end());
