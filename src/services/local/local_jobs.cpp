@@ -312,6 +312,11 @@ Result<std::vector<JobDetails>> LocalJobs::list() {
         auto job = details(id);
         if (job) {
             jobs.push_back(std::move(*job));
+    std::error_code problem;
+    const fs::directory_iterator readable(m_store.jobs(), problem);
+    if (problem && problem != std::errc::no_such_file_or_directory) {
+        return tl::unexpected(file_error(ErrorKind::local_io, "read", m_store.jobs(), problem.value()));
+    }
         } else if (job.error().kind != ErrorKind::remote_missing) {
             log::warning("{}", job.error().text());
         }
