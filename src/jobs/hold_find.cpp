@@ -160,8 +160,8 @@ Result<FoundHold> find_hold(const std::string& name, const PlaceOptions& options
         return FoundHold{std::move(**asked), std::move(place)};
     }
     // Another program holds it and left its ssh configuration, which is enough.
-    const auto config = read_file_if_exists(ssh_config_path(context));
-    if (config && *config && devtpu::has_alias(**config, name)) {
+    GDNCTL_TRY_ASSIGN(const auto config, read_file_if_exists(ssh_config_path(context)));
+    if (config && devtpu::has_alias(*config, name)) {
         HoldRecord foreign;
         foreign.tpu_name = name;
         foreign.cluster = cluster.value_or("");

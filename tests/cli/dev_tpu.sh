@@ -299,3 +299,15 @@ test_watch_runs_again_at_a_change() {
   ! pgrep -f 'sleep 3579' >/dev/null || fail 'it still runs'
   "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
 }
+
+test_an_ssh_configuration_that_cannot_be_read() {
+  mkdir -p "$HOME/.ssh/config"
+  expect 8 "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- true
+  err_has "cannot read $HOME/.ssh/config: Is a directory"
+  rmdir "$HOME/.ssh/config"
+  printf 'Host dev-tpu-a\n' >"$HOME/.ssh/config" && powerless
+  mkdir -p "$XDG_STATE_HOME/gdnctl" && chmod 700 "$XDG_STATE_HOME/gdnctl" && chmod 000 "$HOME/.ssh/config"
+  [ ${#as[@]} = 0 ] || chown -R 65534:65534 "$XDG_STATE_HOME" "$HOME"
+  expect 8 "${as[@]}" "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- true
+  err_has "cannot read $HOME/.ssh/config: Permission denied"
+}
