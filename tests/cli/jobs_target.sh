@@ -227,3 +227,22 @@ test_secrets_in_a_command_are_masked() {
   HF_TOKEN=letmein9 expect 0 "$GDNCTL" ray-test --cluster local --dry-run
   out_lacks letmein9
 }
+
+test_output_that_cannot_be_written_leaves_the_job() {
+  [ -w /dev/full ] || skip 'no /dev/full'
+  printf 'target = "t"\n[targets.t]\ntest = ["sh", "-c", "echo one; while [ ! -e %s/go ]; do sleep 0.05; done"]\n' "$WORK" >gdnctl.toml
+  "$GDNCTL" ray-test --cluster local --submission-id j >/dev/full 2>"$WORK/err"
+  [ $? = 8 ] || fail 'exit code'
+  err_has 'cannot write to standard output: No space left on device'
+  err_has 'hint: the job keeps running: `gdnctl ray-logs --follow --cluster local j` shows it'
+  touch "$WORK/go"
+  expect 0 "$GDNCTL" ray-logs --follow --cluster local j
+  out_has one
+}
+
+test_timeout_with_auto_stop_is_told_in_order() {
+  printf 'target = "t"\n[targets.t]\ntest = ["sleep", "300"]\n' >gdnctl.toml
+  expect 124 "$GDNCTL" ray-test --cluster local --submission-id j --timeout 0.3 --auto-stop
+  grep -oE 'did not end within|stop requested|status=STOPPED' "$WORK/err" | tr '\n' ' ' >said
+  [ "$(cat said)" = 'did not end within stop requested status=STOPPED ' ] || fail "said: $(cat said)"
+}
