@@ -135,6 +135,15 @@ test_init_refuses_to_overwrite() {
   ! grep -q mine gdnctl.toml || fail "the file was not replaced"
 }
 
+test_init_does_not_replace_a_directory() {
+  mkdir gdnctl.toml
+  for force in '' --force; do
+    expect 8 "$GDNCTL" config init $force
+    err_has "$PWD/gdnctl.toml is a directory"
+    err_lacks 'replaces it'
+  done
+}
+
 test_init_user_makes_the_folder() {
   expect 0 "$GDNCTL" config init --user
   [ -f "$XDG_CONFIG_HOME/gdnctl/config.toml" ] || fail "not written"

@@ -246,3 +246,8 @@ test_timeout_with_auto_stop_is_told_in_order() {
   grep -oE 'did not end within|stop requested|status=STOPPED' "$WORK/err" | tr '\n' ' ' >said
   [ "$(cat said)" = 'did not end within stop requested status=STOPPED ' ] || fail "said: $(cat said)"
 }
+
+test_a_negative_resource_of_this_machine() {
+  GDNCTL_LOCAL_RESOURCES='{"CPU":2,"TPU":-1}' expect 2 "$GDNCTL" ray-test --cluster local
+  err_has 'GDNCTL_LOCAL_RESOURCES: TPU must be 0 or more, not -1'
+}

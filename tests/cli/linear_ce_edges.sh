@@ -100,3 +100,10 @@ test_a_truth_file_as_outputs_is_said() {
     out_has 'note: --outputs is a truth file that `gdnctl oracle run` wrote, so no kernel is judged here'
   done
 }
+
+test_sizes_out_of_range() {
+  expect 2 "$GDNCTL" ce-infer --device 'TPU v4' --batch 8 --hidden 8 --vocab 0
+  err_has '--vocab 0: expected at least 1'
+  expect 2 "$GDNCTL" ce-infer --device 'TPU v4' --batch 8 --hidden 8 --vocab 2000000000000
+  err_has '--vocab 2000000000000: expected at most 1099511627776'
+}

@@ -7,14 +7,15 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/fs.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/log.h"
-#include "core/text.h"
 #include "core/redact.h"
+#include "core/text.h"
 #include "platform/fd.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
@@ -65,7 +66,11 @@ Result<Resources> declared_capacity(const std::map<std::string, std::string>& en
     if (!json || !json->is_object()) return wrong();
     Resources capacity;
     for (const auto& [name, amount] : json->items()) {
-        if (!amount.is_number() || amount.get<double>() < 0) return wrong();
+        if (!amount.is_number()) return wrong();
+        if (amount.get<double>() < 0) {
+            return fail(ErrorKind::config,
+                        fmt::format("GDNCTL_LOCAL_RESOURCES: {} must be 0 or more, not {}", name, amount.dump()));
+        }
         capacity.emplace(name, amount.get<double>());
     }
     return capacity;
@@ -154,12 +159,12 @@ std::map<std::string, std::string> LocalJobs::job_environment(const JobRequest& 
     env["GDNCTL_SUBMISSION_ID"] = request.submission_id;
     env[std::string(k_process_mark)] = local::job_mark(m_store.job(request.submission_id));
     env.erase("RAY_ADDRESS");
+    env[std::string(local::k_entrypoint_variable)] = request.entrypoint;
     return env;
 }
 
 // Rejects what only a cluster can do.
 Status check_servable(const JobRequest& request) {
-    env[std::string(local::k_entrypoint_variable)] = request.entrypoint;
     if (!request.pip.empty()) {
         return fail(ErrorKind::usage, "the local backend does not support --pip-requirements",
                     "local jobs use the packages on this machine");
@@ -307,16 +312,16 @@ Result<JobDetails> LocalJobs::details(std::string_view id) {
 
 Result<std::vector<JobDetails>> LocalJobs::list() {
     GDNCTL_TRY(m_store.check());
-    std::vector<JobDetails> jobs;
-    for (const std::string& id : m_store.ids()) {
-        auto job = details(id);
-        if (job) {
-            jobs.push_back(std::move(*job));
     std::error_code problem;
     const fs::directory_iterator readable(m_store.jobs(), problem);
     if (problem && problem != std::errc::no_such_file_or_directory) {
         return tl::unexpected(file_error(ErrorKind::local_io, "read", m_store.jobs(), problem.value()));
     }
+    std::vector<JobDetails> jobs;
+    for (const std::string& id : m_store.ids()) {
+        auto job = details(id);
+        if (job) {
+            jobs.push_back(std::move(*job));
         } else if (job.error().kind != ErrorKind::remote_missing) {
             log::warning("{}", job.error().text());
         }
