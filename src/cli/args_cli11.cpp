@@ -225,8 +225,9 @@ Status require_all(const Args& command, const Given& given, std::size_t position
     for (std::size_t i = positional_words; i < command.positionals().size(); ++i) {
         const PositionalDef& def = command.positionals()[i];
         if (!def.required) continue;
+        const std::string words = text::join(def.choices, ", ");
         return fail(ErrorKind::usage, fmt::format("the argument {} is missing", def.name),
-                    fmt::format("{}: {}", def.name, def.help));
+                    fmt::format("{}: {}{}{}", def.name, def.help, words.empty() ? "" : ": ", words));
     }
     return {};
 }

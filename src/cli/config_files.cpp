@@ -101,8 +101,10 @@ Result<LoadedConfig> load_config(const Env& env, const ConfigRequest& request) {
     LoadedConfig loaded;
     loaded.config.overlay(builtin_defaults());
     const fs::path user = user_config_path(env);
-    std::error_code ignored;
-    if (!user.empty() && fs::exists(user, ignored)) {
+    std::error_code ignored, problem;
+    // A folder without permission is an error; a home directory without permission, such as that of another user, is
+    // not.
+    if (!user.empty() && (fs::exists(user, problem) || (problem && fs::exists(user.parent_path(), ignored)))) {
         GDNCTL_TRY(add_file(loaded, user, request.cwd, Kind::user_file));
     }
     if (request.file) {

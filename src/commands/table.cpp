@@ -1,6 +1,7 @@
 #include "commands/table.h"
 
 #include "commands/rows.h"
+#include "loop/perf/policy_file.h"
 #include "target/target.h"
 
 namespace gdnctl::commands {
@@ -143,8 +144,8 @@ constexpr cli::Group k_groups[] = {
 cli::Table table() {
     cli::Table all{k_table, k_groups};
     all.check_target = [](const Config& config, const std::filesystem::path& root) -> Status {
-        GDNCTL_TRY(select_target(config, root));
-        return {};
+        GDNCTL_TRY_ASSIGN(const Target target, select_target(config, root));
+        return loop::check_gates(target);
     };
     return all;
 }

@@ -58,7 +58,7 @@ Result<TpuChoice> choose_hold_tpu(const Place& place, const std::string& wanted,
     if (!place.local) {
         Target any;
         any.style = TargetStyle::levanter;  // the type must be known
-        return choose_tpu(wanted.empty() ? "auto" : wanted, place, any);
+        return choose_tpu(wanted.empty() ? "auto" : wanted, place, any, "--tpu-type");
     }
     LocalTpu tpu = declared_tpu(wanted, context.env);
     TpuChoice choice{tpu.type, {}};

@@ -137,7 +137,8 @@ Result<FoundHold> find_hold(const std::string& name, const PlaceOptions& options
     GDNCTL_TRY(devtpu::check_tpu_name(name));
     const auto cluster = named_cluster(options);
     const devtpu::HoldStore store(context.state_dir);
-    if (auto record = store.find(name, cluster, options.ray_address)) {
+    GDNCTL_TRY_ASSIGN(auto record, store.find(name, cluster, options.ray_address));
+    if (record) {
         PlaceOptions place = place_of_hold(*record, options);
         if (record->state == "ready" && record->cluster != "local") return FoundHold{std::move(*record), place};
         // This machine answers at once.
@@ -159,8 +160,8 @@ Result<FoundHold> find_hold(const std::string& name, const PlaceOptions& options
         return FoundHold{std::move(**asked), std::move(place)};
     }
     // Another program holds it and left its ssh configuration, which is enough.
-    const auto config = read_file_if_exists(ssh_config_path(context));
-    if (config && *config && devtpu::has_alias(**config, name)) {
+    GDNCTL_TRY_ASSIGN(const auto config, read_file_if_exists(ssh_config_path(context)));
+    if (config && devtpu::has_alias(*config, name)) {
         HoldRecord foreign;
         foreign.tpu_name = name;
         foreign.cluster = cluster.value_or("");

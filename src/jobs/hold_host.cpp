@@ -163,7 +163,7 @@ Status forget_hold(const HoldRecord& record, const Context& context) {
     const devtpu::HoldStore store(context.state_dir);
     GDNCTL_TRY(store.forget(record.submission_id));
     if (record.cluster == "local" || home(context).empty()) return {};
-    const auto all = store.all();
+    GDNCTL_TRY_ASSIGN(const auto all, store.all());
     const auto other = std::find_if(all.rbegin(), all.rend(), [&](const HoldRecord& one) {
         return one.tpu_name == record.tpu_name && !one.alias.empty();
     });

@@ -59,6 +59,37 @@ private:
     std::string m_text;
 };
 
+// Holds back what ssh says when it cannot connect, because the error that follows repeats it. Anything that comes after
+// it, or another way of ending, shows that it was the command's own output.
+class Stderr {
+public:
+    Stderr(StderrEnd& end, const std::function<void(std::string_view)>& pass) : m_end(end), m_pass(pass) {}
+    void feed(std::string_view bytes) {
+        m_end.feed(bytes);
+        const bool complaint =
+            bytes.starts_with("ssh: ") || bytes.find(": Permission denied (") != std::string_view::npos;
+        if (m_first && complaint) {
+            m_held = bytes;
+            m_first = false;
+            return;
+        }
+        let_go();
+        if (m_pass) m_pass(bytes);
+    }
+    void let_go() {
+        m_first = false;
+        if (m_pass && !m_held.empty()) m_pass(m_held);
+        m_held.clear();
+    }
+    bool could_not_connect() const { return !m_held.empty(); }
+
+private:
+    StderrEnd& m_end;
+    const std::function<void(std::string_view)>& m_pass;
+    std::string m_held;
+    bool m_first = true;
+};
+
 void end_run(const devtpu::Road& road, const HoldRecord& record, const std::string& run_id, Context& context) {
     const auto ended =
         devtpu::ask_host(road, devtpu::end_line(run_id), {}, k_end_limit, context.process, std::stop_token());
@@ -176,15 +207,19 @@ Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& cont
     spec.stop = context.stop;
     spec.leaves_behind = [&](int) { return !road->is_local(); };
     StderrEnd err;
-    spec.on_stdout = run.on_out;
-    spec.on_stderr = [&](std::string_view bytes) {
-        err.feed(bytes);
-        if (run.on_err) run.on_err(bytes);
+    Stderr shown(err, run.on_err);
+    spec.on_stdout = [&](std::string_view bytes) {
+        shown.let_go();
+        if (run.on_out) run.on_out(bytes);
     };
+    spec.on_stderr = [&](std::string_view bytes) { shown.feed(bytes); };
     const auto heart = start_heart(hold.record, hold.place, context, command.record);
     if (!heart) log::warning("the lease is not being renewed: {}", heart.error().text());
     GDNCTL_TRY_ASSIGN(const ProcessResult result, context.process.run(spec));
-    if (result.end != ProcessResult::End::exited || result.exit_code == k_ssh_failed) {
+    const bool cut = result.end == ProcessResult::End::exited && result.exit_code == k_ssh_failed;
+    const bool started = !(cut && !road->is_local() && shown.could_not_connect());
+    if (started) shown.let_go();
+    if (started && (cut || result.end != ProcessResult::End::exited)) {
         end_run(*road, hold.record, command.run_id, context);
     }
     if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());

@@ -52,7 +52,7 @@ Json profile_json(const ProfileReport& profile) {
 }
 
 void put_command(Json& object, const JobRequest& request) {
-    object["entrypoint"] = std::string(own_command(request.entrypoint));
+    object["entrypoint"] = own_command(request.entrypoint);
     object["env_names"] = names_of(request.env);
     object["resources"] = request.resources;
 }

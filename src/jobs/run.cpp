@@ -21,6 +21,11 @@ namespace {
 constexpr std::chrono::seconds k_stop_patience{60};
 constexpr std::chrono::seconds k_journal_wait{10};
 
+// What follows the name of a command about the job: " --cluster local ID".
+std::string command_words(const JobBackend& backend, std::string_view id) {
+    return cluster_words(backend) + (id.starts_with('-') ? " -- " : " ") + text::shell_quote(id);
+}
+
 // Appends to $STATE/jobs.jsonl, the list of all jobs submitted from this machine. A failure does not affect the running
 // job.
 void remember(const JobRequest& request, const JobPlace& place, const std::string& session, Context& context) {
@@ -94,6 +99,13 @@ std::optional<std::chrono::milliseconds> time_limit(const JobPlan& plan, const S
     return limit;
 }
 
+// For a command that cannot show a job's output: its disk is full, for instance. The job does not depend on it.
+std::string how_to_see(const JobBackend& backend, const JobDetails& job) {
+    const std::string words = command_words(backend, job.submission_id);
+    return is_terminal(job.state) ? fmt::format("the job has ended: `gdnctl ray-wait --show-logs{}` shows it", words)
+                                  : fmt::format("the job keeps running: `gdnctl ray-logs --follow{}` shows it", words);
+}
+
 // The log is complete.
 void finish_output(JobRun& run) {
     run.output.finish();
@@ -124,14 +136,16 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
         if (is_interruption(watched.error())) {
             if (auto end = leave_or_stop(options, backend, id, false, context)) run.details = std::move(*end);
         }
-        return tl::unexpected(std::move(watched).error());
+        Error error = std::move(watched).error();
+        if (error.kind == ErrorKind::local_io) error.hint = how_to_see(backend, run.details);
+        return tl::unexpected(std::move(error));
     }
     if (watched->timed_out) {
         // The target's own limit applies to the job, --timeout to this command.
         const bool of_target = plan.command.timeout_s && watch.timeout == std::chrono::seconds(*plan.command.timeout_s);
         run.details = std::move(watched->details);
-        if (auto end = leave_or_stop(options, backend, id, of_target, context)) run.details = std::move(*end);
         log::error("job {} did not end within {}", id, format_duration(*watch.timeout));
+        if (auto end = leave_or_stop(options, backend, id, of_target, context)) run.details = std::move(*end);
         finish_output(run);
         run.verdict = {FailureClass::timeout, ExitCode::timeout};
         return {};
@@ -226,7 +240,7 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
 }  // namespace
 
 void show_next_commands(const JobBackend& backend, std::string_view id) {
-    const std::string words = cluster_words(backend) + (id.starts_with('-') ? " -- " : " ") + text::shell_quote(id);
+    const std::string words = command_words(backend, id);
     log::info("the job keeps running; next:\n  gdnctl ray-wait{}\n  gdnctl ray-logs{}\n  gdnctl ray-stop{}", words,
               words, words);
 }

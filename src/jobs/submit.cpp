@@ -65,6 +65,17 @@ Status check_workdir(const JobPlan& plan, const WorkingTree& tree) {
                 "correct its workdir in gdnctl.toml, or pass -C with the right repository");
 }
 
+// What must not be shown if it is a word of the command line too.
+void register_secrets(const std::vector<JobEnv>& env, const std::vector<JobEnv>& extra, const Env& own) {
+    for (const JobEnv& item : env) {
+        if (names_a_secret(item.name)) register_secret(item.value);
+    }
+    for (const JobEnv& item : extra) register_secret(item.value);
+    for (const char* name : {"HF_TOKEN", "WANDB_API_KEY", "RAY_AUTH_TOKEN"}) {
+        register_secret(own.get(name).value_or(""));
+    }
+}
+
 }  // namespace
 
 void renew_identity(JobRequest& request, std::string_view kind, const Context& context) {
@@ -73,12 +84,12 @@ void renew_identity(JobRequest& request, std::string_view kind, const Context& c
     request.metadata["nonce"] = random_hex(16);
 }
 
-std::string_view own_command(std::string_view entrypoint) {
+std::string own_command(std::string_view entrypoint) {
     if (entrypoint.starts_with(k_clear_group)) entrypoint.remove_prefix(k_clear_group.size());
     const std::size_t guard =
         entrypoint.starts_with("env -u ") ? entrypoint.find(devtpu::k_guard_end) : std::string_view::npos;
     if (guard != std::string_view::npos) entrypoint.remove_prefix(guard + devtpu::k_guard_end.size());
-    return entrypoint;
+    return redact(entrypoint);
 }
 
 std::vector<std::string> names_of(const std::vector<JobEnv>& env) {
@@ -112,7 +123,7 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
     }
     for (const auto& [name, value] : plan.command.env) request.env.push_back({name, value});
     request.env.insert(request.env.end(), extra.begin(), extra.end());
-    for (const JobEnv& item : extra) register_secret(item.value);
+    register_secrets(request.env, extra, context.env);
     request.resources = plan.command.resources;
     request.beside = plan.beside;
     request.keep_workdir = options.keep_workdir;

@@ -39,8 +39,9 @@ struct JobPlan {
 // The request that run_job() would send to a cluster or to this machine. Errors: usage, config, local_io.
 Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options, bool on_cluster, Context& context);
 
-// A job's command line without the part that request_for() puts before it on a cluster.
-std::string_view own_command(std::string_view entrypoint);
+// A job's command line as it may be shown: without the part that request_for() puts before it on a cluster, and with
+// secrets masked.
+std::string own_command(std::string_view entrypoint);
 
 // Names of the variables, sorted, without duplicates.
 std::vector<std::string> names_of(const std::vector<JobEnv>& env);

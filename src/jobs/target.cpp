@@ -11,8 +11,6 @@
 
 namespace gdnctl {
 
-Result<Target> target_in_use(const Context& context) { return select_target(context.config, project_root(context)); }
-
 Status check_embedded_kernel(const Target& target, Context& context) {
     const ConfigValue* chosen = context.config.find("target");
     const bool is_chosen = chosen != nullptr && chosen->origin.kind != ConfigOrigin::Kind::builtin;

@@ -7,9 +7,6 @@
 
 namespace gdnctl {
 
-// The target in effect for a command: see select_target().
-Result<Target> target_in_use(const Context& context);
-
 // In a git repository with its own kernel or configuration, the embedded kernel is judged only if the target was named
 // explicitly: --target, GDNCTL_TARGET, or `target` in a configuration file. Error: usage.
 Status check_embedded_kernel(const Target& target, Context& context);

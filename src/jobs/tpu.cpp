@@ -9,14 +9,15 @@ namespace gdnctl {
 
 namespace {
 
-Result<std::string> resolve(const std::string& wanted, const Place& place, const Target& target) {
+Result<std::string> resolve(const std::string& wanted, const Place& place, const Target& target,
+                            std::string_view option) {
     if (wanted != "auto") return wanted;
     if (place.local) return std::string();
     const bool as_written = target.style == TargetStyle::argv;
     if (!place.file) {
         if (as_written) return std::string();
         return fail(ErrorKind::usage, "TPU auto-detection requires --cluster to be set.",
-                    "name the accelerator, for example --tpu v5p-8");
+                    fmt::format("name the accelerator, for example {} v5p-8", option));
     }
     auto type = infer_tpu(*place.file);
     if (!type && as_written) return std::string();
@@ -26,9 +27,10 @@ Result<std::string> resolve(const std::string& wanted, const Place& place, const
 
 }  // namespace
 
-Result<TpuChoice> choose_tpu(const std::string& wanted, const Place& place, const Target& target) {
+Result<TpuChoice> choose_tpu(const std::string& wanted, const Place& place, const Target& target,
+                             std::string_view option) {
     TpuChoice choice;
-    GDNCTL_TRY_ASSIGN(choice.type, resolve(wanted, place, target));
+    GDNCTL_TRY_ASSIGN(choice.type, resolve(wanted, place, target, option));
     if (choice.type.empty()) return choice;
     GDNCTL_TRY_ASSIGN(choice.resources, tpu_resources(choice.type));
     if (place.local) return choice;

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "jobs/place.h"
 #include "target/target.h"
@@ -16,7 +17,9 @@ struct TpuChoice {
 
 // `auto` is the cluster's own worker type. It is none on this machine, and for a target with a fixed command line if
 // the cluster names no type. Warns if the cluster's file offers no such type. Errors: usage (`TPU auto-detection
-// requires --cluster to be set.`, an invalid type, several hosts, a number of chips that Ray does not offer).
-Result<TpuChoice> choose_tpu(const std::string& wanted, const Place& place, const Target& target);
+// requires --cluster to be set.`, an invalid type, several hosts, a number of chips that Ray does not offer); hints
+// name `option`.
+Result<TpuChoice> choose_tpu(const std::string& wanted, const Place& place, const Target& target,
+                             std::string_view option = "--tpu");
 
 }  // namespace gdnctl

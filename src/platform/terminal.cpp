@@ -82,7 +82,7 @@ public:
         if (m_out_errno == 0 || m_out_errno == EPIPE || m_reported) return {};
         m_reported = true;
         return fail(ErrorKind::local_io, std::string("cannot write to standard output: ") + std::strerror(m_out_errno),
-                    m_out_errno == ENOSPC ? "free space on the output's disk, then run the command again" : "");
+                    m_out_errno == ENOSPC ? "free space on the output's disk, or write elsewhere" : "");
     }
 
     bool out_closed() const override { return m_out_errno == EPIPE; }

@@ -85,11 +85,14 @@ Result<Target> select_target(const Config& config, const std::filesystem::path& 
     return load(config, detail::builtin_targets().back().name);
 }
 
-Status check_configured_targets(const Config& config) {
+Status check_configured_targets(const Config& config, Status (*check)(const Target&)) {
     const ConfigValue* targets = config.find("targets");
     const ConfigTable* table = targets == nullptr ? nullptr : targets->as_table();
     if (table == nullptr) return {};
-    for (const auto& [name, value] : *table) GDNCTL_TRY(load(config, name));
+    for (const auto& [name, value] : *table) {
+        GDNCTL_TRY_ASSIGN(const Target target, load(config, name));
+        GDNCTL_TRY(check(target));
+    }
     return {};
 }
 

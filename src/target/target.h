@@ -78,8 +78,8 @@ std::vector<std::string> target_names(const Config& config);
 // type; with file, line and a suggestion).
 Result<Target> select_target(const Config& config, const std::filesystem::path& root);
 
-// Reads every [targets.NAME], selected or not, and returns the first error.
-Status check_configured_targets(const Config& config);
+// Reads every [targets.NAME], selected or not, passes it to `check`, and returns the first error.
+Status check_configured_targets(const Config& config, Status (*check)(const Target&));
 
 // ---- from a target to the commands of a job
 

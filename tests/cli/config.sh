@@ -74,6 +74,19 @@ test_unreadable_file_is_local_io() {
   expect 8 "${as[@]}" "$GDNCTL" config show
 }
 
+test_a_user_folder_without_permission_is_local_io() {
+  mkdir -p "$XDG_CONFIG_HOME/gdnctl" && powerless
+  [ ${#as[@]} = 0 ] || chown 65534:65534 "$XDG_CONFIG_HOME/gdnctl"
+  chmod 000 "$XDG_CONFIG_HOME/gdnctl"
+  expect 8 "${as[@]}" "$GDNCTL" config show
+  err_has "cannot read $XDG_CONFIG_HOME/gdnctl/config.toml: Permission denied"
+  err_has "hint: check owner and mode: ls -ld '$XDG_CONFIG_HOME/gdnctl'"
+  # As with sudo -u, which may keep the HOME of another user.
+  chmod 700 "$XDG_CONFIG_HOME"
+  [ ${#as[@]} = 0 ] && chmod 000 "$XDG_CONFIG_HOME"
+  expect 0 "${as[@]}" "$GDNCTL" config show
+}
+
 test_config_option_and_variable_name_the_file() {
   printf 'cluster = "a"\n' >a.toml
   expect 0 "$GDNCTL" --config a.toml config show
@@ -120,6 +133,15 @@ test_init_refuses_to_overwrite() {
   expect 0 "$GDNCTL" config init --force --json
   out_has '"schema": "gdnctl.config-init/1"'
   ! grep -q mine gdnctl.toml || fail "the file was not replaced"
+}
+
+test_init_does_not_replace_a_directory() {
+  mkdir gdnctl.toml
+  for force in '' --force; do
+    expect 8 "$GDNCTL" config init $force
+    err_has "$PWD/gdnctl.toml is a directory"
+    err_lacks 'replaces it'
+  done
 }
 
 test_init_user_makes_the_folder() {

@@ -299,3 +299,35 @@ test_watch_runs_again_at_a_change() {
   ! pgrep -f 'sleep 3579' >/dev/null || fail 'it still runs'
   "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
 }
+
+# A hold of another program, whose alias leads to a host that refuses ssh.
+test_a_host_that_refuses_ssh_ran_nothing() {
+  mkdir -p "$HOME/.ssh" bin && printf 'Host dev-tpu-a\n  HostName 203.0.113.7\n' >"$HOME/.ssh/config"
+  printf '#!/bin/sh\necho "ssh: connect to host 203.0.113.7 port 22: Connection refused" >&2\nexit 255\n' >bin/ssh
+  chmod +x bin/ssh
+  PATH=$PWD/bin:$PATH expect 4 "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- true
+  [ "$(grep -c 'Connection refused' "$WORK/err")" = 1 ] || fail 'said more than once'
+  err_has 'error: ssh: connect to host 203.0.113.7 port 22: Connection refused'
+  err_lacks 'still be running'
+  # A command that began has its own output, whatever that says.
+  printf '#!/bin/sh\necho "ssh: no key" >&2\nexit 3\n' >bin/ssh
+  PATH=$PWD/bin:$PATH expect 3 "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- true
+  err_has 'ssh: no key'
+}
+
+test_an_ssh_configuration_that_cannot_be_read() {
+  mkdir -p "$HOME/.ssh/config"
+  expect 8 "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- true
+  err_has "cannot read $HOME/.ssh/config: Is a directory"
+  rmdir "$HOME/.ssh/config"
+  printf 'Host dev-tpu-a\n' >"$HOME/.ssh/config" && powerless
+  mkdir -p "$XDG_STATE_HOME/gdnctl" && chmod 700 "$XDG_STATE_HOME/gdnctl" && chmod 000 "$HOME/.ssh/config"
+  [ ${#as[@]} = 0 ] || chown -R 65534:65534 "$XDG_STATE_HOME" "$HOME"
+  expect 8 "${as[@]}" "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- true
+  err_has "cannot read $HOME/.ssh/config: Permission denied"
+}
+
+test_allocate_hints_at_its_own_option() {
+  expect 2 "$GDNCTL" dev-tpu-allocate --ray-address http://127.0.0.1:1 --tpu-name a
+  err_has 'hint: name the accelerator, for example --tpu-type v5p-8'
+}

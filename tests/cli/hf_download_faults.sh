@@ -204,6 +204,7 @@ test_who_may_and_who_may_not() {
   asked '.server == "cdn" and .auth' 0
   expect 0 fetch --token $TOKEN --output-dir a && err_has 'process list'
   printf '%s\r\n' $TOKEN >"$WORK/token" && expect 0 fetch --token-file ../token --output-dir b
+  : >"$WORK/empty" && expect 6 fetch --token-file ../empty --output-dir e && err_has 'empty is empty: no token is sent'
   mkdir -p "$HOME/.cache/huggingface" && echo $TOKEN >"$HOME/.cache/huggingface/token" && expect 0 fetch --output-dir c
   HF_HUB_DISABLE_IMPLICIT_TOKEN=1 expect 6 fetch --output-dir d
   expect 6 fetch --no-token --output-dir d

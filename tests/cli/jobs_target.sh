@@ -205,3 +205,49 @@ test_the_verdict_names_the_kernel() {
   expect 0 "$GDNCTL" ray-test --cluster local
   grep -q '^\[gdnctl\] verdict: OK .* for src:mine.c$' "$WORK/err" || fail "no kernel in the verdict line"
 }
+
+test_secrets_in_a_command_are_masked() {
+  local id=masked token=hf_abcdefghijklmnopqrstuvwx f
+  printf 'target = "t"\n[targets.t.test]\nargv = ["sh", "-c", "test $# = 2 && test $1 = hf_abcd$AND && test $2 = pass1234word", "sh", "%s", "pass1234word"]\nenv = { AND = "efghijklmnopqrstuvwx" }\n' $token >gdnctl.toml
+  for form in '' --json; do
+    expect 0 "$GDNCTL" ray-test --cluster local --dry-run -e WORD=pass1234word $form
+    out_has 'hf_a***'
+    out_lacks $token
+    out_lacks pass1234word
+  done
+  expect 0 "$GDNCTL" ray-test --cluster local --submission-id $id -e WORD=pass1234word --json
+  out_has 'hf_a***'
+  cat "$WORK/err" >>"$WORK/out"
+  out_lacks $token
+  ! grep -rlE --exclude-dir={work,.old-work} "$token|pass1234word" "$XDG_STATE_HOME" || fail 'a secret was stored'
+  expect 0 "$GDNCTL" ray-wait --cluster local $id --json
+  out_has 'hf_a***'
+  # Secrets of the environment are known too.
+  sed -i "s/$token/letmein9/" gdnctl.toml
+  HF_TOKEN=letmein9 expect 0 "$GDNCTL" ray-test --cluster local --dry-run
+  out_lacks letmein9
+}
+
+test_output_that_cannot_be_written_leaves_the_job() {
+  [ -w /dev/full ] || skip 'no /dev/full'
+  printf 'target = "t"\n[targets.t]\ntest = ["sh", "-c", "echo one; while [ ! -e %s/go ]; do sleep 0.05; done"]\n' "$WORK" >gdnctl.toml
+  "$GDNCTL" ray-test --cluster local --submission-id j >/dev/full 2>"$WORK/err"
+  [ $? = 8 ] || fail 'exit code'
+  err_has 'cannot write to standard output: No space left on device'
+  err_has 'hint: the job keeps running: `gdnctl ray-logs --follow --cluster local j` shows it'
+  touch "$WORK/go"
+  expect 0 "$GDNCTL" ray-logs --follow --cluster local j
+  out_has one
+}
+
+test_timeout_with_auto_stop_is_told_in_order() {
+  printf 'target = "t"\n[targets.t]\ntest = ["sleep", "300"]\n' >gdnctl.toml
+  expect 124 "$GDNCTL" ray-test --cluster local --submission-id j --timeout 0.3 --auto-stop
+  grep -oE 'did not end within|stop requested|status=STOPPED' "$WORK/err" | tr '\n' ' ' >said
+  [ "$(cat said)" = 'did not end within stop requested status=STOPPED ' ] || fail "said: $(cat said)"
+}
+
+test_a_negative_resource_of_this_machine() {
+  GDNCTL_LOCAL_RESOURCES='{"CPU":2,"TPU":-1}' expect 2 "$GDNCTL" ray-test --cluster local
+  err_has 'GDNCTL_LOCAL_RESOURCES: TPU must be 0 or more, not -1'
+}

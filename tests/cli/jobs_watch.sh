@@ -206,6 +206,22 @@ test_a_state_directory_that_cannot_be_written_to_is_exit_8() {
   [ -z "$(ls -A "$XDG_STATE_HOME/gdnctl")" ] || fail "left over: $(ls -A "$XDG_STATE_HOME/gdnctl")"
 }
 
+test_a_state_directory_that_cannot_be_read_is_exit_8() {
+  local state=$XDG_STATE_HOME/gdnctl folder
+  mkdir -p "$state/local/jobs" && powerless
+  chmod -R go= "$state" && { [ ${#as[@]} = 0 ] || chown -R 65534:65534 "$state"; }
+  for folder in "$state" "$state/local" "$state/local/jobs"; do
+    chmod 000 "$folder"
+    expect 8 "${as[@]}" "$GDNCTL" ray-list --cluster local
+    err_has "cannot read $state/local/jobs: Permission denied"
+    expect 8 "${as[@]}" "$GDNCTL" dev-tpu-list
+    chmod 700 "$folder"
+  done
+  touch "$state/holds.json" && chmod 000 "$state/holds.json"
+  expect 8 "${as[@]}" "$GDNCTL" dev-tpu-list
+  err_has "cannot read $state/holds.json: Permission denied"
+}
+
 # The state directory on a file system of 512 KB, in a mount namespace of its own; TEXT is a script that runs in it.
 on_a_small_disk() { # TEXT
   local ns=(unshare -m)

@@ -92,3 +92,18 @@ PY
   err_has 'GiB of memory'
   err_has 'hint: '
 }
+
+test_a_truth_file_as_outputs_is_said() {
+  for name in truth.safetensors truth.npz; do
+    expect 0 ce run --batch 8 --hidden 16 --vocab 40 --out $name
+    expect 0 ce compare --inputs $name --outputs $name --layout hv
+    out_has 'note: --outputs is a truth file that `gdnctl oracle run` wrote, so no kernel is judged here'
+  done
+}
+
+test_sizes_out_of_range() {
+  expect 2 "$GDNCTL" ce-infer --device 'TPU v4' --batch 8 --hidden 8 --vocab 0
+  err_has '--vocab 0: expected at least 1'
+  expect 2 "$GDNCTL" ce-infer --device 'TPU v4' --batch 8 --hidden 8 --vocab 2000000000000
+  err_has '--vocab 2000000000000: expected at most 1099511627776'
+}

@@ -54,6 +54,9 @@ test_append_failed_and_unfinished_jobs() {
   job RUNNING null OK >job.json
   expect 2 "$GDNCTL" log append --log-file log.md --from-job job.json
   err_has 'has not ended'
+  job BROKEN 0 OK >job.json
+  expect 9 "$GDNCTL" log append --log-file log.md --from-job job.json
+  err_has 'has an unknown status: BROKEN'
   echo '{"a":1}' >job.json
   expect 9 "$GDNCTL" log append --log-file log.md --from-job job.json
   printf 'not json' >job.json
@@ -65,6 +68,16 @@ test_append_failed_and_unfinished_jobs() {
   err_has 'did you mean accepted?'
   expect 2 "$GDNCTL" log append --log-file log.md --metric nonsense
   [ "$(wc -l <log.records.jsonl)" = 2 ] || fail 'a refused append left a record'
+}
+
+test_a_local_profile_used_no_tpu() {
+  "$GDNCTL" log init --log-file log.md 2>/dev/null
+  job SUCCEEDED 0 OK | sed 's/ray-test/ray-profile/; s/"target"/"tpu":"v5p-8","target"/' >job.json
+  expect 0 "$GDNCTL" log append --log-file log.md --from-job job.json
+  ! grep v5p-8 log.md log.records.jsonl || fail 'a TPU is named'
+  sed 's/"backend":"local"/"backend":"ray"/' job.json >ray.json
+  expect 0 "$GDNCTL" log append --log-file log.md --from-job ray.json --title ray
+  grep -q v5p-8 log.records.jsonl || fail 'the TPU of a cluster is not named'
 }
 
 test_append_masks_secrets_and_homes() {

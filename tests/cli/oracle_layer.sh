@@ -107,3 +107,14 @@ test_layer_usage_errors() {
     expect 0 "$GDNCTL" oracle run --help
     out_has 'gdn-layer'
 }
+
+test_a_truth_file_as_outputs_is_said() {
+    local note='note: --outputs is a truth file that `gdnctl oracle run` wrote, so no kernel is judged here'
+    for name in x.safetensors x.npz; do
+        expect 0 run --shape 1,2,4,16,8,8 --out $name
+        expect 0 compare --inputs $name --outputs $name
+        out_has "$note"
+    done
+    expect 0 compare --inputs x.safetensors --outputs x.safetensors --json
+    jq -e '.outputs_are_truth' "$WORK/out" >/dev/null || fail 'not in the JSON'
+}

@@ -27,10 +27,36 @@ test_show_reads_the_target() {
   expect 0 "$GDNCTL" policy show --target mine
   out_has '"hold": "keep"'
   out_has '"max_while_increase_ms": 1.5'
-  printf '[targets.mine]\ntest = ["true"]\n[targets.mine.gates]\nhodl = "keep"\n' >gdnctl.toml
-  expect 2 "$GDNCTL" policy show --target mine
-  err_has 'unknown key targets.mine.gates: hodl'
+}
+
+# refused LINE TEXT COMMAND...: each command names the line of `gates` that has the mistake
+refused() {
+  local line=$1 text=$2 command
+  shift 2
+  printf 'target = "mine"\n[targets.mine]\ntest = ["true"]\n[targets.mine.gates]\n%s\n' "$line" >gdnctl.toml
+  for command in "$@"; do
+    expect 2 "$GDNCTL" $command
+    err_has "gdnctl.toml:5: $text"
+  done
+}
+
+test_mistakes_in_a_targets_gates() {
+  refused 'hodl = "keep"' 'unknown key targets.mine.gates.hodl' 'policy show' 'config show' lint-log 'prompts list' \
+    '--target mine ray-list --cluster local' 'ray-test --dry-run --cluster local'
   err_has 'did you mean `hold`?'
+  expect 1 "$GDNCTL" doctor
+  out_has 'gdnctl.toml:5: unknown key targets.mine.gates.hodl'
+  refused 'hold = "drop"' 'targets.mine.gates.hold must be automatic, keep or refuse' 'policy show'
+  refused 'override_pct = "5"' 'targets.mine.gates.override_pct must be a number, 0 or more' 'config show'
+  refused 'limits = { max_while_incraese_ms = 2.0 }' 'unknown key targets.mine.gates.limits.max_while_incraese_ms' \
+    'policy show'
+}
+
+test_mistakes_in_the_gates_of_another_target() {
+  printf 'target = "cpu-gdn"\n[targets.mine]\ntest = ["true"]\n[targets.mine.gates]\nhodl = "keep"\n' >gdnctl.toml
+  expect 0 "$GDNCTL" policy show
+  expect 2 "$GDNCTL" config show
+  err_has 'gdnctl.toml:5: unknown key targets.mine.gates.hodl'
 }
 
 test_replay_agrees() {

@@ -73,3 +73,9 @@ test_value_outside_a_closed_set() {
   err_has "error: invalid value 'fihs' for SHELL: not one of bash, zsh, fish"
   err_has 'hint: did you mean `fish`?'
 }
+
+test_a_missing_argument_of_a_closed_set_names_the_set() {
+  expect 2 "$GDNCTL" oracle compare
+  err_has 'the argument OP is missing'
+  err_has 'gdn, gdn-layer, linear-ce'
+}

@@ -50,10 +50,10 @@ std::optional<WallTime> lease_end_of(const HoldRecord& record, const Context& co
 }
 
 // The holds of one place, with this machine's records of them. Forgets holds that have ended.
-Result<std::vector<HoldView>> holds_at(const PlaceOptions& options, bool all_users, Context& context) {
+Result<std::vector<HoldView>> holds_at(const PlaceOptions& options, bool all_users,
+                                       const std::vector<HoldRecord>& remembered, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options, true, context));
     GDNCTL_TRY_ASSIGN(const auto jobs, backend->list());
-    const auto remembered = devtpu::HoldStore(context.state_dir).all();
     const std::string user = user_name(context.env);
     std::vector<HoldView> views;
     for (const JobDetails& job : jobs) {
@@ -77,13 +77,14 @@ Result<std::vector<HoldView>> holds_at(const PlaceOptions& options, bool all_use
 }
 
 // Every place where this machine has a hold, and the default place of commands without --cluster.
-std::vector<PlaceOptions> all_places(const PlaceOptions& options, Context& context) {
+std::vector<PlaceOptions> all_places(const PlaceOptions& options, const std::vector<HoldRecord>& remembered,
+                                     Context& context) {
     std::vector<PlaceOptions> places = {options};
     std::vector<std::string> names;
     if (const auto place = choose_place(options, context)) {
         names.push_back(place->local ? "local" : place->cluster.empty() ? place->address->url : place->cluster);
     }
-    for (const HoldRecord& record : devtpu::HoldStore(context.state_dir).all()) {
+    for (const HoldRecord& record : remembered) {
         const std::string name = hold_place_words(record);
         if (std::find(names.begin(), names.end(), name) != names.end()) continue;
         names.push_back(name);
@@ -136,15 +137,16 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     const PlaceOptions& named = options.place;
     const bool explicit_place = named.cluster || named.cluster_config || named.ray_address;
-    const auto places = explicit_place ? std::vector{named} : all_places(named, context);
+    GDNCTL_TRY_ASSIGN(const auto remembered, devtpu::HoldStore(context.state_dir).all());
+    const auto places = explicit_place ? std::vector{named} : all_places(named, remembered, context);
     std::vector<HoldView> views;
     for (const PlaceOptions& place : places) {
-        auto found = holds_at(place, options.all_users, context);
+        auto found = holds_at(place, options.all_users, remembered, context);
         if (!found) {
             if (explicit_place || places.size() == 1) return tl::unexpected(std::move(found).error());
             log::warning("{}: {}", place.cluster.value_or(place.ray_address.value_or("default cluster")),
                          found.error().text());
-            for (const HoldRecord& record : devtpu::HoldStore(context.state_dir).all()) {
+            for (const HoldRecord& record : remembered) {
                 if (place.cluster && record.cluster == *place.cluster) {
                     views.push_back({record, "UNKNOWN", true, lease_end_of(record, context)});
                 }

@@ -122,7 +122,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    const auto remembered = devtpu::HoldStore(context.state_dir).all();
+    GDNCTL_TRY_ASSIGN(const auto remembered, devtpu::HoldStore(context.state_dir).all());
     Json released = Json::array();
     for (const PlaceOptions& place : places_of(options, remembered)) {
         GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, true, context));

@@ -9,6 +9,7 @@
 
 #include "commands/print.h"
 #include "core/json.h"
+#include "core/redact.h"
 #include "core/text.h"
 #include "platform/fd.h"
 #include "platform/fs.h"
@@ -26,7 +27,7 @@ struct Preview {
     std::size_t files = 0;
     std::uint64_t package_bytes = 0;  // size of the archive; 0: no package
     std::string working_dir;          // source of the package: a folder, a URI, or "none"
-    Json request;                     // with the values of variables masked
+    Json request;                     // with the values of variables and secrets masked
 };
 
 // Packs into a temporary file that ends with this process.
@@ -65,6 +66,7 @@ Result<Preview> preview_request(const JobRequest& request, const Context& contex
     }
     GDNCTL_TRY_ASSIGN(const std::string body, preview_submission(request, uri));
     GDNCTL_TRY_ASSIGN(preview.request, parse_json(body, "the request"));
+    preview.request["entrypoint"] = redact(request.entrypoint);
     return preview;
 }
 
@@ -73,7 +75,7 @@ void put_preview(Json& object, const Place& place, const JobRequest& request, co
     object["cluster"] = place.cluster.empty() ? Json(nullptr) : Json(place.cluster);
     object["address"] = address_text(place);
     object["submission_id"] = request.submission_id;
-    object["entrypoint"] = std::string(own_command(request.entrypoint));
+    object["entrypoint"] = own_command(request.entrypoint);
     object["env_names"] = names_of(request.env);
     object["resources"] = request.resources;
     object["package"] = {{"working_dir", preview.working_dir},

@@ -63,7 +63,7 @@ void print_end(const JobDetails& job, const JobVerdict& verdict, const JobOutput
     put_job(out, place_of(backend, job.submission_id), job, verdict);
     out["kind"] = of_submission("kind");
     out["target"] = of_submission("target");
-    out["entrypoint"] = std::string(own_command(job.entrypoint));
+    out["entrypoint"] = own_command(job.entrypoint);
     out["tests"] = tests_json(output.pytest());
     out["device"] = device_json(output.device());
     out["verdict"] = verdict_json(output.verdicts());

@@ -13,11 +13,11 @@
 #include "core/exit_code.h"
 #include "core/json.h"
 #include "core/log.h"
-#include "jobs/target.h"
 #include "loop/engine/lock.h"
 #include "loop/evolve/plan.h"
 #include "loop/evolve/prompt.h"
 #include "loop/evolve/verify.h"
+#include "loop/perf/policy_file.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/temp_folder.h"
@@ -64,7 +64,7 @@ private:
 
 Result<std::unique_ptr<Bench>> make_bench(std::vector<std::string> clusters, const std::string& name,
                                           Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
+    GDNCTL_TRY_ASSIGN(Target target, loop::target_in_use(context));
     GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
     return std::make_unique<Bench>(std::move(repository), std::move(target), std::move(clusters), name, context);
 }

@@ -38,6 +38,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
     const auto path = options.user ? cli::user_config_path(context.env) : context.cwd / "gdnctl.toml";
     if (path.empty()) return fail(ErrorKind::config, "no home directory", "set HOME or XDG_CONFIG_HOME");
     std::error_code problem;
+    if (std::filesystem::is_directory(path, problem)) {
+        return fail(ErrorKind::local_io, fmt::format("{} is a directory", path.string()),
+                    "remove it, or choose another folder with -C DIR");
+    }
     if (!options.force && std::filesystem::exists(path, problem)) {
         return fail(ErrorKind::conflict, fmt::format("{} already exists", path.string()), "--force replaces it");
     }

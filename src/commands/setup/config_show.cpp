@@ -13,7 +13,7 @@
 #include "core/json.h"
 #include "core/redact.h"
 #include "jobs/env.h"
-#include "jobs/target.h"
+#include "loop/perf/policy_file.h"
 #include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
@@ -113,8 +113,8 @@ void describe(cli::Args& args, Options& /*options*/) {
 }
 
 Result<ExitCode> run(const Options& /*options*/, Context& context) {
-    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
-    GDNCTL_TRY(check_configured_targets(context.config));
+    GDNCTL_TRY_ASSIGN(const Target target, loop::target_in_use(context));
+    GDNCTL_TRY(check_configured_targets(context.config, &loop::check_gates));
     GDNCTL_TRY(check_loop_options(context.config));
     std::vector<Row> rows;
     collect(context.config.root(), "", rows);

@@ -10,6 +10,7 @@
 #include "cli/libraries.h"
 #include "core/text.h"
 #include "jobs/place.h"
+#include "loop/perf/policy_file.h"
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/late_library.h"
@@ -252,7 +253,7 @@ void add_config(Context& context, std::vector<Check>& checks) {
     std::vector<std::string> files;
     for (const fs::path& file : loaded->files) files.push_back(file.string());
     config.detail = files.empty() ? "no file; built-in defaults" : text::join(files, ", ");
-    if (const Status checked = check_configured_targets(loaded->config); !checked) {
+    if (const Status checked = check_configured_targets(loaded->config, &loop::check_gates); !checked) {
         config.ok = false;
         config.detail = checked.error().text();
         config.fix = checked.error().hint.empty() ? "correct this line" : checked.error().hint;

@@ -38,8 +38,8 @@ bool is_gradient(const std::string& name) { return oracle::layer_name(name).role
 // `contract` must outlive it.
 class LayerJudged : public JudgementReport {
 public:
-    LayerJudged(const oracle::ResolvedContract& contract, oracle::LayerReport report)
-        : m_contract(contract), m_report(std::move(report)) {}
+    LayerJudged(const oracle::ResolvedContract& contract, oracle::LayerReport report, bool outputs_are_truth)
+        : m_contract(contract), m_report(std::move(report)), m_outputs_are_truth(outputs_are_truth) {}
 
     std::string text(const Shown& /*shown*/) const override {
         std::string text;
@@ -56,6 +56,7 @@ public:
             text += "worst: " + oracle_report::place_text(*m_report.worst) + "\n";
         }
         if (!m_report.stage.empty()) text += fmt::format("stage: {}\n", m_report.stage);
+        if (m_outputs_are_truth) text += oracle_report::k_truth_note;
         return text + oracle_report::verdict_text(oracle::name_of(m_report.verdict), m_report.reason);
     }
 
@@ -69,6 +70,7 @@ public:
         object["not_compared"] = oracle_report::not_compared_json(m_report.not_compared);
         oracle_report::add_left_alone(object, m_report.unknown, m_report.unread);
         object["forward_only"] = !any_gradient();
+        object["outputs_are_truth"] = m_outputs_are_truth;
         object["bands"] = {{"ok", oracle::k_ok_band}, {"wrong", oracle::k_wrong_band}};
         object["contract"] = oracle_report::contract_json(m_contract);
     }
@@ -81,6 +83,7 @@ private:
 
     const oracle::ResolvedContract& m_contract;
     oracle::LayerReport m_report;
+    bool m_outputs_are_truth;
 };
 
 template <class Report>
@@ -143,7 +146,9 @@ Result<std::unique_ptr<LayerReading>> LayerReading::read(const oracle::TensorFil
 Result<Judgement> LayerReading::judge(const oracle::TensorFile& outputs, const Judging& how) {
     GDNCTL_TRY_ASSIGN(auto report, oracle::judge_layer(m_layer, m_contract, m_inputs, outputs, how.threads));
     Judgement j = judgement_of(report, false);
-    j.report = std::make_shared<LayerJudged>(m_contract.resolved, std::move(report));
+    const auto equal = [](const auto& t) { return t.max_abs == 0 && t.nonfinite_got == t.nonfinite_want; };
+    const bool truth = is_written_truth(outputs, "recurrent64", report.tensors, equal);
+    j.report = std::make_shared<LayerJudged>(m_contract.resolved, std::move(report), truth);
     return j;
 }
 

@@ -177,6 +177,8 @@ Result<Judgement> ReadProblem::judge(const TensorFile& outputs, const Judging& h
     for (const lce::TensorVerdict& t : report.tensors) j.error = std::max(j.error, t.error_over_limit);
     if (!m_how) return j;
     for (const std::string& name : m_problem.unknown) report.unknown.push_back(name);
+    const auto equal = [](const lce::TensorVerdict& t) { return t.max_abs == 0 && t.nonfinite == 0; };
+    report.outputs_are_truth = is_written_truth(outputs, "exact64", report.tensors, equal);
     j.report = std::make_shared<Judged>(m_problem, options, std::move(report));
     return j;
 }

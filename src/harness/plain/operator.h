@@ -2,6 +2,7 @@
 // means, and a verdict on outputs. linear-ce is one; a test registers another.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,6 +47,15 @@ struct Judgement {
     // Where the operator has more to say; nullptr: report_of() has what there is. Valid as long as its reading.
     std::shared_ptr<const JudgementReport> report = nullptr;
 };
+// Whether `oracle run` wrote `dump` with its exact `method`: its metadata says so, or it has none and `equal` holds for
+// all tensors. Floating-point results are then stored as float64.
+template <class Tensors, class Equal>
+bool is_written_truth(const oracle::TensorFile& dump, std::string_view method, const Tensors& tensors, Equal equal) {
+    const auto exact = [](const auto& t) { return t.stored == oracle::DType::f64 || t.stored == oracle::DType::i64; };
+    if (tensors.empty() || !std::all_of(tensors.begin(), tensors.end(), exact)) return false;
+    const auto named = dump.metadata.find("method");
+    return named != dump.metadata.end() ? named->second == method : std::all_of(tensors.begin(), tensors.end(), equal);
+}
 std::shared_ptr<const JudgementReport> report_of(const Judgement& judgement, std::string_view op);
 
 struct Judging {

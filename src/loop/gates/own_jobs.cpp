@@ -16,6 +16,7 @@
 #include "jobs/results.h"
 #include "jobs/stop.h"
 #include "jobs/target.h"
+#include "loop/perf/policy_file.h"
 #include "platform/clock.h"
 #include "platform/fd.h"
 #include "platform/fs.h"

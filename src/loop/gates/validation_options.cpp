@@ -117,10 +117,9 @@ Status check_gates(const GateChoices& choices) {
 
 Result<PerfPolicy> policy_of(const PerfOptions& options, const Target& target, const std::filesystem::path& cwd) {
     GDNCTL_TRY(check_thresholds(options));
-    GDNCTL_TRY_ASSIGN(PerfPolicy policy,
-                      policy_of_table(target.gates, "targets." + target.name + ".gates", default_policy()));
+    GDNCTL_TRY_ASSIGN(PerfPolicy policy, policy_of_target(target, default_policy()));
     if (!options.policy_file.empty()) {
-        GDNCTL_TRY_ASSIGN(policy, read_policy_file(cwd / options.policy_file, std::move(policy)));
+        GDNCTL_TRY_ASSIGN(policy, read_policy_file(cwd / options.policy_file, policy));
     }
     const auto put = [](const std::optional<double>& given, double& into) {
         if (given) into = *given;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
+#include "jobs/place.h"
 #include "platform/fs.h"
 
 namespace gdnctl::loop {
@@ -16,16 +17,27 @@ namespace {
 
 constexpr std::string_view k_policy_schema = "gdnctl.policy/1";
 
-// A value and how a message names it: "policy.json: gates[2].all[0].when".
+// A value and how a message names it: "policy.json: gates[2].all[0].when". `set`: where a configuration file sets it.
 struct Field {
     const Json& value;
     std::string path;
+    const ConfigValue* set = nullptr;
 
+    // "gdnctl.toml:4: "; empty for a policy file.
+    std::string origin() const { return set == nullptr ? std::string() : set->origin.text() + ": "; }
     tl::unexpected<Error> wrong(std::string_view wanted) const {
-        return fail(ErrorKind::config, path + " must be " + std::string(wanted));
+        return fail(ErrorKind::config, origin() + path + " must be " + std::string(wanted));
     }
-    Field at(const std::string& key) const { return {value.at(key), path + (path.ends_with(": ") ? "" : ".") + key}; }
-    Field at(std::size_t index) const { return {value.at(index), path + "[" + std::to_string(index) + "]"}; }
+    Field at(const std::string& key) const {
+        const ConfigTable* table = set == nullptr ? nullptr : set->as_table();
+        return {value.at(key), path + (path.ends_with(": ") ? "" : ".") + key,
+                table == nullptr ? nullptr : &table->find(key)->second};
+    }
+    Field at(std::size_t index) const {
+        const ConfigArray* array = set == nullptr ? nullptr : set->as_array();
+        return {value.at(index), path + "[" + std::to_string(index) + "]",
+                array == nullptr ? nullptr : &(*array)[index]};
+    }
     bool has(const char* key) const { return value.contains(key); }
 
     Status only(std::span<const std::string_view> known) const {
@@ -34,7 +46,8 @@ struct Field {
             if (std::find(known.begin(), known.end(), key) != known.end()) continue;
             const std::vector<std::string> names(known.begin(), known.end());
             const auto near = text::nearest(key, names);
-            return fail(ErrorKind::config, "unknown key " + path + (path.ends_with(": ") ? "" : ".") + key,
+            const Field unknown = at(key);
+            return fail(ErrorKind::config, unknown.origin() + "unknown key " + unknown.path,
                         near ? "did you mean `" + *near + "`?" : "known keys: " + text::join(names, ", "));
         }
         return {};
@@ -65,7 +78,7 @@ Status read_condition(const Field& field, GateCondition& into) {
     constexpr std::array<std::string_view, 4> k_keys = {"metric", "otherwise", "when", "limit"};
     GDNCTL_TRY(field.only(k_keys));
     for (const char* key : {"metric", "when", "limit"}) {
-        if (!field.has(key)) return fail(ErrorKind::config, field.path + " lacks `" + key + "`");
+        if (!field.has(key)) return fail(ErrorKind::config, field.origin() + field.path + " lacks `" + key + "`");
     }
     GDNCTL_TRY(field.at("metric").read(into.metric));
     GDNCTL_TRY(field.read_if("otherwise", into.otherwise));
@@ -86,7 +99,7 @@ Status read_gate(const Field& field, Gate& into) {
     constexpr std::array<std::string_view, 4> k_keys = {"id", "all", "classes", "says"};
     GDNCTL_TRY(field.only(k_keys));
     for (const char* key : {"id", "all", "says"}) {
-        if (!field.has(key)) return fail(ErrorKind::config, field.path + " lacks `" + key + "`");
+        if (!field.has(key)) return fail(ErrorKind::config, field.origin() + field.path + " lacks `" + key + "`");
     }
     GDNCTL_TRY(field.at("id").read(into.id));
     if (!is_gate_id(into.id)) return field.at("id").wrong("made of a-z, 0-9 and `-`");
@@ -107,7 +120,11 @@ Status read_gates(const Field& field, std::vector<Gate>& into) {
         Gate gate;
         GDNCTL_TRY(read_gate(field.at(i), gate));
         const bool twice = std::any_of(into.begin(), into.end(), [&](const Gate& g) { return g.id == gate.id; });
-        if (twice) return fail(ErrorKind::config, field.at(i).path + ": there is a gate `" + gate.id + "` already");
+        if (twice) {
+            const Field second = field.at(i);
+            return fail(ErrorKind::config,
+                        second.origin() + second.path + ": there is a gate `" + gate.id + "` already");
+        }
         into.push_back(std::move(gate));
     }
     return {};
@@ -119,7 +136,17 @@ Status read_limits(const Field& field, PerfPolicy& policy) {
     return {};
 }
 
-Status check_limits(const PerfPolicy& policy, std::string_view name) {
+// A misspelt limit would leave the gate that it is for at its default.
+Status check_known_limits(const Field& field, const PerfPolicy& base, const std::vector<Gate>& gates) {
+    std::vector<std::string_view> names;
+    for (const auto& [name, unused] : base.limits) names.emplace_back(name);
+    for (const Gate& gate : gates) {
+        for (const GateCondition& c : gate.all) names.emplace_back(c.limit);
+    }
+    return field.only(names);
+}
+
+Status check_limits(const PerfPolicy& policy, const Field& root, std::string_view name) {
     for (const Gate& gate : policy.gates) {
         for (const GateCondition& c : gate.all) {
             if (policy.limits.contains(c.limit)) continue;
@@ -127,15 +154,16 @@ Status check_limits(const PerfPolicy& policy, std::string_view name) {
             for (const auto& [limit, unused] : policy.limits) names.push_back(limit);
             const auto near = text::nearest(c.limit, names);
             return fail(ErrorKind::config,
-                        std::string(name) + ": gate `" + gate.id + "` refers to the limit `" + c.limit +
-                            "`, which is not in `limits`",
+                        (root.has("gates") ? root.at("gates") : root).origin() + std::string(name) + ": gate `" +
+                            gate.id + "` refers to the limit `" + c.limit + "`, which is not in `limits`",
                         near ? "did you mean `" + *near + "`?" : "");
         }
     }
     return {};
 }
 
-Result<PerfPolicy> lay_over(const Field& root, std::string_view name, PerfPolicy policy) {
+Result<PerfPolicy> lay_over(const Field& root, std::string_view name, const PerfPolicy& base) {
+    PerfPolicy policy = base;
     constexpr std::array<std::string_view, 10> k_keys = {"schema",
                                                          "name",
                                                          "min_improvement_pct",
@@ -163,7 +191,8 @@ Result<PerfPolicy> lay_over(const Field& root, std::string_view name, PerfPolicy
     }
     if (root.has("limits")) GDNCTL_TRY(read_limits(root.at("limits"), policy));
     if (root.has("gates")) GDNCTL_TRY(read_gates(root.at("gates"), policy.gates));
-    GDNCTL_TRY(check_limits(policy, name));
+    GDNCTL_TRY(check_limits(policy, root, name));
+    if (root.has("limits")) GDNCTL_TRY(check_known_limits(root.at("limits"), base, policy.gates));
     return policy;
 }
 
@@ -217,7 +246,7 @@ Json policy_json(const PerfPolicy& policy) {
     return out;
 }
 
-Result<PerfPolicy> parse_policy(std::string_view text, std::string_view name, PerfPolicy base) {
+Result<PerfPolicy> parse_policy(std::string_view text, std::string_view name, const PerfPolicy& base) {
     auto parsed = parse_json(text, name);
     if (!parsed) return fail(ErrorKind::config, parsed.error().text());
     const Field root{*parsed, std::string(name) + ": "};
@@ -227,17 +256,31 @@ Result<PerfPolicy> parse_policy(std::string_view text, std::string_view name, Pe
                     std::string(name) + ": `schema` must be \"" + std::string(k_policy_schema) + "\"",
                     "`gdnctl policy show` prints one to start from");
     }
-    return lay_over(root, name, std::move(base));
+    return lay_over(root, name, base);
 }
 
-Result<PerfPolicy> policy_of_table(const ConfigTable& table, std::string_view name, PerfPolicy base) {
+Result<PerfPolicy> policy_of_target(const Target& target, const PerfPolicy& base) {
+    if (target.gates.empty()) return base;
+    const std::string name = "targets." + target.name + ".gates";
+    const ConfigValue table{target.gates, target.gates.begin()->second.origin};
     const Json values = json_of(table);
-    return lay_over({values, std::string(name) + ": "}, name, std::move(base));
+    return lay_over({values, name, &table}, name, base);
 }
 
-Result<PerfPolicy> read_policy_file(const std::filesystem::path& path, PerfPolicy base) {
+Status check_gates(const Target& target) {
+    const auto policy = policy_of_target(target, default_policy());
+    return policy ? Status() : Status(tl::unexpected(policy.error()));
+}
+
+Result<Target> target_in_use(const Context& context) {
+    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY(check_gates(target));
+    return target;
+}
+
+Result<PerfPolicy> read_policy_file(const std::filesystem::path& path, const PerfPolicy& base) {
     GDNCTL_TRY_ASSIGN(const std::string text, read_file(path));
-    return parse_policy(text, path.string(), std::move(base));
+    return parse_policy(text, path.string(), base);
 }
 
 }  // namespace gdnctl::loop

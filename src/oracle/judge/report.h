@@ -21,6 +21,9 @@ std::string place_text(const oracle::Worst& worst);  // "out[b=0,t=3,h=1,v=2] go
 // By reason, so that eight tensors of one reason take one line.
 std::string not_compared_text(const std::vector<oracle::NotCompared>& missing);
 std::vector<std::string> unread_names(const std::vector<oracle::UnreadTensor>& unread);  // "scales (F8_E8M0)"
+// For a dump that is the exact result itself.
+inline constexpr std::string_view k_truth_note =
+    "note: --outputs is a truth file that `gdnctl oracle run` wrote, so no kernel is judged here\n";
 // The lines about unexpected tensors; empty if there are none.
 std::string left_alone_text(const std::vector<std::string>& unknown, const std::vector<oracle::UnreadTensor>& unread);
 // "FORWARD ONLY: ..." where there are not even some, "GRADIENTS MISSING: ..."; nothing where all are there.

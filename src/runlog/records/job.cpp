@@ -100,7 +100,8 @@ void add_profile(Json& record, const Json& job, const std::string& name) {
     Json profile = {{"arm", "candidate"},
                     {"command", command_of(job, name)},
                     {"cluster", json::field(job, "cluster")},
-                    {"tpu", json::field(job, "tpu")},
+                    // Whatever type was named: this machine gives a job no TPU.
+                    {"tpu", json::text(job, "backend") == "local" ? Json() : json::field(job, "tpu")},
                     {"job_id", json::field(job, "submission_id")},
                     {"run_url", json::field_at(job, "/profile/run_url")}};
     if (json::text(job, "status") != "SUCCEEDED") profile["failure"] = first_line(json::text(job, "message"));
@@ -118,21 +119,28 @@ void add_profile(Json& record, const Json& job, const std::string& name) {
     }
 }
 
-void add_outcome(Json& record, const Json& job) {
+bool is_infra(const Json& job) {
     const std::string failure = json::text(job, "failure_class");
-    const std::string status = json::text(job, "status");
-    const bool infra = failure == "infra" || failure == "infra-suspect" || failure == "auth";
-    if (infra) {
+    return failure == "infra" || failure == "infra-suspect" || failure == "auth";
+}
+
+// Of a job that did not succeed; nullptr: nothing says that it failed.
+const char* outcome_of(const Json& job) {
+    const std::string failure = json::text(job, "failure_class");
+    if (is_infra(job)) return "infra";
+    if (failure == "timeout") return "timeout";
+    return json::text(job, "status") == "FAILED" || failure == "user" ? "test-fail" : nullptr;
+}
+
+void add_outcome(Json& record, const Json& job) {
+    if (is_infra(job)) {
         record["infra"].push_back({{"class", json::or_null(json::text(job, "error_type"))},
                                    {"command", command_of(job, command_name(job))},
                                    {"exit", json::field(job, "driver_exit_code")},
                                    {"signature", json::or_null(first_line(json::text(job, "message")))},
                                    {"job_id", json::field(job, "submission_id")}});
     }
-    const char* outcome = infra                                     ? "infra"
-                          : failure == "timeout"                    ? "timeout"
-                          : status == "FAILED" || failure == "user" ? "test-fail"
-                                                                    : nullptr;
+    const char* outcome = outcome_of(job);
     if (outcome != nullptr && record["outcome"].is_null()) record["outcome"] = outcome;
 }
 
@@ -147,6 +155,13 @@ Status add_job(Json& record, const Json& job) {
     if (status == "PENDING" || status == "RUNNING") {
         return fail(ErrorKind::usage, fmt::format("job {} has not ended: {}", json::text(job, "submission_id"), status),
                     fmt::format("`gdnctl ray-wait {} --json` prints it when it has", json::text(job, "submission_id")));
+    }
+    const bool ended = status == "SUCCEEDED" || status == "FAILED" || status == "STOPPED";
+    if (!ended && outcome_of(job) == nullptr) {
+        return fail(
+            ErrorKind::bad_input,
+            fmt::format("job {} has an unknown status: {}", json::text(job, "submission_id"), status),
+            fmt::format("`gdnctl ray-wait {} --json` prints its current status", json::text(job, "submission_id")));
     }
     const std::string name = command_name(job);
     if (name.find("profile") != std::string::npos) {

@@ -84,15 +84,16 @@ std::vector<HoldRecord> parse_holds(std::string_view text) {
     return holds;
 }
 
-std::vector<HoldRecord> HoldStore::all() const {
-    const auto text = read_file_if_exists(m_state / "holds.json", k_limit);
-    return text && *text ? parse_holds(**text) : std::vector<HoldRecord>();
+Result<std::vector<HoldRecord>> HoldStore::all() const {
+    GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(m_state / "holds.json", k_limit));
+    return text ? parse_holds(*text) : std::vector<HoldRecord>();
 }
 
-std::optional<HoldRecord> HoldStore::find(std::string_view name, const std::optional<std::string>& cluster,
-                                          const std::optional<std::string>& ray_address) const {
+Result<std::optional<HoldRecord>> HoldStore::find(std::string_view name, const std::optional<std::string>& cluster,
+                                                  const std::optional<std::string>& ray_address) const {
+    GDNCTL_TRY_ASSIGN(std::vector<HoldRecord> holds, all());
     std::optional<HoldRecord> found;
-    for (HoldRecord& hold : all()) {
+    for (HoldRecord& hold : holds) {
         if (hold.tpu_name != name || (cluster && hold.cluster != *cluster)) continue;
         if (ray_address && hold.ray_address != *ray_address) continue;
         if (!found || hold.created >= found->created) found = std::move(hold);
@@ -104,7 +105,7 @@ Status HoldStore::change(const std::function<void(std::vector<HoldRecord>&)>& ed
     GDNCTL_TRY(make_private_directory(m_state));
     GDNCTL_TRY_ASSIGN(const FileLock lock,
                       FileLock::acquire(m_state / "holds.lock", {std::chrono::milliseconds(k_lock_wait)}));
-    std::vector<HoldRecord> holds = all();
+    GDNCTL_TRY_ASSIGN(std::vector<HoldRecord> holds, all());
     edit(holds);
     return atomic_replace(m_state / "holds.json", holds_text(holds), 0600);
 }

@@ -37,10 +37,11 @@ class HoldStore {
 public:
     explicit HoldStore(std::filesystem::path state_dir) : m_state(std::move(state_dir)) {}
 
-    std::vector<HoldRecord> all() const;
-    // By name, and by cluster and --ray-address if given; the newest.
-    std::optional<HoldRecord> find(std::string_view name, const std::optional<std::string>& cluster,
-                                   const std::optional<std::string>& ray_address) const;
+    // Empty if there is no file. Errors: local_io (it cannot be read).
+    Result<std::vector<HoldRecord>> all() const;
+    // By name, and by cluster and --ray-address if given; the newest. Errors: local_io.
+    Result<std::optional<HoldRecord>> find(std::string_view name, const std::optional<std::string>& cluster,
+                                           const std::optional<std::string>& ray_address) const;
     Status put(const HoldRecord& hold) const;             // by submission id
     Status forget(std::string_view submission_id) const;  // no error if there is none
     Status renewed(std::string_view submission_id, WallTime at) const;

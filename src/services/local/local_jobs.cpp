@@ -7,12 +7,14 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/fs.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/redact.h"
 #include "core/text.h"
 #include "platform/fd.h"
 #include "platform/fs.h"
@@ -64,7 +66,11 @@ Result<Resources> declared_capacity(const std::map<std::string, std::string>& en
     if (!json || !json->is_object()) return wrong();
     Resources capacity;
     for (const auto& [name, amount] : json->items()) {
-        if (!amount.is_number() || amount.get<double>() < 0) return wrong();
+        if (!amount.is_number()) return wrong();
+        if (amount.get<double>() < 0) {
+            return fail(ErrorKind::config,
+                        fmt::format("GDNCTL_LOCAL_RESOURCES: {} must be 0 or more, not {}", name, amount.dump()));
+        }
         capacity.emplace(name, amount.get<double>());
     }
     return capacity;
@@ -153,6 +159,7 @@ std::map<std::string, std::string> LocalJobs::job_environment(const JobRequest& 
     env["GDNCTL_SUBMISSION_ID"] = request.submission_id;
     env[std::string(k_process_mark)] = local::job_mark(m_store.job(request.submission_id));
     env.erase("RAY_ADDRESS");
+    env[std::string(local::k_entrypoint_variable)] = request.entrypoint;
     return env;
 }
 
@@ -177,7 +184,7 @@ Result<LocalRequest> LocalJobs::plan(const JobRequest& request) const {
     GDNCTL_TRY(check_servable(request));
     LocalRequest plan;
     plan.submission_id = request.submission_id;
-    plan.entrypoint = request.entrypoint;
+    plan.entrypoint = redact(request.entrypoint);
     for (const JobEnv& item : request.env) plan.env_names.push_back(item.name);
     std::sort(plan.env_names.begin(), plan.env_names.end());
     plan.env_names.erase(std::unique(plan.env_names.begin(), plan.env_names.end()), plan.env_names.end());
@@ -305,6 +312,11 @@ Result<JobDetails> LocalJobs::details(std::string_view id) {
 
 Result<std::vector<JobDetails>> LocalJobs::list() {
     GDNCTL_TRY(m_store.check());
+    std::error_code problem;
+    const fs::directory_iterator readable(m_store.jobs(), problem);
+    if (problem && problem != std::errc::no_such_file_or_directory) {
+        return tl::unexpected(file_error(ErrorKind::local_io, "read", m_store.jobs(), problem.value()));
+    }
     std::vector<JobDetails> jobs;
     for (const std::string& id : m_store.ids()) {
         auto job = details(id);

@@ -21,7 +21,7 @@ using Resources = std::map<std::string, double>;
 // What the supervisor needs to know. Contains no values of environment variables.
 struct LocalRequest {
     std::string submission_id;
-    std::string entrypoint;
+    std::string entrypoint;  // stored with secrets masked; the supervisor gets the real one with the environment
     std::vector<std::string> env_names;
     Resources resources;
     Resources capacity;  // of this host, as declared by the submitter

@@ -85,6 +85,7 @@ void set_up_process() {
 
 Status Supervisor::take_over() {
     GDNCTL_TRY_ASSIGN(m_request, m_store.read_request(m_id));
+    if (auto sent = m_env.extract(std::string(k_entrypoint_variable))) m_request.entrypoint = std::move(sent.mapped());
     GDNCTL_TRY_ASSIGN(m_details, m_store.read(m_id));
     return m_store.write_supervisor(m_id, {identity_of(getpid()), std::nullopt});
 }

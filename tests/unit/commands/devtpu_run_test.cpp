@@ -66,7 +66,7 @@ struct DevTpuWorld : CommandWorld {
         record.ssh_ok = ssh;
         REQUIRE(devtpu::HoldStore(context.state_dir).put(record));
     }
-    std::size_t remembered() const { return devtpu::HoldStore(context.state_dir).all().size(); }
+    std::size_t remembered() const { return devtpu::HoldStore(context.state_dir).all()->size(); }
 };
 
 }  // namespace

@@ -226,10 +226,10 @@ TEST_CASE("policy file: what it does not name stays") {
     CHECK(policy->gates.size() == 14);
     const auto none = parse_policy(R"({"schema": "gdnctl.policy/1", "gates": []})", "p", default_policy());
     CHECK(none->gates.empty());
-    ConfigTable table;
-    table["hold"].value = std::string("refuse");
-    table["max_regression_pct"].value = std::int64_t{2};
-    const auto laid = policy_of_table(table, "gdnctl.toml: targets.x.gates", default_policy());
+    Target target;
+    target.gates["hold"].value = std::string("refuse");
+    target.gates["max_regression_pct"].value = std::int64_t{2};
+    const auto laid = policy_of_target(target, default_policy());
     REQUIRE(laid);
     CHECK(laid->hold == Hold::refuse);
     CHECK(laid->max_regression_pct == 2.0);

@@ -136,9 +136,7 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     if (!cotangent.empty()) text += fmt::format("cotangent: {} (gradients agree with it best)\n", cotangent);
     if (report.worst && !report.worst->index.empty()) text += "worst: " + place_text(*report.worst) + "\n";
     text += diagnosis_text(reference, report);
-    if (report.outputs_are_truth) {
-        text += "note: --outputs is a truth file that `gdnctl oracle run` wrote, so no kernel is judged here\n";
-    }
+    if (report.outputs_are_truth) text += oracle_report::k_truth_note;
     return text + verdict_text(oracle::name_of(report.verdict), report.reason);
 }
 

@@ -246,8 +246,9 @@ Result<Inferred> infer(const InferRequest& request, TunedSizes entries) {
     const std::pair<const char*, std::int64_t> sizes[] = {
         {"--batch", request.batch}, {"--hidden", request.hidden}, {"--vocab", request.vocab}};
     for (const auto& [name, size] : sizes) {
-        if (size < 1 || size > std::int64_t{1} << 40U)
-            return fail(ErrorKind::usage, fmt::format("{} {}: expected at least 1", name, size));
+        if (size < 1) return fail(ErrorKind::usage, fmt::format("{} {}: expected at least 1", name, size));
+        constexpr std::int64_t k_most = std::int64_t{1} << 40U;
+        if (size > k_most) return fail(ErrorKind::usage, fmt::format("{} {}: expected at most {}", name, size, k_most));
     }
     GDNCTL_TRY_ASSIGN(const DTypeName dtype, dtype_of(request.dtype));
     GDNCTL_TRY_ASSIGN(const DTypeName x, dtype_of(request.x_dtype.value_or(request.dtype)));

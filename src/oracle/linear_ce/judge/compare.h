@@ -74,6 +74,7 @@ struct Report {
     std::vector<std::string> unknown;
     std::vector<UnreadTensor> unread;
     bool forward_only = false;
+    bool outputs_are_truth = false;                            // set by the caller
     std::vector<std::size_t> compared_rows, compared_columns;  // what these are of:
     std::vector<LineErrors> row_errors, column_errors;
     std::vector<std::size_t> sampled_rows, sampled_columns;  // level sampled

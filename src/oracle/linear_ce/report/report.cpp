@@ -122,6 +122,7 @@ std::string report_text(const Problem& problem, const CompareOptions& options, c
     text += contract_text(problem.contract);
     if (report.worst) text += "worst: " + worst_text(*report.worst) + "\n";
     text += diagnosis_text(report);
+    if (report.outputs_are_truth) text += oracle_report::k_truth_note;
     if (report.invariants_hold) {
         return text + "verdict: INVARIANTS_HOLD: nothing was accepted; compare values with --level sampled or exact\n";
     }
@@ -143,6 +144,7 @@ void add_report(Json& object, const Problem& problem, const CompareOptions& opti
     object["place"] = place_json(report.place);
     object["worst"] = worst_json(report.worst);
     object["forward_only"] = report.forward_only;
+    object["outputs_are_truth"] = report.outputs_are_truth;
     object["classes"] = Json::object();
     object["tensors"] = Json::array();
     for (const TensorVerdict& t : report.tensors) {

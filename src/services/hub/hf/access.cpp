@@ -81,7 +81,9 @@ Result<HfToken> find_hf_token(const Env& env, const TokenOptions& options) {
     }
     if (options.token_file) {
         GDNCTL_TRY_ASSIGN(const std::string text, read_file(*options.token_file, {.limit = 1U << 16U}));
-        return checked(text, options.token_file->string());
+        auto token = checked(text, options.token_file->string());
+        if (token && token->value.empty()) log::warning("{} is empty: no token is sent", options.token_file->string());
+        return token;
     }
     if (env_is_true(env, "HF_HUB_DISABLE_IMPLICIT_TOKEN")) return HfToken{};
     if (!env.get("HF_OIDC_RESOURCE").value_or("").empty()) {

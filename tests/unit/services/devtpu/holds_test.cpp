@@ -46,18 +46,18 @@ TEST_CASE("holds come back as they were kept") {
 TEST_CASE("the newest hold of a name and a cluster is found") {
     const test::TempDir folder;
     const HoldStore store(folder.path() / "state");
-    CHECK(!store.find("a", {}, {}));
+    CHECK(!*store.find("a", {}, {}));
     REQUIRE(store.put(record("a", "id-1", 5)));
     REQUIRE(store.put(record("a", "id-2", 7)));
     REQUIRE(store.put(record("b", "id-3", 9)));
-    CHECK(store.find("a", {}, {})->submission_id == "id-2");
-    CHECK(!store.find("a", "local", {}));
-    CHECK(!store.find("a", {}, "http://elsewhere"));
+    CHECK((*store.find("a", {}, {}))->submission_id == "id-2");
+    CHECK(!*store.find("a", "local", {}));
+    CHECK(!*store.find("a", {}, "http://elsewhere"));
     REQUIRE(store.renewed("id-2", WallTime(std::chrono::seconds(8))));
-    CHECK(store.find("a", "us-central1", {})->renewed == WallTime(std::chrono::seconds(8)));
+    CHECK((*store.find("a", "us-central1", {}))->renewed == WallTime(std::chrono::seconds(8)));
     REQUIRE(store.forget("id-2"));
     REQUIRE(store.forget("id-2"));
-    CHECK(store.find("a", {}, {})->submission_id == "id-1");
+    CHECK((*store.find("a", {}, {}))->submission_id == "id-1");
 }
 
 TEST_CASE("a cluster's holder is one argument of python3, with its settings in the environment") {
