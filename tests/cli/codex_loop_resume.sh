@@ -152,14 +152,14 @@ test_a_secret_is_not_kept_and_has_to_be_given_again() {
 test_resume_of_a_run_that_failed_and_has_no_iteration_left() {
   repo && agent 'exit 9'
   loop 9 --iterations 1
-  resume 9
-  err_has 'no iteration is left: the last one ended the run'
+  resume 0
+  err_has 'no iteration is left to resume, and the last one ended the run: agent-error'
   err_has 'hint: --iterations 2 adds one'
-  last_line 'reason=agent-error iteration=1 rc=9'
+  last_line 'reason=completed iteration=1 rc=0'
   agent "$works"
   loop 3 --iterations 1 --post-check 'exit 3'
-  resume 3
-  last_line 'reason=post-check iteration=1 rc=3'
+  resume 0
+  err_has 'no iteration is left to resume, and the last one ended the run: post-check'
   agent 'exit 9'
   loop 9 --iterations 1
   agent "$works"

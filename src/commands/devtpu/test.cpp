@@ -7,9 +7,9 @@
 #include "commands/devtpu/options.h"
 #include "commands/jobs/ray_test.h"
 #include "commands/rows.h"
+#include "commands/target.h"
 #include "jobs/held_job.h"
 #include "jobs/target.h"
-#include "loop/perf/policy_file.h"
 
 namespace gdnctl::commands::dev_tpu_test {
 
@@ -36,7 +36,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY(ray_test::check_counts(target, options.test));
     GDNCTL_TRY(check_embedded_kernel(target, context));
     Via via = options.run.via;

@@ -9,11 +9,11 @@
 #include "commands/jobs/profile_settings.h"
 #include "commands/print.h"
 #include "commands/rows.h"
+#include "commands/target.h"
 #include "core/json.h"
 #include "jobs/results.h"
 #include "jobs/run.h"
 #include "jobs/target_job.h"
-#include "loop/perf/policy_file.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::ray_profile {
@@ -120,7 +120,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(ProfileSettings settings, settings_of(options));
     GDNCTL_TRY_ASSIGN(const PlannedJob job, plan_profile(std::move(target), std::move(settings), options.driver_on_tpu,
                                                          options.place, context));

@@ -8,11 +8,11 @@
 #include "commands/jobs/job_preview.h"
 #include "commands/print.h"
 #include "commands/rows.h"
+#include "commands/target.h"
 #include "core/json.h"
 #include "jobs/results.h"
 #include "jobs/run.h"
 #include "jobs/target_job.h"
-#include "loop/perf/policy_file.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::ray_test {
@@ -112,7 +112,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY(check_counts(target, options));
     const TestSelection selection{options.tests, options.pytest_args, options.allow_cpu};
     GDNCTL_TRY_ASSIGN(const PlannedJob job,

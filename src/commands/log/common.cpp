@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/print.h"
+#include "commands/target.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "jobs/target.h"
-#include "loop/perf/policy_file.h"
+#include "jobs/place.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "runlog/parse/log.h"
@@ -42,7 +42,7 @@ fs::path behind_links(const fs::path& path) {
 
 Result<fs::path> named_log(const std::optional<std::string>& log_file, const Context& context) {
     if (log_file) return (context.cwd / *log_file).lexically_normal();
-    GDNCTL_TRY_ASSIGN(const auto target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(const auto target, target_in_use(context));
     if (target.log.empty()) {
         return fail(ErrorKind::config, fmt::format("target `{}` has no running log", target.name),
                     fmt::format("pass --log-file, or set `log` in [targets.{}]", target.name));
@@ -64,7 +64,7 @@ std::unique_ptr<CommitFacts> facts_for(const fs::path& log, Context& context) {
 }
 
 Result<runlog::Objective> target_objective(const Context& context) {
-    GDNCTL_TRY_ASSIGN(const auto target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(const auto target, target_in_use(context));
     if (!target.metric) return runlog::Objective{};
     const auto key = runlog::metric_key(target.metric->name);
     return runlog::Objective{key.value_or(target.metric->name), target.metric->lower_is_better, target.metric->unit};

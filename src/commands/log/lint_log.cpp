@@ -8,12 +8,11 @@
 #include "commands/log/common.h"
 #include "commands/log/lint_fix.h"
 #include "commands/rows.h"
+#include "commands/target.h"
 #include "core/config.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
-#include "jobs/target.h"
-#include "loop/perf/policy_file.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
@@ -369,7 +368,7 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     if (context.global.json && options.diff)
         return fail(ErrorKind::usage, "--diff prints a diff and cannot be combined with --json");
-    GDNCTL_TRY_ASSIGN(const Target target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const LintOptions lint, lint_options(options, context, target));
     GDNCTL_TRY_ASSIGN(const Place place, find_log(options, context));
     if (options.output && below(context, *options.output) == place.path) {

@@ -12,16 +12,15 @@
 #include "commands/loop/loop_common.h"
 #include "commands/print.h"
 #include "commands/rows.h"
+#include "commands/target.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/log_timed.h"
 #include "core/text.h"
 #include "jobs/place.h"
 #include "jobs/submit.h"
-#include "jobs/target.h"
 #include "loop/codex_loop.h"
 #include "loop/engine/run_words.h"
-#include "loop/perf/policy_file.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 
@@ -64,7 +63,7 @@ Result<loop::CodexLoopRequest> request_of(const Options& options, loop::RunWords
     request.config = config_at(context);
     request.dry_run = options.dry_run;
     GDNCTL_TRY_ASSIGN(request.allocator, allocator_words(options, context));
-    GDNCTL_TRY_ASSIGN(request.target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(request.target, target_in_use(context));
     words.cwd = context.cwd.lexically_relative(project_root(context)).string();
     words.config_file = config_file_of(context);
     words.target = request.target.name;

@@ -8,10 +8,10 @@
 #include "commands/loop/evolve_common.h"
 #include "commands/print.h"
 #include "commands/rows.h"
+#include "commands/target.h"
 #include "core/exit_code.h"
 #include "core/json.h"
 #include "loop/evolve/import.h"
-#include "loop/perf/policy_file.h"
 #include "platform/terminal.h"
 #include "target/target.h"
 
@@ -45,7 +45,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     loop::evolve::EvolveRequest request;
-    GDNCTL_TRY_ASSIGN(request.target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(request.target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const auto report,
                       loop::evolve::import_contest(context.cwd / options.from, options.map, request, context));
     if (context.global.json) {
@@ -95,7 +95,7 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const loop::evolve::RunView view, evolve::load(options.run, context));
     GDNCTL_TRY_ASSIGN(const int attempt, loop::evolve::attempt_of(view.state, options.id.value_or("best")));
-    GDNCTL_TRY_ASSIGN(const Target target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const int written,
                       loop::evolve::export_contest(view, attempt, context.cwd / options.to, target, context));
     if (context.global.json) {

@@ -10,6 +10,7 @@
 #include "commands/loop/loop_common.h"
 #include "commands/print.h"
 #include "commands/rows.h"
+#include "commands/target.h"
 #include "core/exit_code.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -17,7 +18,6 @@
 #include "loop/evolve/plan.h"
 #include "loop/evolve/prompt.h"
 #include "loop/evolve/verify.h"
-#include "loop/perf/policy_file.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/temp_folder.h"
@@ -64,7 +64,7 @@ private:
 
 Result<std::unique_ptr<Bench>> make_bench(std::vector<std::string> clusters, const std::string& name,
                                           Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
     return std::make_unique<Bench>(std::move(repository), std::move(target), std::move(clusters), name, context);
 }

@@ -10,8 +10,8 @@
 #include "commands/loop/policy_common.h"
 #include "commands/print.h"
 #include "commands/rows.h"
+#include "commands/target.h"
 #include "core/json.h"
-#include "loop/perf/policy_file.h"
 #include "loop/perf/policy_replay.h"
 #include "loop/perf/record.h"
 #include "platform/context.h"
@@ -103,7 +103,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const Target target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const loop::PerfPolicy policy, policy_in_force(options.perf, context));
     std::string metric = options.metric;
     if (metric.empty()) metric = target.metric ? target.metric->name : std::string("throughput/mfu");

@@ -6,9 +6,9 @@
 #include "commands/log/common.h"
 #include "commands/print.h"
 #include "commands/rows.h"
+#include "commands/target.h"
 #include "core/text.h"
-#include "jobs/target.h"
-#include "loop/perf/policy_file.h"
+#include "jobs/place.h"
 #include "loop/prompt/presets.h"
 #include "platform/context.h"
 #include "platform/fs.h"
@@ -48,7 +48,7 @@ std::string line_of(const loop::Document& document, bool is_default, const fs::p
 
 Result<ExitCode> run(const Options&, Context& context) {
     const fs::path root = project_root(context);
-    GDNCTL_TRY_ASSIGN(const Target target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     const auto chosen = loop::default_prompt(target, root);
     const auto all = loop::documents(root);
     const auto is_default = [&](const loop::Document& document) {

@@ -12,10 +12,10 @@
 #include "commands/log/common.h"
 #include "commands/print.h"
 #include "commands/rows.h"
+#include "commands/target.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "jobs/target.h"
-#include "loop/perf/policy_file.h"
+#include "jobs/place.h"
 #include "loop/prompt/presets.h"
 #include "loop/prompt/prompt.h"
 #include "platform/context.h"
@@ -122,7 +122,7 @@ Result<std::string> head_of(const Options& options, const fs::path& root, Contex
 
 Result<ExitCode> run(const Options& options, Context& context) {
     const fs::path root = project_root(context);
-    GDNCTL_TRY_ASSIGN(const Target target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const loop::Document prompt, prompt_of(options, target, root, context));
     std::vector<std::string> presets = target.presets;
     presets.insert(presets.end(), options.directive_presets.begin(), options.directive_presets.end());

@@ -9,6 +9,7 @@
 #include "commands/loop/codex_loop.h"
 #include "commands/print.h"
 #include "commands/rows.h"
+#include "commands/target.h"
 #include "core/config.h"
 #include "core/json.h"
 #include "core/redact.h"
@@ -113,7 +114,7 @@ void describe(cli::Args& args, Options& /*options*/) {
 }
 
 Result<ExitCode> run(const Options& /*options*/, Context& context) {
-    GDNCTL_TRY_ASSIGN(const Target target, loop::target_in_use(context));
+    GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     GDNCTL_TRY(check_configured_targets(context.config, &loop::check_gates));
     GDNCTL_TRY(check_loop_options(context.config));
     std::vector<Row> rows;

@@ -238,15 +238,15 @@ std::optional<RunEnd> Engine::end_before(const Step& step) {
     const Record* ended = last_of(records(), RecordType::iteration_end);
     const Record* stopped = last_of(records(), RecordType::stop);
     const bool stops = ended != nullptr && ended->count("stops") > 0;
-    const bool resumed = stops && stopped != nullptr && stopped > ended;
-    if (stops && (!resumed || step.kind == StepKind::finished)) {
-        if (resumed) {
-            log::warning("no iteration is left: the last one ended the run");
-            log::warning("hint: --iterations {} adds one", m_total + 1);
-        }
+    if (stops && (stopped == nullptr || stopped < ended)) {
         return RunEnd{ended->word("stop_reason"), ended->iteration, static_cast<int>(ended->count("rc"))};
     }
     if (step.kind == StepKind::finished) {
+        if (stops) {
+            log::warning("no iteration is left to resume, and the last one ended the run: {}",
+                         ended->word("stop_reason"));
+            log::warning("hint: --iterations {} adds one", m_total + 1);
+        }
         const RunState now = state();
         const auto accepted = now.outcomes.find("accepted");
         if (m_settings.fail_if_no_win && accepted == now.outcomes.end()) {

@@ -16,7 +16,6 @@
 #include "jobs/results.h"
 #include "jobs/stop.h"
 #include "jobs/target.h"
-#include "loop/perf/policy_file.h"
 #include "platform/clock.h"
 #include "platform/fd.h"
 #include "platform/fs.h"
@@ -106,7 +105,7 @@ PlaceOptions place_at(const std::string& cluster) {
 }
 
 Result<Target> target_of(const JobSpec& spec, const Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
+    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
     auto& job = spec.kind == JobKind::tests ? target.test : target.profile;
     if (!spec.argv.empty() && job) {
         job->argv = spec.argv;

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
-#include "jobs/place.h"
 #include "platform/fs.h"
 
 namespace gdnctl::loop {
@@ -270,12 +269,6 @@ Result<PerfPolicy> policy_of_target(const Target& target, const PerfPolicy& base
 Status check_gates(const Target& target) {
     const auto policy = policy_of_target(target, default_policy());
     return policy ? Status() : Status(tl::unexpected(policy.error()));
-}
-
-Result<Target> target_in_use(const Context& context) {
-    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
-    GDNCTL_TRY(check_gates(target));
-    return target;
 }
 
 Result<PerfPolicy> read_policy_file(const std::filesystem::path& path, const PerfPolicy& base) {

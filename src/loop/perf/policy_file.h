@@ -1,5 +1,5 @@
 // A performance policy as a file (JSON, `gdnctl.policy/1`) and as the table `gates` of a target. Both are laid over the
-// built-in policy: what they do not name stays. Pure but for read_policy_file() and target_in_use().
+// built-in policy: what they do not name stays. Pure but for read_policy_file().
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,6 @@
 #include "core/json.h"
 #include "core/result.h"
 #include "loop/perf/gates.h"
-#include "platform/context.h"
 #include "target/target.h"
 
 namespace gdnctl::loop {
@@ -24,8 +23,6 @@ Result<PerfPolicy> parse_policy(std::string_view text, std::string_view name, co
 Result<PerfPolicy> policy_of_target(const Target& target, const PerfPolicy& base);
 // The errors of policy_of_target().
 Status check_gates(const Target& target);
-// The target in effect for a command: select_target(), with its `gates` checked.
-Result<Target> target_in_use(const Context& context);
 // Errors besides: usage (no such file), local_io.
 Result<PerfPolicy> read_policy_file(const std::filesystem::path& path, const PerfPolicy& base);
 
