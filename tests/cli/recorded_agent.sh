@@ -8,7 +8,7 @@ repository() {
   git add -A && git commit -qm base
 }
 iteration() {  # N: one iteration; a rejected one is taken back as a loop does it, by the caller
-  "$GDNCTL" prompts render cpu-gdn --iteration "$1" --total 3 --directive 'Iteration: 9 / 9' >"$WORK/prompt" || fail 'no prompt'
+  "$GDNCTL" prompts render cpu-gdn --iteration "$1" --total 4 --directive 'Iteration: 9 / 9' >"$WORK/prompt" || fail 'no prompt'
   expect 0 sh examples/cpu-gdn/agent/agent.sh <"$WORK/prompt"
 }
 one_commit_on_the_kernel_alone() {  # BASE

@@ -67,12 +67,17 @@ bool git_runs_in(const fs::path& root, const fs::path& common) {
 }
 
 std::string lock_in_the_way(std::string_view words) {
-    static constexpr std::string_view k_start = "Unable to create '";
-    const auto at = words.find(k_start);
-    if (at == std::string_view::npos) return {};
-    const std::string_view rest = words.substr(at + k_start.size());
-    const auto end = rest.find(".lock': File exists");
-    return end == std::string_view::npos ? std::string() : std::string(rest.substr(0, end)) + ".lock";
+    // The name of the file goes on to the end of `name`, which `after` follows.
+    const auto named = [&](std::string_view before, std::string_view name, std::string_view after) -> std::string {
+        const auto at = words.find(before);
+        if (at == std::string_view::npos) return {};
+        const std::string_view rest = words.substr(at + before.size());
+        const auto end = rest.find(std::string(name) + std::string(after));
+        return end == std::string_view::npos ? std::string() : std::string(rest.substr(0, end + name.size()));
+    };
+    std::string lock = named("Unable to create '", ".lock", "': File exists");
+    // At an empty one, every `git worktree` fails, whichever worktree it is about.
+    return lock.empty() ? named("failed to read ", "/commondir", ": ") : lock;
 }
 
 std::string reason_of(std::string_view words) {
@@ -190,6 +195,7 @@ Result<ProcessResult> Calls::run(Words words, const CallOptions& options) const 
         std::error_code problem;
         if (words.front() == "stash" && fs::exists(git_dir / "index.lock", problem)) lock = git_dir / "index.lock";
         if (lock.empty() || removed.contains(lock)) return result;
+        if (lock.ends_with("/commondir") && fs::file_size(lock, problem) != 0) return result;
         if (attempt < k_lock_tries) {
             clock.sleep_for(k_lock_pause, {});
             continue;

@@ -61,7 +61,8 @@ bool git_runs_in(const std::filesystem::path& root, const std::filesystem::path&
 
 // ---- pure
 
-// The lock file that a message of git says is in the way; empty: another message.
+// The file that a message of git says is in the way: a lock, or the `commondir` of a worktree that was being created.
+// Empty: another message.
 std::string lock_in_the_way(std::string_view words);
 // The message without `warning:` and `hint:` lines; prefers the first `fatal:` or `error:`.
 std::string reason_of(std::string_view words);

@@ -57,6 +57,9 @@ TEST_CASE("git checkout: what git prints is read with any byte in a path") {
 
     CHECK(git::lock_in_the_way("fatal: Unable to create '/r/.git/index.lock': File exists.\n") == "/r/.git/index.lock");
     CHECK(git::lock_in_the_way("fatal: Unable to create '/r/x.lock': Permission denied").empty());
+    CHECK(git::lock_in_the_way("fatal: failed to read /r/.git/worktrees/a b/commondir: Success\n") ==
+          "/r/.git/worktrees/a b/commondir");
+    CHECK(git::lock_in_the_way("fatal: failed to read /r/.git/worktrees/a/HEAD: Success").empty());
     CHECK(git::reason_of("warning: w\nhint: h\nUpdating a..b\nerror: no\n") == "error: no");
     CHECK(git::reason_of("") == "no reason given");
 }

@@ -246,6 +246,23 @@ TEST_CASE("git slot: a replaced .git, a removed slot and a pruned registration a
     CHECK(read_text(root / "dir/new.txt") == "n\n");
 }
 
+TEST_CASE("git slot: a worktree that a killed git had begun is no obstacle, neither the slot's nor another") {
+    const SlotRepo repo;
+    const fs::path root = repo.slot().checkout().root();
+    const fs::path admins = repo.path() / ".git/worktrees";
+    for (const char* name : {"HEAD", "index"}) fs::remove(admins / "one" / name);
+    write_text(admins / "one/commondir", "");
+    write_text(admins / "others/gitdir", repo.outside("others").string() + "/.git\n");
+    write_text(admins / "others/locked", "initializing");
+    write_text(admins / "others/commondir", "");
+    auto slot = repo.slot();
+    ok(slot.move_to(repo.next, {}));
+    CHECK(slot.checkout().root() == root);
+    CHECK(read_text(root / "a.txt") == "two\n");
+    ok(repo.open().remove_worktree(root));
+    CHECK_FALSE(fs::exists(admins / "one"));
+}
+
 TEST_CASE("git slot: what an agent did away with while it worked there is there again") {
     const SlotRepo repo;
     auto slot = repo.slot();
