@@ -17,6 +17,9 @@ struct LockWait {
     std::stop_token stop = {};
 };
 
+// Long enough for a child of a killed process, which shares its locks until it has executed its own program.
+inline constexpr std::chrono::milliseconds k_after_a_kill{1000};
+
 // flock() on a separate file (created with mode 0600) that names the holder and is never removed. The system releases
 // the lock when the holder ends for any reason. A child made by fork() without exec shares it.
 class FileLock {

@@ -38,7 +38,7 @@ std::string who_holds(const fs::path& lock) {
 }
 
 Result<FileLock> take(const fs::path& lock, std::string_view what, const fs::path& place) {
-    auto taken = FileLock::acquire(lock);
+    auto taken = FileLock::acquire(lock, {k_after_a_kill});
     if (taken || taken.error().kind != ErrorKind::conflict) return taken;
     return fail(ErrorKind::conflict,
                 fmt::format("another codex-loop is running {} {}{}", what, place.string(), who_holds(lock)),

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "evolve_world.h"
+#include "platform/lock.h"
 
 namespace gdnctl::loop::evolve {
 
@@ -34,8 +35,11 @@ bool session(EvolveWorld& world, int attempts, int asks, std::chrono::millisecon
     const pid_t child = fork();
     if (child == 0) {
         DyingClock clock(asks);
-        const DriverEnd end = world.run(attempts, clock);
-        _exit(end.reason == "max-attempts" ? 0 : 8);
+        try {
+            _exit(world.run(attempts, clock).reason == "max-attempts" ? 0 : 8);
+        } catch (...) {  // a failed REQUIRE: the world is the parent's
+            _exit(8);
+        }
     }
     if (after.count() > 0) {
         std::this_thread::sleep_for(after);
@@ -43,6 +47,8 @@ bool session(EvolveWorld& world, int attempts, int asks, std::chrono::millisecon
     }
     int status = 0;
     REQUIRE(waitpid(child, &status, 0) == child);
+    const std::filesystem::path lock = world.folder / "journal.jsonl.lock";
+    if (std::filesystem::exists(lock)) test::ok(FileLock::acquire(lock, {k_after_a_kill}));
     const bool died = (WIFEXITED(status) && WEXITSTATUS(status) == 9) || WIFSIGNALED(status);
     CHECK((died || (WIFEXITED(status) && WEXITSTATUS(status) == 0)));
     return !died;
