@@ -1,14 +1,14 @@
 # codex-loop and its ends: a held TPU is released on each of them, a job that was submitted is stopped, exit codes hold.
 
 . "$REPO/tests/support/loop_repo.sh"
-allocator() {
+allocator() {  # bash acts on a signal at once in `wait`, and may lose one that comes while it starts a program
   cat >"$WORK/allocator" <<SH
 #!/bin/bash
 echo held >>$WORK/held
 trap 'echo released >>$WORK/released; exit 0' INT
-[ -e $WORK/slow ] && { touch $WORK/allocating; while :; do sleep 0.05; done; }
+[ -e $WORK/slow ] && { touch $WORK/allocating; while :; do sleep 0.05 & wait \$!; done; }
 echo 'TPU allocated successfully!'
-while :; do sleep 0.05; done
+while :; do sleep 0.05 & wait \$!; done
 SH
   chmod +x "$WORK/allocator"
 }
