@@ -48,7 +48,7 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
     return text.size() - 1;
 }
 
-// Where a key has more parts than that; nullopt if none has.
+// Where a key has more than k_most_key_parts parts; nullopt if none has.
 std::optional<std::size_t> find_long_key(std::string_view text) {
     int dots = 0;
     for (std::size_t at = 0; at < text.size(); ++at) {

@@ -83,8 +83,8 @@ Result<LogHistory> load_history(const fs::path& log) {
     loaded.records = std::move(files.records.records);
     GDNCTL_TRY_ASSIGN(loaded.history, runlog::history_of(loaded.text, loaded.records));
     if (const std::size_t lost = runlog::count_lost(loaded.text, loaded.records); lost > 0) {
-        log::warning("{} generated entries have no record in {}: reading them from the log's text", lost,
-                     runlog::records_path(log).string());
+        log::warning("{} generated {} no record in {}: reading from the log's text instead", lost,
+                     lost == 1 ? "entry has" : "entries have", runlog::records_path(log).string());
         log::warning("hint: restore the records file; the text does not have every number");
     }
     return loaded;

@@ -67,7 +67,7 @@ bool git_runs_in(const fs::path& root, const fs::path& common) {
 }
 
 std::string lock_in_the_way(std::string_view words) {
-    // The name of the file goes on to the end of `name`, which `after` follows.
+    // What is between `before` and `after`, and ends with `name`.
     const auto named = [&](std::string_view before, std::string_view name, std::string_view after) -> std::string {
         const auto at = words.find(before);
         if (at == std::string_view::npos) return {};
