@@ -95,10 +95,8 @@ std::optional<DriverEnd> Driver::ends_before(const Step& step) const {
             log::error(
                 "one pair has a standard deviation of {:.2f} %: with {} pairs no gain below {:.2f} % can be kept",
                 to_percent(state().noise_sd), m_settings.pairs.cap, noise.detectable_pct);
-            log::warning(
-                "hint: {} pairs would be needed for --target-gain-pct {:g}; make the profile longer or quieter",
-                noise.pairs_needed == 0 ? std::string("more than 1000") : std::to_string(noise.pairs_needed),
-                m_settings.target_gain * 100);
+            log::warning("hint: {}",
+                         noise_hint(noise, m_settings.pairs.min_gain, m_settings.target_gain, m_settings.pairs.cap));
             return end_of("noise", 1);
         }
     }
@@ -162,7 +160,7 @@ Result<DriverEnd> Driver::loop(bool resumed) {
             tidy();  // it may have been killed in its last moment
             return std::move(*end);
         }
-        Json facts = {{"why", "--resume"}};
+        Json facts = {{"why", "--resume"}, {"budget_left", left_of(m_settings.budget, state().spent)}};
         if (!m_settings.start.words.empty()) facts["options"] = m_settings.start.words;
         GDNCTL_TRY(add("resume", std::move(facts)));
     }
@@ -171,7 +169,10 @@ Result<DriverEnd> Driver::loop(bool resumed) {
         GDNCTL_TRY(hold_while_paused());
         const Step step = next(state(), interrupted);
         interrupted = false;
-        if (auto end = ends_before(step)) return finish(end->reason, end->rc);
+        if (auto end = ends_before(step)) {
+            if (end->reason.starts_with("max-") || end->reason == "roofline") GDNCTL_TRY(verify_best());
+            return finish(end->reason, end->rc);
+        }
         GDNCTL_TRY_ASSIGN(const bool goes_on, wait_for_infrastructure());
         if (!goes_on) return finish("infrastructure", code_of(ErrorKind::infrastructure));
         if (m_parts.room) GDNCTL_TRY(m_parts.room());

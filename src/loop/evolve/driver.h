@@ -94,6 +94,7 @@ private:
     Status begin_attempt();
     Status run_stage(std::string_view stage, bool rerun);
     Status settle();
+    Status verify_best();
 
     // ---- driver_agent.cpp
     Status run_agent();

@@ -173,9 +173,11 @@ Status Driver::abandon() {
         GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::read(m_parts.store.repository(), names_file()));
         GDNCTL_TRY(put_names_back(names, true));
     }
-    return add("verdict", {{"attempt", state().open.number},
-                           {"verdict", to_text(Verdict::abandoned)},
-                           {"reason", "the run ended while the agent was working"}});
+    return add("verdict",
+               {{"attempt", state().open.number},
+                {"verdict", to_text(Verdict::abandoned)},
+                {"reason", state().at(state().open.number).gone ? "its commit is missing"
+                                                                : "the run ended while the agent was working"}});
 }
 
 Result<Driver::Answer> Driver::through_tools(const std::string& prompt) {

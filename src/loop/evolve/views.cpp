@@ -99,18 +99,18 @@ std::optional<double> eta_of(const State& state) {
     if (!state.stopped.empty()) return std::nullopt;
     std::optional<double> eta;
     const auto take = [&eta](double seconds) { eta = eta && *eta < seconds ? *eta : seconds; };
-    const auto attempts = state.left.find("attempts"), wall = state.left.find("wall_s");
-    if (wall != state.left.end()) take(wall->second);
-    if (attempts != state.left.end() && state.spent.attempts > 0) {
-        const double ahead = attempts->second - (state.open.number == 0 ? 1 : 0);
-        take(ahead * state.spent.wall_s / static_cast<double>(state.spent.attempts));
+    const auto left = state.left_now();
+    const auto attempts = left.find("attempts"), wall = left.find("wall_s");
+    if (wall != left.end()) take(wall->second);
+    if (attempts != left.end() && state.spent.attempts > 0) {
+        take(attempts->second * state.spent.wall_s / static_cast<double>(state.spent.attempts));
     }
     return eta;
 }
 
 std::string left_text(const State& state) {
     std::string out;
-    for (const auto& [name, value] : state.left) {
+    for (const auto& [name, value] : state.left_now()) {
         out += out.empty() ? "" : ", ";
         if (name == "usd") {
             out += fmt::format("${:.2f}", value);
@@ -194,7 +194,7 @@ Json status_facts(const State& state) {
               {"usd", state.spent.usd},
               {"device_s", state.spent.device_s},
               {"since_kept", state.spent.since_kept}}},
-            {"budget_left", state.left},
+            {"budget_left", state.left_now()},
             {"eta_s", eta_of(state) ? Json(*eta_of(state)) : Json()},
             {"lineages", lineages}};
 }
