@@ -95,7 +95,7 @@ Status write_alias(const HoldRecord& record, const Context& context) {
 // Exit codes of the set-up script for the steps that can fail.
 constexpr int k_no_uv = 95, k_no_environment = 96;
 constexpr std::string_view k_setup_line =
-    "command -v uv >/dev/null || { curl -LsSf https://astral.sh/uv/install.sh | sh; }; "
+    "PATH=$PATH:$HOME/.local/bin; command -v uv >/dev/null || { curl -LsSf https://astral.sh/uv/install.sh | sh; }; "
     "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi; command -v uv >/dev/null || exit 95; "
     "uv sync --all-packages --extra=tpu --python=3.11 || exit 96";
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
+#include "platform/env.h"
 #include "platform/signals.h"
 #include "services/devtpu/names.h"
 
@@ -122,7 +123,12 @@ std::string script_words(std::string_view run_id, std::string_view lease, std::s
 // Changes to the tree, sets the environment, and defines the names that the rest of the script uses.
 std::string script_head(const Road& road, const HostCommand& command, std::string_view without_tree) {
     std::string script = fmt::format("cd {} 2>/dev/null || {}\n", road.tree, without_tree);
-    script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\n";
+    script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\nPATH=$PATH:$HOME/.local/bin\n";
+    if (road.is_local()) {
+        script += "unset";
+        for (const std::string_view name : active_python_variables()) script.append(" ").append(name);
+        script += "\n";
+    }
     for (const JobEnv& item : command.env) {
         script += fmt::format("export {}={}\n", item.name, text::shell_quote(item.value));
     }
