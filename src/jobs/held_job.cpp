@@ -76,6 +76,7 @@ std::string prefix_of(const std::optional<std::string>& given, const devtpu::Hol
 }
 
 Result<PlannedJob> begin_held_plan(Target target, const FoundHold& hold, Context& context) {
+    GDNCTL_TRY(check_target_is_named(target, hold.record.cluster == "local", context));
     PlannedJob job;
     GDNCTL_TRY_ASSIGN(job.place, choose_place(hold.place, context));
     GDNCTL_TRY_ASSIGN(job.target, target_at(job.place, std::move(target), context));

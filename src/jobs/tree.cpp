@@ -208,19 +208,6 @@ Result<WorkingTree> list_working_tree(const fs::path& root, Context& context, Tr
     return tree;
 }
 
-std::optional<std::string> tracked_kernel(const fs::path& root, Context& context) {
-    if (!find_repository_root(root)) return std::nullopt;
-    std::vector<std::string> words = {
-        "grep", "-l", "-z", "-E", R"(^[ 	]*#[ 	]*include[ 	]*["<]([^">]*/)?gdn/gdn_kernel\.h[">])", "--"};
-    for (const char* suffix :
-         {"c", "cc", "cpp", "cxx", "c++", "C", "cu", "h", "hh", "hpp", "hxx", "H", "cuh", "inc", "inl", "ipp", "tcc"}) {
-        words.push_back(std::string("*.") + suffix);
-    }
-    const auto found = git(root, std::move(words), context);
-    if (!found || !found->ok()) return std::nullopt;  // 1: nothing matches
-    return found->out.substr(0, found->out.find('\0'));
-}
-
 std::map<std::string, std::string> git_facts(const fs::path& root, Context& context) {
     std::map<std::string, std::string> facts;
     if (!find_repository_root(root)) return facts;

@@ -191,6 +191,20 @@ TEST_CASE("dev-tpu-test and -profile: a name that nobody holds, a test by the ro
     CHECK(world.remembered() == 1);
 }
 
+TEST_CASE("dev-tpu-test and -profile: without a target of the user's own nothing runs on a held TPU") {
+    DevTpuWorld world;
+    world.remembers("a", true);
+    for (const cli::Command* row : {&k_dev_tpu_test_row, &k_dev_tpu_profile_row}) {
+        for (const bool named : {true, false}) {  // the cluster
+            const std::vector<std::string> words = {"--tpu-name", "a", "--no-sync"};
+            CHECK((named ? world.ask(*row, words) : world.run(*row, words)) == 2);
+            CHECK(world.said.find("no target is named for a job on a cluster") != std::string::npos);
+            CHECK(world.said.find("hint: ") != std::string::npos);
+        }
+    }
+    CHECK(world.host.lines.empty());
+}
+
 TEST_CASE("dev-tpu-profile: the metric that the run prints, a run that prints none, one that fails") {
     DevTpuWorld world;
     world.configure(
