@@ -26,7 +26,7 @@ struct Host final : Process {
         if (lines.size() < 100) lines.push_back(text::join(spec.argv, " ") + "\n" + spec.stdin_bytes);
         if (spec.on_stdout && !prints.empty()) spec.on_stdout(prints);
         ProcessResult result;
-        result.exit_code = code;
+        if (!spec.stdin_bytes.empty()) result.exit_code = code;  // not of questions about the host
         return result;
     }
     bool has_run(std::string_view words) {
@@ -60,6 +60,7 @@ struct DevTpuWorld : CommandWorld {
         record.address = record.ray_address = k_cluster;
         record.submission_id = "hold-" + name;
         record.user = "me";
+        record.host.ip_address = ssh.value_or(false) ? "203.0.113.7" : "";
         record.alias = "dev-tpu-" + name;
         record.state = "ready";
         record.created = clock.wall();
@@ -127,7 +128,7 @@ TEST_CASE("dev-tpu-connect and -setup: a host without ssh") {
     DevTpuWorld world;
     world.remembers("a", false);
     CHECK(world.ask(k_dev_tpu_connect_row, {"--tpu-name", "a"}) == 4);
-    CHECK(world.said.find("hint: --via ray runs the command as a job on the holder's host") != std::string::npos);
+    CHECK(world.said.find("--via ray runs the command as a job on the holder's host") != std::string::npos);
     CHECK(world.host.lines.empty());
 }
 
