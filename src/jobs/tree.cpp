@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 
 Result<ProcessResult> git(const fs::path& root, std::vector<std::string> words, Context& context) {
     ProcessSpec spec;
-    spec.argv = {"git", "-C", root.string()};
-    spec.argv.insert(spec.argv.end(), words.begin(), words.end());
+    words.insert(words.begin(), {"-C", root.string()});
+    spec.argv = git_command(std::move(words));
     spec.env = git_environment();
     spec.capture_limit = std::size_t{256} << 20;
     spec.wall_limit = std::chrono::minutes(2);

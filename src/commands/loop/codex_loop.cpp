@@ -21,6 +21,7 @@
 #include "jobs/submit.h"
 #include "jobs/target.h"
 #include "loop/codex_loop.h"
+#include "loop/engine/earlier_run.h"
 #include "loop/engine/run_words.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
@@ -207,7 +208,10 @@ Result<loop::CodexLoopReport> run_it(const Options& options, Context& context) {
     if (options.loop.resume) {
         const auto journal = project_root(context) / options.loop.log_dir / "journal.jsonl";
         GDNCTL_TRY_ASSIGN(const auto kept, loop::words_of_run(journal));
-        if (kept) return resume(options, *kept, context, run_as);
+        if (kept) {
+            GDNCTL_TRY(loop::mend_repository(context.cwd, journal, context.process, context.clock));
+            return resume(options, *kept, context, run_as);
+        }
         const auto is_total = [](const cli::GivenOption& one) { return one.option == "--iterations"; };
         if (std::none_of(options.given.begin(), options.given.end(), is_total)) {
             return fail(ErrorKind::usage,
@@ -230,7 +234,10 @@ Result<ExitCode> evolve_it(const Options& options, Context& context) {
         const auto folder = loop::evolve::resumed_folder(options.loop.log_dir, project_root(context));
         GDNCTL_TRY_ASSIGN(const auto kept, folder.empty() ? std::optional<loop::RunWords>()
                                                           : loop::words_of_run(folder / "journal.jsonl"));
-        if (kept) return resume(options, *kept, context, evolve_as);
+        if (kept) {
+            GDNCTL_TRY(loop::mend_repository(context.cwd, folder / "journal.jsonl", context.process, context.clock));
+            return resume(options, *kept, context, evolve_as);
+        }
     }
     return evolve_as(options, words_of(options), context);
 }
