@@ -63,8 +63,8 @@ Worst place_of(std::size_t element, const Pair& pair, const TensorReport& report
     return w;
 }
 
-Verdict verdict_by_budget(const TensorReport& t) {
-    if (!(t.error_over_budget <= k_wrong_band)) return Verdict::wrong;
+Verdict verdict_by_budget(const TensorReport& t, bool gradient) {
+    if (!(t.error_over_budget <= (gradient ? k_wrong_gradient_band : k_wrong_band))) return Verdict::wrong;
     return t.error_over_budget <= k_ok_band ? Verdict::ok : Verdict::suspect;
 }
 
@@ -115,7 +115,7 @@ Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view can
     report.local_error_over_budget = local_error_over_budget(pair, options.threads);
     report.error_over_budget =
         std::max(error_over_budget(pair, budgets, options.threads), report.local_error_over_budget);
-    report.by_budget = verdict_by_budget(report);
+    report.by_budget = verdict_by_budget(report, canonical != "out" && canonical != "final_state");
     report.verdict = !options.rtol ? report.by_budget : report.numpy_rule.count > 0 ? Verdict::wrong : Verdict::ok;
     report.beyond_range = static_cast<std::size_t>(std::count_if(
         pair.want->begin(), pair.want->end(), [&](double y) { return std::isfinite(y) && !fits(y, report.judged); }));
@@ -125,7 +125,7 @@ Result<TensorReport> judge_tensor(const NamedTensor& entry, std::string_view can
         }
         report.worst = report.worst_elements.front();
     }
-    evidence = {&pair.got, pair.want, budgets, pair.judged, &pair.budget->local};
+    evidence = {&pair.got, pair.want, budgets, pair.judged, pair.budget};
     return report;
 }
 
