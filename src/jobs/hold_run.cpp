@@ -64,7 +64,7 @@ private:
 // shell: its stdout is dropped, its stderr held back, because the error that may follow repeats it.
 class Streams {
 public:
-    Streams(const HostRun& run, bool is_local) : m_run(run), m_begun(is_local) {}
+    explicit Streams(const HostRun& run) : m_run(run) {}
 
     void feed_out(std::string_view bytes) {
         if (m_begun) return out(bytes);
@@ -116,7 +116,7 @@ private:
     const HostRun& m_run;
     StderrEnd m_end;
     std::string m_before, m_err;
-    bool m_begun;
+    bool m_begun = false;
 };
 
 void end_run(const devtpu::Road& road, const HoldRecord& record, const std::string& run_id, Context& context) {
@@ -261,14 +261,13 @@ Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& cont
     ProcessSpec spec;
     spec.stdin_bytes = devtpu::command_script(*road, command);
     spec.stdin_fd = run.stdin_fd;
-    std::string line = devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size());
-    if (!road->is_local()) line = devtpu::marked(line);
-    spec.argv = devtpu::road_argv(*road, line);
+    spec.argv = devtpu::road_argv(*road, devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size()));
     spec.wall_limit = run.wall_limit;
     spec.idle_limit = run.idle_limit;
     spec.stop = context.stop;
     spec.leaves_behind = [&](int) { return !road->is_local(); };
-    Streams streams(run, road->is_local());
+    Streams streams(run);
+    spec.stdin_ready = [&] { return streams.begun(); };  // nothing is taken from a command that does not run
     spec.on_stdout = [&](std::string_view bytes) { streams.feed_out(bytes); };
     spec.on_stderr = [&](std::string_view bytes) { streams.feed_err(bytes); };
     const auto heart = start_heart(hold.record, hold.place, context, command.record);

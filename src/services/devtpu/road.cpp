@@ -222,7 +222,9 @@ std::string marked(std::string_view line) {
 
 std::string_view after_mark(std::string_view out) {
     const std::size_t mark = out.find(k_mark);
-    return mark == std::string_view::npos ? out : out.substr(mark + k_mark.size());
+    if (mark != std::string_view::npos) out.remove_prefix(mark);
+    while (out.starts_with(k_mark)) out.remove_prefix(k_mark.size());  // also that of a command's script
+    return out;
 }
 
 Result<Answer> ask_host(const Road& road, std::string_view line, std::string input, milliseconds limit,
@@ -276,7 +278,7 @@ std::string receive_line(std::size_t size) {
 std::string command_script(const Road& road, const HostCommand& command) {
     const std::string complaint = fmt::format("{{ echo '{}' >&2; exit {}; }}", k_no_tree, k_no_tree_code);
     std::string script = script_head(road, command, complaint);
-    script += command.reads_stdin ? "exec 3<&0\n" : "exec 3</dev/null\n";
+    script += marked(command.reads_stdin ? "exec 3<&0\n" : "exec 3</dev/null\n");
     return script.append(k_run).append(k_last_line);
 }
 

@@ -45,8 +45,7 @@ Error ssh_error(std::string_view stderr_text);
 inline constexpr std::string_view k_key_changed = "the host's key has changed since this hold began";
 
 // What a login shell prints before it runs our line, from a ~/.bashrc with an `echo` for instance, is no output of the
-// command. `marked` prints a mark first; what comes before it is dropped, or all is kept where the mark is missing.
-// Pure.
+// command. `marked` prints a mark first; what comes before it is dropped, or nothing where it is missing. Pure.
 std::string marked(std::string_view line);
 std::string_view after_mark(std::string_view out);
 inline constexpr std::string_view k_mark = "gdnctl-begins\n";
@@ -76,7 +75,8 @@ std::string run_record(std::string_view lease, std::string_view run_id);
 std::string receive_line(std::size_t size = 0);
 // That script: enters the tree, sets the environment, runs the command in its own session, watches it (it ends with the
 // hold or the connection, or if its record was not renewed for as long as the lease), ends what it leaves behind, and
-// exits with its code. 255 would look like a failure of ssh: it becomes 254, with k_was_255 as the end of stderr.
+// exits with its code. k_mark precedes the command's own output. 255 would look like a failure of ssh: it becomes 254,
+// with k_was_255 as the end of stderr.
 inline constexpr std::string_view k_was_255 = "gdnctl-host: the command's exit code is 255\n";
 std::string command_script(const Road& road, const HostCommand& command);
 // The same for a command with a terminal. The script is a file, which gets its own path as its first word and removes
