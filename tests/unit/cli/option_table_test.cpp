@@ -44,6 +44,19 @@ Status parse_with(
 
 }  // namespace
 
+TEST_CASE("option table: a path in it may begin with the home folder") {
+    const ConfigTable table = table_of("folder = '~/x'\n");
+    Args globals, args;
+    std::string folder;
+    args.option(folder, {.names = "--folder", .value = "DIR", .help = "a folder", .complete = Complete::directory});
+    const auto environment = [](std::string_view name) {
+        return name == "HOME" ? std::optional<std::string>("/home/me") : std::nullopt;
+    };
+    REQUIRE(parse_words(globals, args, {}, environment, [] { return false; },
+                        {"cmd", [&]() -> Result<const ConfigTable*> { return &table; }}));
+    CHECK(folder == "/home/me/x");
+}
+
 TEST_CASE("option table: its values stand below words and environment, and count as given") {
     const ConfigTable table = table_of("number = 7\nshare = 2\nword = 'file'\nflag = true\nitem = ['a', 'b']\n");
     TableOptions options;
