@@ -146,7 +146,11 @@ Result<std::string> text_since(const std::string& revision, const Place& place, 
     if (history.problem()) return tl::unexpected(*history.problem());
     if (facts == nullptr) return fail(ErrorKind::usage, "--since needs git history, which is missing here");
     GDNCTL_TRY_ASSIGN(const auto commit, facts->resolve(revision));
-    if (!commit) return fail(ErrorKind::usage, fmt::format("unknown revision: {}", revision));
+    if (!commit) {
+        const bool cut = facts->is_shallow().value_or(false);
+        return fail(ErrorKind::usage, "unknown revision: " + revision + (cut ? " (the clone is shallow)" : ""),
+                    std::string(cut ? k_fetch_all : ""));
+    }
     GDNCTL_TRY_ASSIGN(auto text, facts->file_at(commit->sha, place.history));
     return text.value_or("");
 }

@@ -6,7 +6,6 @@
 
 #include "cli/args_cli11.h"
 #include "cli/globals.h"
-#include "cli/option_table.h"
 #include "sample_command.h"
 
 namespace gdnctl::cli {
@@ -45,23 +44,6 @@ void check_usage(const Parsed& parsed, std::string_view message) {
 }
 
 }  // namespace
-
-TEST_CASE("args: a leading ~ in a path, or after a kernel's prefix, is the home folder") {
-    OptionDef def;
-    CHECK(with_home(def, "~/x", "/home/me") == "~/x");  // not a path
-    for (const Complete path : {Complete::file, Complete::directory}) {
-        def.complete = path;
-        CHECK(with_home(def, "~/x", "/home/me") == "/home/me/x");
-        CHECK(with_home(def, "~", "/home/me") == "/home/me");
-        CHECK(with_home(def, "~root/x", "/home/me") == "/root/x");
-        CHECK(with_home(def, "~no-such-user/x", "/home/me") == "~no-such-user/x");
-        CHECK(with_home(def, "./~/x", "/home/me") == "./~/x");
-        CHECK(with_home(def, "", "/home/me").empty());
-    }
-    def.complete = Complete::kernel;
-    CHECK(with_home(def, "src:~/k.c", "/home/me") == "src:/home/me/k.c");
-    CHECK(with_home(def, "builtin:chunk", "/home/me") == "builtin:chunk");
-}
 
 TEST_CASE("args: options that were given are known, also with their default values") {
     bool used = false;

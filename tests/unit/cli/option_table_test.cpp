@@ -44,6 +44,23 @@ Status parse_with(
 
 }  // namespace
 
+TEST_CASE("option table: a leading ~ in a path, or after a kernel's prefix, is the home folder") {
+    OptionDef def;
+    CHECK(with_home(def, "~/x", "/home/me") == "~/x");  // not a path
+    for (const Complete path : {Complete::file, Complete::directory}) {
+        def.complete = path;
+        CHECK(with_home(def, "~/x", "/home/me") == "/home/me/x");
+        CHECK(with_home(def, "~", "/home/me") == "/home/me");
+        CHECK(with_home(def, "~root/x", "/home/me") == "/root/x");
+        CHECK(with_home(def, "~no-such-user/x", "/home/me") == "~no-such-user/x");
+        CHECK(with_home(def, "./~/x", "/home/me") == "./~/x");
+        CHECK(with_home(def, "", "/home/me").empty());
+    }
+    def.complete = Complete::kernel;
+    CHECK(with_home(def, "src:~/k.c", "/home/me") == "src:/home/me/k.c");
+    CHECK(with_home(def, "builtin:chunk", "/home/me") == "builtin:chunk");
+}
+
 TEST_CASE("option table: a path in it may begin with the home folder") {
     const ConfigTable table = table_of("folder = '~/x'\n");
     Args globals, args;
