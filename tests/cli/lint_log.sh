@@ -175,7 +175,7 @@ test_a_shallow_clone_is_one_finding() {
   expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --allow-non-monotonic --format json
   jq -e '[.findings[] | select(.message | contains("shallow"))] | length == 1' "$WORK/out" >/dev/null || fail json
   expect 2 "$GDNCTL" lint-log --log-file log.md --since HEAD~2
-  err_has 'unknown revision: HEAD~2 (the clone is shallow)'
+  err_has 'the clone is shallow and lacks HEAD~2'
   err_has 'fetch-depth: 0'
   git fetch -q --unshallow
   expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --allow-non-monotonic
