@@ -94,7 +94,7 @@ std::optional<Error> Transfer::refused_by_proxy() const {
     if (code != k_proxy_login && connect < k_error) return std::nullopt;
     const Proxy& proxy = m_hop.parsed.origin.scheme == "https" ? m_settings.https_proxy : m_settings.http_proxy;
     const std::string who =
-        proxy.variable.empty() ? "a proxy on the way" : fmt::format("the proxy {} of {}", proxy.place, proxy.variable);
+        proxy.variable.empty() ? "a proxy on the way" : fmt::format("the proxy {} ({})", proxy.place, proxy.variable);
     const std::string variable = proxy.variable.empty() ? "HTTPS_PROXY" : proxy.variable;
     if (code != k_proxy_login) {
         return Error{
@@ -108,7 +108,7 @@ std::optional<Error> Transfer::refused_by_proxy() const {
         ErrorKind::infrastructure,
         redact(fmt::format(
             "{} {}: {} {} (status 407)", m_subject.method, m_subject.place, who,
-            proxy.with_user ? "rejected its user name or password" : "requires a user name and a password")),
+            proxy.with_user ? "rejected the user name or password" : "requires a user name and a password")),
         fmt::format("set {} to http://USER:PASSWORD@{}", variable, proxy.place.empty() ? "HOST:PORT" : proxy.place),
         {}};
 }

@@ -298,8 +298,8 @@ PY
   export HTTPS_PROXY=http://me:secret-word@$at http_proxy=http://me:secret-word@$at HF_TOKEN=$TOKEN
   for endpoint in https://hub.example.org http://hub.example.org; do
     expect 4 fetch --endpoint $endpoint --insecure-http
-    err_has "the proxy $at of "
-    err_has 'rejected its user name or password (status 407)'
+    err_has "the proxy $at ("
+    err_has 'rejected the user name or password (status 407)'
     err_lacks secret-word
     err_lacks 'Hugging Face'
     HTTPS_PROXY=$at http_proxy=$at expect 4 fetch --endpoint $endpoint --insecure-http --json
@@ -307,10 +307,10 @@ PY
   done
   [ "$(wc -l <seen)" = 4 ] || fail "tried again: $(cat seen)"
   WANDB_API_KEY=$key expect 4 "$GDNCTL" wandb-download-trace e/p/r1
-  err_has "the proxy $at of HTTPS_PROXY"
+  err_has "the proxy $at (HTTPS_PROXY)"
   err_lacks secret-word
   echo 403 >code && : >seen && expect 4 fetch --endpoint https://hub.example.org
-  err_has "the proxy $at of HTTPS_PROXY refused the connection with status 403"
+  err_has "the proxy $at (HTTPS_PROXY) refused the connection with status 403"
   [ "$(wc -l <seen)" = 1 ] || fail "tried again: $(cat seen)"
 }
 test_nobody_there() {
