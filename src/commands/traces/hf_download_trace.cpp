@@ -118,7 +118,11 @@ void remember(hub::HfRepo& repo, const hub::Report& report, const Options& optio
     const auto same = [&](std::string_view name) {
         return hub::value_of(earlier->head, name) == hub::value_of(report.head, name);
     };
-    if (!earlier || earlier->asked != report.asked || !same("source") || !same("endpoint")) return;
+    if (!earlier || !same("source") || !same("endpoint")) return;
+    // Manifests of older versions do not have what was asked for.
+    const bool same_question =
+        earlier->asked.empty() ? same("repo") && same("type") && same("revision") : earlier->asked == report.asked;
+    if (!same_question) return;
     std::vector<hub::TreeFile> files;
     for (const hub::Wanted& one : earlier->files) {
         hub::TreeFile file;
