@@ -70,15 +70,19 @@ TEST_CASE("init marin: only in a Marin checkout, a file that differs is kept") {
 TEST_CASE("doctor: a required program that is missing is 1, an optional one is not") {
     CommandWorld world;
     world.env.values["PATH"] = (world.folder / "bin").string();
+    const auto no_uv = [&] { world.process.expect({"bash", "-lc", "*"}, 0, "welcome\n\n\n"); };
+    no_uv();
     CHECK(world.run(k_doctor_row, {"--json"}) == 1);
     CHECK(world.json()["ok"] == false);
     test::write_text(world.folder / "bin/git", "#!/bin/sh\n");
     fs::permissions(world.folder / "bin/git", fs::perms::owner_all);
     world.process.expect({"*", "--version"}, 0, "git version 2.39.5\n");
+    no_uv();
     CHECK(world.run(k_doctor_row, {}) == 0);
     CHECK(world.printed("git version 2.39.5"));
     CHECK(world.printed("absent"));
     world.process.expect({"*", "--version"}, 3, "");
+    no_uv();
     CHECK(world.run(k_doctor_row, {}) == 1);
     CHECK(world.said.find("something required is missing") != std::string::npos);
 }

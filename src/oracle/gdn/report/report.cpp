@@ -168,7 +168,8 @@ void add_report(Json& object, const GdnReference& reference, const GdnReport& re
     object["error_map"] = {{"chunk_tokens", reference.contract.value.chunk},
                            {"forward", lanes_json(report.errors, "final_state")},
                            {"gradients", lanes_json(report.gradient_errors, "d_initial_state")}};
-    object["bands"] = {{"ok", oracle::k_ok_band}, {"wrong", oracle::k_wrong_band}};
+    object["bands"] = {
+        {"ok", oracle::k_ok_band}, {"wrong", oracle::k_wrong_band}, {"wrong_gradients", oracle::k_wrong_gradient_band}};
     object["contract"] = contract_json(reference.contract);
 }
 
