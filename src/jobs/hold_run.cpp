@@ -300,6 +300,7 @@ Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::v
             for (const auto& [name, value] : table) env.push_back({name, value});
         }
         std::erase_if(env, is_loopback_address);
+        add_wandb_server(env, context.env);
     }
     env.insert(env.end(), extra.begin(), extra.end());
     for (const JobEnv& item : env) {

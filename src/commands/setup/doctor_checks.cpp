@@ -206,7 +206,7 @@ Check check_library(Context& context, const cli::OptionalLibrary& library) {
 Check check_certificates(const Env& env) {
     Check check{"ca-certificates", Need::optional, false, {}, "https", {}};
     std::vector<std::string> places = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"};
-    for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
+    for (const char* name : {"SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
         if (const std::string own = env.get(name).value_or(""); !own.empty()) places.insert(places.begin(), own);
     }
     for (const std::string& place : places) {
@@ -327,10 +327,13 @@ Check check_hf_token(const Env& env) {
 }
 
 Check check_wandb_key(const Env& env) {
-    Result<std::string> source = find_wandb(env).map([](const WandbAccess& access) { return access.key_source; });
+    const auto access = find_wandb(env);
+    Result<std::string> source = access.map([](const WandbAccess& one) { return one.key_source; });
+    const std::string fix = access ? "" : access.error().hint;
     if (!source && source.error().message.starts_with("no key for W&B at ")) source = std::string();
-    return check_credential("WANDB_API_KEY", source, "runs of Weights & Biases",
-                            "export WANDB_API_KEY=..., from https://wandb.ai/authorize");
+    Check check = check_credential("WANDB_API_KEY", source, "runs of Weights & Biases", fix);
+    if (access && !private_wandb_server(env).empty()) check.detail += ", for " + access->url;
+    return check;
 }
 
 Check check_cpu() {
