@@ -180,7 +180,7 @@ std::optional<devtpu::Road> road_of(const HoldRecord& record, const Context& con
     return devtpu::ssh_road(ssh_options(record, context), record.tpu_name, record.submission_id);
 }
 
-Status sync_to_host(const HoldRecord& record, const fs::path& root, Context& context) {
+Result<SyncedTree> sync_to_host(const HoldRecord& record, const fs::path& root, bool replaces_other, Context& context) {
     const auto road = road_of(record, context);
     if (!road) {
         return fail(ErrorKind::infrastructure, "no ssh connection to " + record.tpu_name + ": the tree was not synced",
@@ -188,11 +188,18 @@ Status sync_to_host(const HoldRecord& record, const fs::path& root, Context& con
                     "tree with the command");
     }
     const auto began = context.clock.monotonic();
-    GDNCTL_TRY_ASSIGN(const WorkingTree tree, list_working_tree(root, context, TreeFilter::tracked));
-    GDNCTL_TRY_ASSIGN(const auto report, devtpu::sync_tree(*road, tree, context.process, context.stop));
+    devtpu::SyncRequest request;
+    GDNCTL_TRY_ASSIGN(request.tree, list_working_tree(root, context, TreeFilter::tracked));
+    request.source = {root.lexically_normal().string(), head_commit(root, context)};
+    request.replaces_other = replaces_other;
+    request.has_commit = [&](const std::string& commit) { return has_commit(root, commit, context); };
+    request.hashes = context.state_dir / "sync" / record.tpu_name;
+    GDNCTL_TRY_ASSIGN(const auto report,
+                      devtpu::sync_tree(*road, request, context.process, context.clock, context.stop));
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(context.clock.monotonic() - began);
-    log::info("synced {} files of {} ({}, {})", report.files, root.string(), report.by, format_duration(took));
-    return {};
+    log::info("synced {} files of {} ({}, {})", report.files, root.string(),
+              report.by.empty() ? "up to date" : report.by, format_duration(took));
+    return SyncedTree{root, replaces_other, report.mark};
 }
 
 bool set_up_host(const HoldRecord& record, Context& context) {

@@ -26,8 +26,9 @@ void reach_host(devtpu::HoldRecord& record, const std::string& ssh_user, Context
 // Forgets a hold that has ended. Its ssh alias is removed, or given to another hold with that name on another cluster.
 Status forget_hold(const devtpu::HoldRecord& record, const Context& context);
 
-// Syncs the tree. Errors: those of sync_tree(); infrastructure if there is no ssh.
-Status sync_to_host(const devtpu::HoldRecord& record, const std::filesystem::path& root, Context& context);
+// Syncs the tree below `root`. Errors: those of sync_tree(); infrastructure if there is no ssh.
+Result<SyncedTree> sync_to_host(const devtpu::HoldRecord& record, const std::filesystem::path& root,
+                                bool replaces_other, Context& context);
 
 // Installs uv, and the environment of a Marin checkout. On failure it logs a warning and returns false.
 bool set_up_host(const devtpu::HoldRecord& record, Context& context);
