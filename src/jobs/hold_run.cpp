@@ -19,10 +19,12 @@
 #include "platform/run_in_terminal.h"
 #include "platform/signals.h"
 #include "services/devtpu/names.h"
+#include "services/devtpu/sync.h"
 
 namespace gdnctl {
 
 using devtpu::HoldRecord;
+using devtpu::Turn;
 using std::chrono::seconds;
 
 std::optional<Error> over_now(const FoundHold& hold, Context& context) {
@@ -66,8 +68,8 @@ public:
     Stderr(StderrEnd& end, const std::function<void(std::string_view)>& pass) : m_end(end), m_pass(pass) {}
     void feed(std::string_view bytes) {
         m_end.feed(bytes);
-        const bool complaint =
-            bytes.starts_with("ssh: ") || bytes.find(": Permission denied (") != std::string_view::npos;
+        const bool complaint = bytes.starts_with("ssh: ") || bytes.starts_with("gdnctl-host: ") ||
+                               bytes.find(": Permission denied (") != std::string_view::npos;
         if (m_first && complaint) {
             m_held = bytes;
             m_first = false;
@@ -194,18 +196,21 @@ Result<Via> choose_via(const HoldRecord& record, Via wanted) {
     return has_ssh ? Via::ssh : Via::ray;
 }
 
-Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
-    const auto road = road_of(hold.record, context);
-    if (!road) return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + hold.record.tpu_name);
-    if (run.interactive) return run_interactive(hold, *road, run, context);
-    const devtpu::HostCommand command = command_for(hold, *road, run);
+namespace {
+
+// `tree`: the mark that the host's tree must have. With a turn that is not `mine`, the command has not run.
+Result<int> run_once(const FoundHold& hold, const devtpu::Road& road, const HostRun& run, const std::string& tree,
+                     Turn& turn, Context& context) {
+    devtpu::HostCommand command = command_for(hold, road, run);
+    command.tree = tree;
+    command.alone = run.alone;
     ProcessSpec spec;
-    spec.argv = devtpu::road_argv(*road, devtpu::receive_line());
-    spec.stdin_bytes = devtpu::command_script(*road, command);
+    spec.argv = devtpu::road_argv(road, devtpu::receive_line());
+    spec.stdin_bytes = devtpu::command_script(road, command);
     spec.wall_limit = run.wall_limit;
     spec.idle_limit = run.idle_limit;
     spec.stop = context.stop;
-    spec.leaves_behind = [&](int) { return !road->is_local(); };
+    spec.leaves_behind = [&](int) { return !road.is_local(); };
     StderrEnd err;
     Stderr shown(err, run.on_err);
     spec.on_stdout = [&](std::string_view bytes) {
@@ -217,13 +222,40 @@ Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& cont
     if (!heart) log::warning("the lease is not being renewed: {}", heart.error().text());
     GDNCTL_TRY_ASSIGN(const ProcessResult result, context.process.run(spec));
     const bool cut = result.end == ProcessResult::End::exited && result.exit_code == k_ssh_failed;
-    const bool started = !(cut && !road->is_local() && shown.could_not_connect());
+    turn = result.end == ProcessResult::End::exited ? devtpu::turn_of(result.exit_code, err.text()) : Turn::mine;
+    if (turn != Turn::mine) return result.exit_code;
+    const bool started = !(cut && !road.is_local() && shown.could_not_connect());
     if (started) shown.let_go();
     if (started && (cut || result.end != ProcessResult::End::exited)) {
-        end_run(*road, hold.record, command.run_id, context);
+        end_run(road, hold.record, command.run_id, context);
     }
     if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
     return judged(hold, result, spec, err, context);
+}
+
+}  // namespace
+
+Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
+    const auto road = road_of(hold.record, context);
+    if (!road) return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + hold.record.tpu_name);
+    if (run.interactive) return run_interactive(hold, *road, run, context);
+    const auto deadline = context.clock.monotonic() + devtpu::k_turn_limit;
+    std::string tree = hold.synced ? hold.synced->mark : std::string();
+    for (bool waited = false;;) {
+        Turn turn = Turn::mine;
+        auto code = run_once(hold, *road, run, tree, turn, context);
+        if (turn == Turn::mine) return code;
+        if (context.clock.monotonic() >= deadline) return tl::unexpected(devtpu::no_turn(*road));
+        if (turn == Turn::busy) {
+            if (!waited) log::info("waiting for another command that uses the TPU of {}", hold.record.tpu_name);
+            waited = true;
+            if (!context.clock.sleep_for(devtpu::k_turn_pause, context.stop)) return tl::unexpected(stopped_error());
+            continue;
+        }
+        GDNCTL_TRY_ASSIGN(const SyncedTree again,
+                          sync_to_host(hold.record, hold.synced->root, hold.synced->replaces_other, context));
+        tree = again.mark;
+    }
 }
 
 Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::vector<JobEnv>& extra, bool all,
