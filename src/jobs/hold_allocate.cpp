@@ -326,13 +326,28 @@ private:
         GDNCTL_TRY(m_store.put(m_record));
         GDNCTL_TRY(renew_first());
         if (!m_record.alias.empty()) log::info("SSH alias: {}", m_record.alias);
-        if (m_plan.sync) {
-            GDNCTL_TRY(sync_to_host(m_record, m_plan.sync_path, m_plan.replaces_tree || !m_adopted, m_context));
-        }
-        if (m_plan.sync && m_plan.setup) m_record.setup_ok = set_up_host(m_record, m_context);
+        if (m_plan.sync) GDNCTL_TRY(prepare_tree());
         if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
         m_record.state = "ready";
         return m_store.put(m_record);
+    }
+
+    // A TPU is not given back because its host cannot be reached: jobs next to the holder need no ssh, and bring the
+    // tree along.
+    Status prepare_tree() {
+        const auto synced = sync_to_host(m_record, m_plan.sync_path, m_plan.replaces_tree || !m_adopted, m_context);
+        if (synced) {
+            if (m_plan.setup) m_record.setup_ok = set_up_host(m_record, m_context);
+            return {};
+        }
+        const Error& error = synced.error();
+        if (error.kind != ErrorKind::infrastructure && error.kind != ErrorKind::authentication) {
+            return tl::unexpected(error);
+        }
+        log::warning("{}", error.text());
+        log::warning("the hold is kept, without the tree on its host");
+        if (!error.hint.empty()) log::warning("hint: {}", error.hint);
+        return {};
     }
 
     // Makes the first renewal here, where another way can still be chosen if it fails: if the host's lease folder is

@@ -33,12 +33,12 @@ void end_runs(const HoldRecord& record, Context& context) {
 }
 
 void close_ssh(const HoldRecord& record, Context& context) {
-    if (record.alias.empty()) return;
+    if (!record.ssh_ok.value_or(false) || record.cluster == "local") return;
     ProcessSpec spec;
     spec.argv = {"ssh"};
     const auto options = ssh_options(record, context);
     spec.argv.insert(spec.argv.end(), options.begin(), options.end());
-    spec.argv.insert(spec.argv.end(), {"-O", "exit", record.alias});
+    spec.argv.insert(spec.argv.end(), {"-O", "exit", devtpu::ssh_alias(record.tpu_name)});
     spec.wall_limit = k_close_limit;
     const auto closed = context.process.run(spec);
     if (!closed) log::debug("{}", closed.error().text());
@@ -100,11 +100,7 @@ Holding::~Holding() = default;
 std::optional<Error> Holding::lost() {
     const auto job = m_backend->poll(m_record.submission_id);
     if (!job && job.error().kind == ErrorKind::remote_missing) {
-        return Error{ErrorKind::infrastructure,
-                     fmt::format("dev TPU {} is lost: {} no longer knows its job", m_record.tpu_name,
-                                 hold_place_words(m_record)),
-                     "allocate it again",
-                     {}};
+        return hold_vanished(m_record);
     }
     if (!job || !is_terminal(job->state)) return std::nullopt;
     return hold_over(m_record, *job, read_holder(*m_backend, m_record.submission_id).end());

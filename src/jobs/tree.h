@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 
 #include "platform/context.h"
@@ -19,9 +18,6 @@ enum class TreeFilter { packaged, tracked };
 // usage (no such folder, too many links), local_io, infrastructure (git fails).
 Result<WorkingTree> list_working_tree(const std::filesystem::path& root, Context& context,
                                       TreeFilter filter = TreeFilter::packaged);
-
-// A tracked C or C++ file of the repository that includes gdn/gdn_kernel.h; nullopt: none.
-std::optional<std::string> tracked_kernel(const std::filesystem::path& root, Context& context);
 
 // HEAD of the repository at or above `root`; "unborn" if it has no commit; empty outside a repository.
 std::string head_commit(const std::filesystem::path& root, Context& context);

@@ -35,9 +35,24 @@ std::string names_of(const std::vector<std::string>& names) {
     return out;
 }
 
+// A word of rsync's `-e`, which knows quotes but no backslashes.
+std::string rsync_word(std::string_view word) {
+    std::string out = "'";
+    for (const char c : word) out.append(c == '\'' ? 2 : 1, c);
+    return out + "'";
+}
+
+// rsync's way to the host: ssh, without what the host's login shell prints before rsync's own bytes. They begin after
+// the mark that --rsync-path prints. `read` takes single bytes from a pipe, so the rest is left for `cat`.
 std::string rsync_shell(const Road& road) {
-    const std::vector<std::string> words(road.ssh.begin(), road.ssh.end() - 1);
-    return text::shell_join(words);
+    const std::string script = fmt::format(
+        "exec 4>&1; rc=$({{ {{ \"$@\"; echo $? >&3; }} | {{ while IFS= read -r line; do case $line in *{0}) exec cat "
+        ">&4;; "
+        "esac; done; }} }} 3>&1); exit \"$rc\"",
+        k_mark.substr(0, k_mark.size() - 1));
+    std::string shell = "sh -c " + rsync_word(script) + " sh";
+    for (auto word = road.ssh.begin(); word != road.ssh.end() - 1; ++word) shell += " " + rsync_word(*word);
+    return shell;
 }
 
 Error transfer_error(const ProcessResult& result, const ProcessSpec& spec, std::string_view program) {
@@ -47,11 +62,17 @@ Error transfer_error(const ProcessResult& result, const ProcessSpec& spec, std::
     if (full) {
         return {ErrorKind::infrastructure,
                 "the disk of the TPU's host is full: the tree was not synced",
-                "check with `gdnctl dev-tpu-execute --no-sync -- df -h`",
+                "check with `gdnctl dev-tpu-execute --tpu-name NAME --no-sync -- df -h`",
                 {}};
     }
     const bool by_ssh = result.exit_code == 255 || result.err.find("Permission denied (") != std::string::npos;
     if (by_ssh) return ssh_error(result.err);
+    if (result.err.find("is your shell clean") != std::string::npos) {
+        return {ErrorKind::infrastructure,
+                "the login shell of the TPU's host prints text when it starts, which disturbs " + std::string(program),
+                "look for `echo` and the like in ~/.bashrc there, and print only in interactive shells",
+                {}};
+    }
     std::string said;
     for (const auto line : text::split(text::trim(result.err), '\n')) said = text::visible(text::trim(line));
     return {ErrorKind::infrastructure,
@@ -242,6 +263,7 @@ private:
                      "--files-from=-",
                      "-e",
                      rsync_shell(m_road),
+                     "--rsync-path=" + marked("rsync"),
                      "./",
                      m_road.ssh.back() + ":.gdnctl/incoming/" + id + "/"};
         auto result = m_process.run(spec);
@@ -331,11 +353,12 @@ private:
 }  // namespace
 
 Error no_turn(const Road& road) {
-    return {ErrorKind::conflict,
-            fmt::format("another command has been using the TPU of {} for {}",
-                        road.is_local() ? "this machine" : road.ssh.back(), format_duration(k_turn_limit)),
-            "run it again when that command has ended; `gdnctl dev-tpu-execute --no-sync` does not wait",
-            {}};
+    return {
+        ErrorKind::conflict,
+        fmt::format("another command has been using the TPU of {} for {}",
+                    road.is_local() ? "this machine" : road.ssh.back(), format_duration(k_turn_limit)),
+        "run it again when that command has ended; `gdnctl dev-tpu-execute --tpu-name NAME --no-sync` does not wait",
+        {}};
 }
 
 Result<SyncReport> sync_tree(const Road& road, const SyncRequest& request, Process& process, Clock& clock,
