@@ -54,8 +54,11 @@ Result<FoundHold> ready_hold(const std::string& tpu_name, const PlaceOptions& pl
     GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(tpu_name, place, context));
     GDNCTL_TRY_ASSIGN(via, choose_via(hold, via, context));
     if (sync.no_sync || via != Via::ssh) return hold;
-    Status synced = sync_to_host(hold.record, root, context);
-    if (synced) return hold;
+    auto synced = sync_to_host(hold.record, root, sync.sync_path.has_value(), context);
+    if (synced) {
+        hold.synced = std::move(*synced);
+        return hold;
+    }
     if (synced.error().kind == ErrorKind::infrastructure) {
         if (auto over = over_now(hold, context)) {
             over->kind = ErrorKind::infrastructure;
@@ -141,6 +144,7 @@ Result<JobRun> run_by_road(const FoundHold& hold, const JobPlan& plan, const Hel
     command.env.insert(command.env.end(), own.begin(), own.end());
     for (const JobEnv& item : own) register_secret(item.value);
     command.line = plan.command.entrypoint;
+    command.alone = true;
     command.wall_limit = limit_of(options.run.timeout_s);
     if (plan.command.timeout_s && command.wall_limit.count() == 0) {
         command.wall_limit = std::chrono::seconds(*plan.command.timeout_s);

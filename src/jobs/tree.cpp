@@ -208,6 +208,20 @@ Result<WorkingTree> list_working_tree(const fs::path& root, Context& context, Tr
     return tree;
 }
 
+std::string head_commit(const fs::path& root, Context& context) {
+    if (!find_repository_root(root)) return {};
+    const auto head = git(root, {"rev-parse", "--verify", "-q", "HEAD"}, context);
+    return head && head->ok() ? std::string(text::trim(head->out)) : "unborn";
+}
+
+bool has_commit(const fs::path& root, const std::string& commit, Context& context) {
+    const bool is_hash = (commit.size() == 40 || commit.size() == 64) &&
+                         commit.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!is_hash) return false;
+    const auto found = git(root, {"cat-file", "-e", commit + "^{commit}"}, context);
+    return found && found->ok();
+}
+
 std::map<std::string, std::string> git_facts(const fs::path& root, Context& context) {
     std::map<std::string, std::string> facts;
     if (!find_repository_root(root)) return facts;

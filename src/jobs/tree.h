@@ -19,6 +19,11 @@ enum class TreeFilter { packaged, tracked };
 Result<WorkingTree> list_working_tree(const std::filesystem::path& root, Context& context,
                                       TreeFilter filter = TreeFilter::packaged);
 
+// HEAD of the repository at or above `root`; "unborn" if it has no commit; empty outside a repository.
+std::string head_commit(const std::filesystem::path& root, Context& context);
+// Whether that repository has this commit. False for anything that is not a commit's full hash.
+bool has_commit(const std::filesystem::path& root, const std::string& commit, Context& context);
+
 // git_sha and dirty ("true"/"false") of the repository; empty outside one.
 std::map<std::string, std::string> git_facts(const std::filesystem::path& root, Context& context);
 
