@@ -1,5 +1,6 @@
 // Other people's branches, tags and stashes: if an agent removes or rewrites one, nothing is lost.
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -141,6 +142,16 @@ Status Transactions::leave_names() {
     if (!m_names || m_names->commit.empty()) return {};
     const GitRefUpdate away{ref_of_names("last"), std::string(k_no_object)};
     return m_repository.update_refs(std::span(&away, 1));
+}
+
+Result<std::string> Transactions::subject(const Base& base, const std::string& head) const {
+    constexpr std::size_t k_longest = 200;
+    if (head == base.sha) return std::string();
+    GDNCTL_TRY_ASSIGN(const auto found, m_repository.objects(std::array{head}));
+    const std::string object = found.front().value_or(std::string());
+    const std::string_view message =
+        text::trim(std::string_view(object).substr(std::min(object.find("\n\n"), object.size())));
+    return std::string(message.substr(0, std::min(message.find('\n'), k_longest)));
 }
 
 }  // namespace gdnctl::loop
