@@ -292,7 +292,7 @@ Status Driver::settle() {
         GDNCTL_TRY(m_parts.store.note(one.commit, gdnctl::to_text(facts) + "\n"));
     }
     log::info("attempt {}: {}{}{}", number, to_text(decision.verdict),
-              decision.gain ? " " + gain_text(*decision.gain) : std::string(),
+              decision.gain ? " " + gain_text(decision.gate.value_or(*decision.gain)) : std::string(),
               decision.reason.empty() ? std::string() : ": " + decision.reason);
     GDNCTL_TRY(add("verdict", facts));
     // Losing INSIGHTS.md does no harm: it is derived from the journal.

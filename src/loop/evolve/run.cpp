@@ -272,7 +272,7 @@ private:
         }
         DriverParts parts{store, journal, *evaluator, *m_agent.agent, m_context.clock, m_context.stop};
         parts.show = [&terminal = m_context.terminal, quiet = m_context.global.quiet](std::string_view line) {
-            if (!quiet) terminal.err(redact(line) + "\n");
+            if (!quiet) terminal.err(text::visible_line(redact(line)) + "\n");
         };
         parts.room = [places = std::vector<fs::path>{plan.log_dir, repository.common_dir(), m_context.state_dir}] {
             return check_room(places);

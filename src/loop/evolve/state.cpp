@@ -44,7 +44,7 @@ void apply_run_start(State& state, const Json& record) {
     base.verdict = Verdict::kept;
     base.commit = state.base;
     base.mutable_key = json::text(record, "mutable_key");
-    base.measured = Gain{};
+    base.measured = base.gate = Gain{};
     state.attempts = {base};
 }
 
@@ -207,6 +207,8 @@ void apply_verdict(State& state, Attempt& one, const Json& record) {
         one.measured = read_gain(json::field(record, "gain"));
         const int champion = std::clamp(state.open.champion, 0, static_cast<int>(state.attempts.size()) - 1);
         one.gain = state.at(champion).gain + one.measured->est;
+        one.gate = record.contains("gate") ? read_gain(json::field(record, "gate")) : *one.measured;
+        one.gate_gain = state.at(champion).gate_gain + one.gate->est;
     }
     if (!second && one.verdict != Verdict::abandoned && one.verdict != Verdict::infra) {
         ++state.spent.attempts;

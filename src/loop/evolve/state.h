@@ -38,6 +38,9 @@ struct Attempt : Member {
     std::string kind;     // class of the proposal
     std::string commit, mutable_key, patch_id, code_key, reason;
     std::optional<Gain> measured;  // against the champion of its time
+    // What decided, and what people see: of a kept one, `measured` is from three pairs taken afterwards.
+    std::optional<Gain> gate;
+    double gate_gain = 0;  // ln(T_base / T) by what decided
     std::optional<std::int64_t> tokens;
     double usd = 0, wall_s = 0, device_s = 0;
     double roofline = 0;  // share of what is physically possible; 0: not known

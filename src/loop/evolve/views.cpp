@@ -60,12 +60,14 @@ std::string line_of(const Attempt& one) {
     std::string line =
         fmt::format("{:>5}  {:<8}  {:>2}  {:<11}  {:<7}", one.number, one.number == 0 ? "base" : to_text(one.op),
                     one.lineage, one.verdict == Verdict::none ? "running" : to_text(one.verdict), short_of(one.commit));
-    const bool shows_gain = one.measured && one.number > 0;
-    const std::string rest = shows_gain ? gain_text(*one.measured) : one.reason;
-    return cut(line + "  " + rest, 100) + "\n";
+    const bool shows_gain = one.gate && one.number > 0;
+    const std::string rest = shows_gain ? gain_text(*one.gate) : one.reason;
+    const std::string between = one.technique.empty() || rest.empty() ? "" : ": ";
+    return cut(line + "  " + one.technique + between + rest, 100) + "\n";
 }
 
-constexpr std::string_view k_heading = "    N  operator   L  verdict      commit   gain against the champion, or why\n";
+constexpr std::string_view k_heading =
+    "    N  operator   L  verdict      commit   technique: gain over the champion, or why\n";
 
 // Which stage the open attempt is in.
 std::string stage_of(const State& state) {
@@ -222,9 +224,10 @@ std::string status_body(const State& state) {
     if (best.number == 0) {
         out += fmt::format("best       the base commit {}: nothing was kept yet\n", short_of(best.commit));
     } else {
-        out += fmt::format("best       attempt {}, commit {}: {:+.2f} % against the base\n", best.number,
-                           short_of(best.commit), to_percent(best.gain));
-        if (best.measured) out += fmt::format("           last step {}\n", gain_text(*best.measured));
+        const std::string title = best.technique.empty() ? "" : " (" + cut(best.technique, 40) + ")";
+        out += fmt::format("best       attempt {}{}, commit {}: {}\n", best.number, title, short_of(best.commit),
+                           against_base_text(best));
+        if (best.gate) out += fmt::format("           last step {}\n", gain_text(*best.gate));
     }
     std::string counts;
     for (const auto& [word, count] : state.verdicts())
@@ -297,7 +300,7 @@ Result<std::string> attempt_text(const RunView& view, int attempt) {
     field("class", one.kind);
     field("verdict", std::string(verdict_word(one)));
     field("reason", one.reason);
-    if (one.measured && attempt > 0) field("gain", gain_text(*one.measured));
+    if (one.gate && attempt > 0) field("gain", gain_text(*one.gate));
     field("technique", one.technique);
     if (!one.imported.empty()) {
         field("imported", fmt::format("{}: {}, speedup {:g} there", one.origin, one.imported, one.imported_speedup));

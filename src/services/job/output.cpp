@@ -23,20 +23,6 @@ constexpr std::string_view k_model = "GDN profile model:";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Removes terminal colour sequences (ESC [ … letter).
-std::string without_colour(std::string_view s) {
-    std::string out;
-    for (std::size_t i = 0; i < s.size(); ++i) {
-        if (s[i] != '\x1b' || i + 1 >= s.size() || s[i + 1] != '[') {
-            out += s[i];
-            continue;
-        }
-        i += 2;
-        while (i < s.size() && !((s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= 'a' && s[i] <= 'z'))) ++i;
-    }
-    return out;
-}
-
 struct CountWord {
     std::string_view word;
     std::int64_t PytestCounts::* field;
@@ -77,7 +63,7 @@ std::optional<double> leading_number(std::string_view s) {
 }  // namespace
 
 std::optional<PytestCounts> parse_pytest_summary(std::string_view line) {
-    const std::string plain = without_colour(line);
+    const std::string plain = text::without_colour(line);
     std::string_view s = text::trim(plain);
     const bool framed = s.starts_with("=");
     while (!s.empty() && s.front() == '=') s.remove_prefix(1);
