@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "platform/context.h"
@@ -22,6 +23,12 @@ Result<WorkingTree> list_working_tree(const std::filesystem::path& root, Context
 
 // A tracked C or C++ file of the repository that includes gdn/gdn_kernel.h; nullopt: none.
 std::optional<std::string> tracked_kernel(const std::filesystem::path& root, Context& context);
+
+// The commit of HEAD, and "+" with a hash of all tracked files whose content differs from it, if any does; "" outside a
+// repository. `apart`: files that do not count, relative to `root`. Errors: infrastructure, local_io (git fails, a file
+// cannot be read).
+Result<std::string> source_state(const std::filesystem::path& root, const std::set<std::string>& apart,
+                                 Context& context);
 
 // git_sha and dirty ("true"/"false") of the repository; empty outside one.
 std::map<std::string, std::string> git_facts(const std::filesystem::path& root, Context& context);
