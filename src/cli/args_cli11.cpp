@@ -160,14 +160,15 @@ bool is_set(const OptionDef& option, const Lookup& environment) {
 // Assigns every use of the option in order, so that the last one wins.
 Status assign_uses(const Args& args, const OptionDef& option, const std::vector<std::string>& uses,
                    const Shield& shield, const Lookup& environment) {
+    const std::string home = environment("HOME").value_or("");
     for (const std::string& use : uses) {
         const bool is_flag = option.kind == OptionDef::Kind::flag;
-        const std::string& word = is_flag ? use : shield.reveal(use);
+        const std::string word = is_flag ? use : with_home(option, shield.reveal(use), home);
         GDNCTL_TRY(assign(option, word, option.canonical()));
         args.add_given({option.canonical(), word, "option " + option.canonical(), true});
     }
     if (!uses.empty() || !is_set(option, environment)) return {};
-    const std::string word = environment(option.env).value_or("");
+    const std::string word = with_home(option, environment(option.env).value_or(""), home);
     args.add_given({option.canonical(), word, "environment " + option.env, false});
     return assign(option, word, "the environment variable " + option.env);
 }
@@ -204,7 +205,7 @@ Result<Given> assign_command(const Args& command, const std::vector<const CLI::O
     GDNCTL_TRY_ASSIGN(const ConfigTable* configured, table.find());
     if (configured == nullptr) return given;
     const auto is_given = [&](const OptionDef& option) { return given.contains(&option); };
-    GDNCTL_TRY(assign_option_table(command, *configured, table.name, is_given));
+    GDNCTL_TRY(assign_option_table(command, *configured, table.name, environment("HOME").value_or(""), is_given));
     for (const OptionDef& option : command.options()) {
         if (configured->contains(option_key(option))) given.insert(&option);
     }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
+#include "platform/home_folder.h"
 
 namespace gdnctl::cli {
 
@@ -52,12 +53,21 @@ tl::unexpected<Error> unknown_key(const Args& command, std::string_view name, co
 
 }  // namespace
 
+std::string with_home(const OptionDef& option, std::string_view word, std::string_view home) {
+    const bool is_kernel = option.complete == Complete::kernel || option.complete == Complete::timed_kernel;
+    const bool is_path = option.complete == Complete::file || option.complete == Complete::directory;
+    if (!is_path && !is_kernel) return std::string(word);
+    const std::size_t colon = is_kernel ? word.find(':') : std::string_view::npos;
+    const std::size_t start = colon == std::string_view::npos ? 0 : colon + 1;
+    return std::string(word.substr(0, start)) + expand_home(word.substr(start), home);
+}
+
 std::string_view option_key(const OptionDef& option) {
     const std::string_view name = option.canonical();
     return name.substr(std::min(name.size(), name.find_first_not_of('-')));
 }
 
-Status assign_option_table(const Args& command, const ConfigTable& table, std::string_view name,
+Status assign_option_table(const Args& command, const ConfigTable& table, std::string_view name, std::string_view home,
                            const std::function<bool(const OptionDef&)>& is_given) {
     for (const auto& [key, value] : table) {
         const auto& options = command.options();
@@ -66,7 +76,8 @@ Status assign_option_table(const Args& command, const ConfigTable& table, std::s
         if (option == options.end()) return unknown_key(command, name, key, value);
         const std::string path = fmt::format("{}.{}", name, key);
         GDNCTL_TRY_ASSIGN(const auto words, words_of(*option, value, path));
-        for (const std::string& word : words) {
+        for (const std::string& given : words) {
+            const std::string word = with_home(*option, given, home);
             command.add_given({option->canonical(), word, value.origin.text(), false});
             if (is_given(*option)) continue;
             if (const Status done = option->assign(word); !done) {

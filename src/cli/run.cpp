@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "platform/clock.h"
 #include "platform/env.h"
+#include "platform/home_folder.h"
 #include "platform/http.h"
 #include "platform/http_pool.h"
 #include "platform/process.h"
@@ -48,7 +49,8 @@ PageStyle page_style(const Terminal& terminal, bool color) {
 
 std::filesystem::path state_directory(const Env& env) {
     const auto set = [&](const char* name) { return std::filesystem::path(env.get(name).value_or("")); };
-    if (const auto own = set("GDNCTL_STATE_DIR"); !own.empty()) return std::filesystem::absolute(own);
+    const std::string own = expand_home(env.get("GDNCTL_STATE_DIR").value_or(""), env.get("HOME").value_or(""));
+    if (!own.empty()) return std::filesystem::absolute(own);
     // The XDG base directory specification says to ignore relative paths.
     if (const auto xdg = set("XDG_STATE_HOME"); xdg.is_absolute()) return xdg / "gdnctl";
     if (const auto home = set("HOME"); home.is_absolute()) return home / ".local" / "state" / "gdnctl";

@@ -19,9 +19,14 @@ struct CommitInfo {
     bool is_merge = false;
 };
 
+inline constexpr std::string_view k_fetch_all =
+    "fetch the whole history: `git fetch --unshallow`, or `fetch-depth: 0` for actions/checkout";
+
 class CommitFacts {
 public:
     virtual ~CommitFacts() = default;
+    // Whether the clone lacks older commits, so that a commit which is not found may still exist.
+    virtual Result<bool> is_shallow() = 0;
     // The commit that a full or abbreviated sha or a revision names; nullopt: no such commit.
     virtual Result<std::optional<CommitInfo>> resolve(std::string_view revision) = 0;
     virtual Result<bool> is_ancestor_of_head(std::string_view sha) = 0;

@@ -7,6 +7,7 @@
 #include "jobs/place.h"
 #include "platform/env.h"
 #include "services/cluster/cluster.h"
+#include "services/hub/wandb/wandb.h"
 
 namespace gdnctl {
 
@@ -18,6 +19,17 @@ bool names_a_secret(std::string_view name) {
                        [&](std::string_view word) { return upper.find(word) != std::string::npos; });
 }
 
+void add_wandb_server(std::vector<JobEnv>& env, const Env& own) {
+    const auto last = [&](std::string_view name) {
+        return std::find_if(env.rbegin(), env.rend(), [&](const JobEnv& item) { return item.name == name; });
+    };
+    const auto key = last("WANDB_API_KEY");
+    if (key == env.rend() || key->value != own.get("WANDB_API_KEY") || last("WANDB_BASE_URL") != env.rend()) return;
+    if (std::string server = private_wandb_server(own); !server.empty()) {
+        env.push_back({"WANDB_BASE_URL", std::move(server)});
+    }
+}
+
 Result<std::vector<JobEnv>> cluster_job_env(const ClusterEnvOptions& options, const Context& context) {
     std::vector<JobEnv> env;
     GDNCTL_TRY_ASSIGN(const auto table, read_env_table(project_root(context) / ".marin.yaml"));
@@ -27,6 +39,7 @@ Result<std::vector<JobEnv>> cluster_job_env(const ClusterEnvOptions& options, co
         const auto value = context.env.get(name);
         if (!given && value && !value->empty()) env.push_back({name, *value});
     }
+    add_wandb_server(env, context.env);
     if (options.no_secrets) std::erase_if(env, [](const JobEnv& item) { return names_a_secret(item.name); });
     for (const JobEnv& item : env) {
         // Other values are settings; masking the word `online` wherever it is printed would not help anyone.

@@ -52,7 +52,7 @@ Result<FoundHold> ready_hold(const std::string& tpu_name, const PlaceOptions& pl
                              Context& context) {
     GDNCTL_TRY_ASSIGN(const auto root, sync_root(sync, context));
     GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(tpu_name, place, context));
-    GDNCTL_TRY_ASSIGN(via, choose_via(hold.record, via));
+    GDNCTL_TRY_ASSIGN(via, choose_via(hold, via, context));
     if (sync.no_sync || via != Via::ssh) return hold;
     Status synced = sync_to_host(hold.record, root, context);
     if (synced) return hold;
@@ -76,6 +76,7 @@ std::string prefix_of(const std::optional<std::string>& given, const devtpu::Hol
 }
 
 Result<PlannedJob> begin_held_plan(Target target, const FoundHold& hold, Context& context) {
+    GDNCTL_TRY(check_target_is_named(target, hold.record.cluster == "local", context));
     PlannedJob job;
     GDNCTL_TRY_ASSIGN(job.place, choose_place(hold.place, context));
     GDNCTL_TRY_ASSIGN(job.target, target_at(job.place, std::move(target), context));
@@ -156,6 +157,7 @@ Result<JobRun> run_by_road(const FoundHold& hold, const JobPlan& plan, const Hel
     command.on_err = take;
     run.place = {hold.record.cluster == "local" ? "local" : "ray", hold.record.cluster, hold.record.address, ""};
     run.details.submission_id = hold.record.submission_id;
+    run.subject = fmt::format("the {} of target '{}' on dev TPU {}", plan.kind, plan.target, hold.record.tpu_name);
     run.details.entrypoint = plan.command.entrypoint;
     run.details.start_time = context.clock.wall();
     run.request.entrypoint = plan.command.entrypoint;
@@ -198,7 +200,9 @@ Result<JobRun> run_beside(const FoundHold& hold, const JobPlan& plan, const Held
     beside.beside = id;
     beside.guard = devtpu::beside_guard(id, run_id, hold.record.terms.lease_s);
     beside.command.resources.clear();
-    return run_job(beside, submit, *backend, context);
+    auto run = run_job(beside, submit, *backend, context);
+    if (!run) return tl::unexpected(for_held_tree(std::move(run).error()));
+    return run;
 }
 
 Result<JobRun> run_held(const FoundHold& hold, Via via, const JobPlan& plan, const HeldRunOptions& options,

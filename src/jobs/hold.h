@@ -92,6 +92,9 @@ devtpu::HolderLog read_holder(JobBackend& backend, std::string_view id);
 // Why a hold has ended: preempted, its lease or cap ran out, it was released, or its job no longer exists.
 Error hold_over(const devtpu::HoldRecord& record, const JobDetails& job, const std::optional<devtpu::HoldEnd>& end);
 
+// The same where its place no longer knows the job.
+Error hold_vanished(const devtpu::HoldRecord& record);
+
 // The way to the host; nullopt: only through jobs next to the holder.
 std::optional<devtpu::Road> road_of(const devtpu::HoldRecord& record, const Context& context);
 

@@ -288,11 +288,26 @@ private:
         GDNCTL_TRY(m_store.put(m_record));
         GDNCTL_TRY(renew_first());
         if (!m_record.alias.empty()) log::info("SSH alias: {}", m_record.alias);
-        if (m_plan.sync) GDNCTL_TRY(sync_to_host(m_record, m_plan.sync_path, m_context));
-        if (m_plan.sync && m_plan.setup) m_record.setup_ok = set_up_host(m_record, m_context);
+        if (m_plan.sync) GDNCTL_TRY(prepare_tree());
         if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
         m_record.state = "ready";
         return m_store.put(m_record);
+    }
+
+    // A TPU is not given back because its host cannot be reached: jobs next to the holder need no ssh, and bring the
+    // tree along.
+    Status prepare_tree() {
+        const Status synced = sync_to_host(m_record, m_plan.sync_path, m_context);
+        if (synced) {
+            if (m_plan.setup) m_record.setup_ok = set_up_host(m_record, m_context);
+            return {};
+        }
+        const Error& error = synced.error();
+        if (error.kind != ErrorKind::infrastructure && error.kind != ErrorKind::authentication) return synced;
+        log::warning("{}", error.text());
+        log::warning("the hold is kept, without the tree on its host");
+        if (!error.hint.empty()) log::warning("hint: {}", error.hint);
+        return {};
     }
 
     // Makes the first renewal here, where another way can still be chosen if it fails: if the host's lease folder is
@@ -344,11 +359,7 @@ Holding::~Holding() = default;
 std::optional<Error> Holding::lost() {
     const auto job = m_backend->poll(m_record.submission_id);
     if (!job && job.error().kind == ErrorKind::remote_missing) {
-        return Error{ErrorKind::infrastructure,
-                     fmt::format("dev TPU {} is lost: {} no longer knows its job", m_record.tpu_name,
-                                 hold_place_words(m_record)),
-                     "allocate it again",
-                     {}};
+        return hold_vanished(m_record);
     }
     if (!job || !is_terminal(job->state)) return std::nullopt;
     return hold_over(m_record, *job, read_holder(*m_backend, m_record.submission_id).end());

@@ -65,13 +65,13 @@ Error hold_over(const HoldRecord& record, const JobDetails& job, const std::opti
         return {ErrorKind::timeout,
                 fmt::format("{} has reached its cap of {}", what,
                             format_duration(std::chrono::seconds(record.terms.max_hold_s))),
-                "set a higher cap with --max-hold",
+                "`gdnctl dev-tpu-allocate --max-hold` sets a higher cap",
                 {}};
     }
     if (end == devtpu::HoldEnd::lease) {
         return {ErrorKind::infrastructure,
                 what + " was released: its lease was not renewed in time",
-                "set a longer lease with --lease",
+                "`gdnctl dev-tpu-allocate --lease` sets a longer lease",
                 {}};
     }
     if (end == devtpu::HoldEnd::stop || job.state == JobState::stopped) {
@@ -79,6 +79,13 @@ Error hold_over(const HoldRecord& record, const JobDetails& job, const std::opti
     }
     return {ErrorKind::infrastructure,
             fmt::format("{} is lost: its holder {} ({})", what, status_of(job), job.message),
+            "allocate it again",
+            {}};
+}
+
+Error hold_vanished(const HoldRecord& record) {
+    return {ErrorKind::infrastructure,
+            fmt::format("dev TPU {} is lost: {} no longer knows its job", record.tpu_name, hold_place_words(record)),
             "allocate it again",
             {}};
 }

@@ -14,6 +14,7 @@
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/process.h"
+#include "platform/ssh_options.h"
 #include "services/devtpu/names.h"
 #include "services/devtpu/ssh_config.h"
 #include "services/devtpu/sync.h"
@@ -43,23 +44,35 @@ fs::path account_home() {
     return problem == 0 && found != nullptr ? fs::path(found->pw_dir) : fs::path();
 }
 
-// A folder for the sockets of shared connections; %C is 40 characters long. Empty: no path is short enough.
-fs::path control_path(const Context& context) {
+// A folder for the sockets of shared connections, whose names are 40 characters long. Empty: no path is short enough.
+fs::path control_folder(const Context& context) {
     for (const fs::path& folder : {context.state_dir / "ssh", home(context) / ".ssh"}) {
-        const fs::path path = folder / "%C";
-        if (path.string().size() + 38 > k_socket_limit) continue;
-        if (make_private_directory(folder)) return path;
+        if (folder.string().size() + 41 > k_socket_limit) continue;
+        if (make_private_directory(folder)) return folder;
     }
     return {};
+}
+
+// The project of the cluster's file, or else the one in which the machine says that it is; empty: not known.
+std::string project_of(const HoldRecord& record, Context& context) {
+    const auto place = choose_place(place_of_hold(record, {}), context);
+    const bool named = place && place->file && !place->file->project.empty();
+    return named ? place->file->project : record.host.gcloud_project;
 }
 
 // The cluster's own tool knows how to install a key on a TPU's machine.
 void put_keys(const HoldRecord& record, Context& context) {
     if (record.host.gcloud_tpu_name.empty() || record.host.gcloud_zone.empty()) return;
     ProcessSpec spec;
-    spec.argv = {
-        "gcloud", "compute", "tpus", "tpu-vm", "ssh", record.host.gcloud_tpu_name, "--zone=" + record.host.gcloud_zone,
-        "--",     "hostname"};
+    spec.argv = {"gcloud", "compute"};
+    if (const std::string project = project_of(record, context); !project.empty()) {
+        spec.argv.push_back("--project=" + project);
+    }
+    for (const std::string& word :
+         {std::string("tpus"), std::string("tpu-vm"), std::string("ssh"), record.host.gcloud_tpu_name,
+          "--zone=" + record.host.gcloud_zone, std::string("--"), std::string("hostname")}) {
+        spec.argv.push_back(word);
+    }
     spec.wall_limit = k_key_limit;
     spec.stop = context.stop;
     const auto result = context.process.run(spec);
@@ -68,34 +81,29 @@ void put_keys(const HoldRecord& record, Context& context) {
                  result ? describe_end(*result, spec) : result.error().text());
 }
 
-Status try_ssh(const HoldRecord& record, Context& context) {
-    const auto road = devtpu::ssh_road(ssh_options(record, context), record.tpu_name, record.submission_id);
-    GDNCTL_TRY_ASSIGN(const auto answer, devtpu::ask_host(road, ":", {}, k_ssh_limit, context.process, context.stop));
-    if (answer.exit_code == 0) return {};
-    return fail(ErrorKind::infrastructure,
-                "ssh: the host's shell does not work: " + text::visible(text::trim(answer.err)));
-}
-
-// Makes the alias in the user's ssh configuration refer to this hold.
-Status write_alias(const HoldRecord& record, const Context& context) {
+devtpu::SshHost ssh_host(const HoldRecord& record, const Context& context) {
     devtpu::SshHost host;
     host.name = record.tpu_name;
     host.hostname = record.host.reachable_ip();
     host.user = record.host.username;
     host.key_alias = record.submission_id;
     host.known_hosts = context.state_dir / "ssh" / "known_hosts";
-    host.control = control_path(context);
+    host.control = control_folder(context);
     std::error_code ignored;
     const fs::path key = home(context) / ".ssh" / "google_compute_engine";
     if (fs::exists(key, ignored)) host.identity = key;
-    GDNCTL_TRY(make_private_directory(host.known_hosts.parent_path()));
-    return devtpu::write_block(ssh_config_path(context), host);
+    return host;
+}
+
+// Makes the alias in the user's ssh configuration refer to this hold.
+Status write_alias(const HoldRecord& record, const Context& context) {
+    return devtpu::write_block(ssh_config_path(context), ssh_host(record, context));
 }
 
 // Exit codes of the set-up script for the steps that can fail.
 constexpr int k_no_uv = 95, k_no_environment = 96;
 constexpr std::string_view k_setup_line =
-    "command -v uv >/dev/null || { curl -LsSf https://astral.sh/uv/install.sh | sh; }; "
+    "PATH=$PATH:$HOME/.local/bin; command -v uv >/dev/null || { curl -LsSf https://astral.sh/uv/install.sh | sh; }; "
     "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi; command -v uv >/dev/null || exit 95; "
     "uv sync --all-packages --extra=tpu --python=3.11 || exit 96";
 
@@ -123,14 +131,36 @@ fs::path ssh_config_path(const Context& context) { return home(context) / ".ssh"
 
 std::vector<std::string> ssh_options(const HoldRecord& record, const Context& context) {
     std::vector<std::string> options;
-    if (home(context) != account_home()) options = {"-F", ssh_config_path(context).string()};
-    options.insert(options.end(), {"-o", "BatchMode=yes"});
-    if (record.submission_id.empty() || record.host.reachable_ip().empty()) return options;
-    // If two clusters have a hold with the same name, the alias refers to the newer one.
-    options.insert(options.end(),
-                   {"-o", "HostName=" + record.host.reachable_ip(), "-o", "HostKeyAlias=" + record.submission_id});
-    if (!record.host.username.empty()) options.insert(options.end(), {"-o", "User=" + record.host.username});
+    std::error_code ignored;
+    if (home(context) != account_home()) {
+        const fs::path config = ssh_config_path(context);
+        options = {"-F", fs::exists(config, ignored) ? config.string() : "none"};
+    }
+    const auto add = [&](const std::vector<std::string>& words) {
+        options.insert(options.end(), words.begin(), words.end());
+    };
+    add(ssh_overrides());
+    // Sharing a connection is up to gdnctl alone, and a port that it does not ask for is not forwarded.
+    add(ssh_words({{"SessionType", "default"}, {"ClearAllForwardings", "yes"}}));
+    if (record.submission_id.empty() || record.host.reachable_ip().empty()) {
+        add(ssh_words({{"ControlMaster", "no"}}));
+        return options;
+    }
+    // All of the block: the alias may refer to another hold of that name, or to none if the file is read-only.
+    add(ssh_words(devtpu::ssh_settings(ssh_host(record, context))));
     return options;
+}
+
+Status try_ssh(const HoldRecord& record, Context& context) {
+    if (record.host.reachable_ip().empty()) {
+        return fail(ErrorKind::infrastructure, "the holder found no address of its host");
+    }
+    GDNCTL_TRY(make_private_directory(context.state_dir / "ssh"));
+    const auto road = devtpu::ssh_road(ssh_options(record, context), record.tpu_name, record.submission_id);
+    GDNCTL_TRY_ASSIGN(const auto answer, devtpu::ask_host(road, ":", {}, k_ssh_limit, context.process, context.stop));
+    if (answer.exit_code == 0) return {};
+    return fail(ErrorKind::infrastructure,
+                "ssh: the host's shell does not work: " + text::visible(text::trim(answer.err)));
 }
 
 void reach_host(HoldRecord& record, const std::string& ssh_user, Context& context) {
@@ -145,18 +175,19 @@ void reach_host(HoldRecord& record, const std::string& ssh_user, Context& contex
     put_keys(record, context);
     if (!ssh_user.empty()) record.host.username = ssh_user;
     if (record.host.username.empty()) record.host.username = user_name(context.env);
-    if (const Status written = write_alias(record, context); !written) {
-        record.ssh_ok = false;
-        log::warning("the ssh configuration was not changed: {}", written.error().text());
-        return;
+    if (const Status written = write_alias(record, context); written) {
+        record.alias = devtpu::ssh_alias(record.tpu_name);
+    } else {
+        log::warning("{} has no alias in your ssh configuration: {}", record.tpu_name, written.error().text());
+        log::warning("hint: gdnctl's own commands do not need it: `gdnctl dev-tpu-connect --tpu-name {}` opens a shell",
+                     record.tpu_name);
     }
-    record.alias = devtpu::ssh_alias(record.tpu_name);
     const Status reached = try_ssh(record, context);
     record.ssh_ok = reached.has_value();
-    if (!reached && !context.stop.stop_requested()) {
-        log::warning("{} does not answer ssh ({}): jobs on the host keep the hold", record.alias,
-                     reached.error().text());
-    }
+    if (reached || context.stop.stop_requested()) return;
+    log::warning("{} does not answer ssh ({}): jobs on the host keep the hold", devtpu::ssh_alias(record.tpu_name),
+                 reached.error().text());
+    if (!reached.error().hint.empty()) log::warning("hint: {}", reached.error().hint);
 }
 
 Status forget_hold(const HoldRecord& record, const Context& context) {
@@ -180,15 +211,22 @@ std::optional<devtpu::Road> road_of(const HoldRecord& record, const Context& con
     return devtpu::ssh_road(ssh_options(record, context), record.tpu_name, record.submission_id);
 }
 
+Error for_held_tree(Error error) {
+    const bool of_submission = error.hint.find("--working-dir") != std::string::npos;
+    if (of_submission) error.hint = "use --no-sync to leave the files on the host as they are";
+    return error;
+}
+
 Status sync_to_host(const HoldRecord& record, const fs::path& root, Context& context) {
     const auto road = road_of(record, context);
     if (!road) {
         return fail(ErrorKind::infrastructure, "no ssh connection to " + record.tpu_name + ": the tree was not synced",
-                    "use --no-sync to hold the TPU without the tree; `gdnctl dev-tpu-execute --via ray` uploads the "
-                    "tree with the command");
+                    "`gdnctl dev-tpu-execute --via ray` uploads the tree with the command");
     }
     const auto began = context.clock.monotonic();
-    GDNCTL_TRY_ASSIGN(const WorkingTree tree, list_working_tree(root, context, TreeFilter::tracked));
+    auto listed = list_working_tree(root, context, TreeFilter::tracked);
+    if (!listed) return tl::unexpected(for_held_tree(std::move(listed).error()));
+    const WorkingTree tree = std::move(*listed);
     GDNCTL_TRY_ASSIGN(const auto report, devtpu::sync_tree(*road, tree, context.process, context.stop));
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(context.clock.monotonic() - began);
     log::info("synced {} files of {} ({}, {})", report.files, root.string(), report.by, format_duration(took));

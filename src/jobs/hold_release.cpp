@@ -31,12 +31,12 @@ void end_runs(const HoldRecord& record, Context& context) {
 }
 
 void close_ssh(const HoldRecord& record, Context& context) {
-    if (record.alias.empty()) return;
+    if (!record.ssh_ok.value_or(false) || record.cluster == "local") return;
     ProcessSpec spec;
     spec.argv = {"ssh"};
     const auto options = ssh_options(record, context);
     spec.argv.insert(spec.argv.end(), options.begin(), options.end());
-    spec.argv.insert(spec.argv.end(), {"-O", "exit", record.alias});
+    spec.argv.insert(spec.argv.end(), {"-O", "exit", devtpu::ssh_alias(record.tpu_name)});
     spec.wall_limit = k_close_limit;
     const auto closed = context.process.run(spec);
     if (!closed) log::debug("{}", closed.error().text());

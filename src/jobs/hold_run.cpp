@@ -30,6 +30,7 @@ std::optional<Error> over_now(const FoundHold& hold, Context& context) {
     auto backend = open_backend(hold.place, true, context);
     if (!backend) return std::nullopt;
     const auto job = (*backend)->poll(hold.record.submission_id);
+    if (!job && job.error().kind == ErrorKind::remote_missing) return hold_vanished(hold.record);
     if (!job || !is_terminal(job->state)) return std::nullopt;
     return hold_over(hold.record, *job, read_holder(**backend, hold.record.submission_id).end());
 }
@@ -43,7 +44,7 @@ namespace {
 
 constexpr seconds k_end_limit{8};
 constexpr seconds k_over_limit{8};  // a release on a busy machine
-constexpr int k_ssh_failed = 255, k_by_signal = 128;
+constexpr int k_ssh_failed = 255, k_for_255 = 254, k_by_signal = 128;
 constexpr std::size_t k_kept_stderr = std::size_t{16} << 10;
 
 // Keeps the end of stderr, in whole lines.
@@ -59,35 +60,63 @@ private:
     std::string m_text;
 };
 
-// Holds back what ssh says when it cannot connect, because the error that follows repeats it. Anything that comes after
-// it, or another way of ending, shows that it was the command's own output.
-class Stderr {
+// Both streams of a command over the road. Until the mark comes on stdout, what arrives is of ssh and the host's login
+// shell: its stdout is dropped, its stderr held back, because the error that may follow repeats it.
+class Streams {
 public:
-    Stderr(StderrEnd& end, const std::function<void(std::string_view)>& pass) : m_end(end), m_pass(pass) {}
-    void feed(std::string_view bytes) {
-        m_end.feed(bytes);
-        const bool complaint =
-            bytes.starts_with("ssh: ") || bytes.find(": Permission denied (") != std::string_view::npos;
-        if (m_first && complaint) {
-            m_held = bytes;
-            m_first = false;
-            return;
-        }
+    explicit Streams(const HostRun& run) : m_run(run) {}
+
+    void feed_out(std::string_view bytes) {
+        if (m_begun) return out(bytes);
+        m_before.append(bytes);
+        const std::size_t mark = m_before.find(devtpu::k_mark);
+        if (mark == std::string::npos && m_before.size() <= k_kept_before) return;
         let_go();
-        if (m_pass) m_pass(bytes);
     }
+    void feed_err(std::string_view bytes) {
+        m_end.feed(bytes);
+        m_err.append(bytes);
+        if (m_begun || m_err.size() > k_kept_before) pass_err(false);
+    }
+    // Whether the command has begun, or may have.
+    bool begun() const { return m_begun; }
     void let_go() {
-        m_first = false;
-        if (m_pass && !m_held.empty()) m_pass(m_held);
-        m_held.clear();
+        if (!m_begun) out(devtpu::after_mark(m_before));
+        m_begun = true;
+        m_before.clear();
+        pass_err(false);
     }
-    bool could_not_connect() const { return !m_held.empty(); }
+    // The command has ended with this code; returns its own.
+    int finish(int code) {
+        let_go();
+        if (code == k_for_255 && m_err == devtpu::k_was_255) {
+            m_err.clear();
+            return k_ssh_failed;
+        }
+        pass_err(true);
+        return code;
+    }
+    const std::string& said() const { return m_end.text(); }
 
 private:
-    StderrEnd& m_end;
-    const std::function<void(std::string_view)>& m_pass;
-    std::string m_held;
-    bool m_first = true;
+    static constexpr std::size_t k_kept_before = std::size_t{64} << 10;
+
+    void out(std::string_view bytes) const {
+        if (m_run.on_out && !bytes.empty()) m_run.on_out(bytes);
+    }
+    // Keeps an end that may be the beginning of the last words of the host's script.
+    void pass_err(bool all) {
+        std::size_t kept = all ? 0 : std::min(m_err.size(), devtpu::k_was_255.size());
+        while (kept > 0 && !devtpu::k_was_255.starts_with(std::string_view(m_err).substr(m_err.size() - kept))) --kept;
+        const std::size_t passed = m_err.size() - kept;
+        if (m_run.on_err && passed > 0) m_run.on_err(std::string_view(m_err).substr(0, passed));
+        m_err.erase(0, passed);
+    }
+
+    const HostRun& m_run;
+    StderrEnd m_end;
+    std::string m_before, m_err;
+    bool m_begun = false;
 };
 
 void end_run(const devtpu::Road& road, const HoldRecord& record, const std::string& run_id, Context& context) {
@@ -100,7 +129,8 @@ void end_run(const devtpu::Road& road, const HoldRecord& record, const std::stri
 }
 
 devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::Road& road, const HostRun& run) {
-    devtpu::HostCommand command{run.line, run.env, new_run_id(hold.record), hold.record.terms.lease_s, {}};
+    devtpu::HostCommand command{run.line, run.env, new_run_id(hold.record), hold.record.terms.lease_s, {}, false};
+    command.reads_stdin = run.stdin_fd >= 0;
     command.record = devtpu::run_record(road.lease, command.run_id);
     return command;
 }
@@ -116,15 +146,14 @@ std::optional<Error> over_soon(const FoundHold& hold, seconds limit, Context& co
     }
 }
 
-Result<int> judged(const FoundHold& hold, const ProcessResult& result, const ProcessSpec& spec, const StderrEnd& err,
-                   Context& context) {
-    const bool local = hold.record.cluster == "local";
+// `cut`: ssh itself has failed.
+Result<int> judged(const FoundHold& hold, const ProcessResult& result, const ProcessSpec& spec, bool cut,
+                   const std::string& said, Context& context) {
     if (result.end == ProcessResult::End::wall_limit || result.end == ProcessResult::End::idle_limit) {
         return fail(ErrorKind::timeout, "the command " + describe_end(result, spec) + ", and was terminated");
     }
     const int code = result.exit_code < 0 ? k_by_signal - result.exit_code : result.exit_code;
-    if (auto complaint = devtpu::host_complaint(code, err.text())) return tl::unexpected(std::move(*complaint));
-    const bool cut = !local && code == k_ssh_failed;
+    if (auto complaint = devtpu::host_complaint(code, said)) return tl::unexpected(std::move(*complaint));
     if (cut || code > k_by_signal) {
         const bool was_ended = cut || code == k_by_signal + SIGTERM || code == k_by_signal + SIGKILL;
         if (auto over = over_soon(hold, was_ended ? k_over_limit : seconds(0), context)) {
@@ -133,7 +162,7 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
             return tl::unexpected(std::move(*over));
         }
     }
-    if (cut) return tl::unexpected(devtpu::ssh_error(err.text()));
+    if (cut) return tl::unexpected(devtpu::ssh_error(said));
     return code;
 }
 
@@ -183,15 +212,45 @@ bool is_loopback_address(const JobEnv& item) {
 
 }  // namespace
 
-Result<Via> choose_via(const HoldRecord& record, Via wanted) {
+Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context) {
+    HoldRecord& record = hold.record;
     if (record.cluster == "local") return Via::ssh;  // the road is this machine
-    const bool has_ssh = record.ssh_ok.value_or(false);
-    if (wanted == Via::ssh && !has_ssh) {
-        return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + record.tpu_name,
-                    "--via ray runs the command as a job on the holder's host");
+    const bool foreign = record.submission_id.empty();
+    if (wanted == Via::ray && foreign) {
+        return fail(ErrorKind::usage,
+                    "dev TPU " + record.tpu_name + " is held by another program, without a holder job",
+                    "use --via ssh");
     }
-    if (wanted != Via::automatic) return wanted;
-    return has_ssh ? Via::ssh : Via::ray;
+    const bool known = record.ssh_ok.value_or(false);
+    if (wanted == Via::ray || (wanted == Via::automatic && !known)) return Via::ray;
+    if (foreign) return Via::ssh;
+    const Status reached = try_ssh(record, context);
+    if (reached) {
+        record.ssh_ok = true;
+        if (!known) GDNCTL_TRY(devtpu::HoldStore(context.state_dir).put(record));
+        return Via::ssh;
+    }
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    if (auto over = over_now(hold, context)) {
+        over->kind = ErrorKind::infrastructure;
+        return tl::unexpected(std::move(*over));
+    }
+    Error error = reached.error();
+    const bool refused =
+        error.kind == ErrorKind::authentication || error.message.find(devtpu::k_key_changed) != std::string::npos;
+    if (wanted == Via::automatic && !refused) {
+        log::warning("{}: using a job on the holder's host instead of ssh", error.text());
+        record.ssh_ok = false;
+        return Via::ray;
+    }
+    error.message = fmt::format("no ssh connection to dev TPU {}: {}", record.tpu_name, error.message);
+    if (error.hint.empty()) {
+        error.hint = fmt::format(
+            "`gdnctl dev-tpu-execute --tpu-name {}` with the option --via ray runs the command as a "
+            "job on the holder's host",
+            record.tpu_name);
+    }
+    return tl::unexpected(std::move(error));
 }
 
 Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
@@ -200,30 +259,26 @@ Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& cont
     if (run.interactive) return run_interactive(hold, *road, run, context);
     const devtpu::HostCommand command = command_for(hold, *road, run);
     ProcessSpec spec;
-    spec.argv = devtpu::road_argv(*road, devtpu::receive_line());
     spec.stdin_bytes = devtpu::command_script(*road, command);
+    spec.stdin_fd = run.stdin_fd;
+    spec.argv = devtpu::road_argv(*road, devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size()));
     spec.wall_limit = run.wall_limit;
     spec.idle_limit = run.idle_limit;
     spec.stop = context.stop;
     spec.leaves_behind = [&](int) { return !road->is_local(); };
-    StderrEnd err;
-    Stderr shown(err, run.on_err);
-    spec.on_stdout = [&](std::string_view bytes) {
-        shown.let_go();
-        if (run.on_out) run.on_out(bytes);
-    };
-    spec.on_stderr = [&](std::string_view bytes) { shown.feed(bytes); };
+    Streams streams(run);
+    spec.stdin_ready = [&] { return streams.begun(); };  // nothing is taken from a command that does not run
+    spec.on_stdout = [&](std::string_view bytes) { streams.feed_out(bytes); };
+    spec.on_stderr = [&](std::string_view bytes) { streams.feed_err(bytes); };
     const auto heart = start_heart(hold.record, hold.place, context, command.record);
     if (!heart) log::warning("the lease is not being renewed: {}", heart.error().text());
-    GDNCTL_TRY_ASSIGN(const ProcessResult result, context.process.run(spec));
-    const bool cut = result.end == ProcessResult::End::exited && result.exit_code == k_ssh_failed;
-    const bool started = !(cut && !road->is_local() && shown.could_not_connect());
-    if (started) shown.let_go();
-    if (started && (cut || result.end != ProcessResult::End::exited)) {
-        end_run(*road, hold.record, command.run_id, context);
-    }
+    GDNCTL_TRY_ASSIGN(ProcessResult result, context.process.run(spec));
+    const bool exited = result.end == ProcessResult::End::exited;
+    const bool cut = exited && result.exit_code == k_ssh_failed && !road->is_local();
+    if (!cut || streams.begun()) result.exit_code = streams.finish(result.exit_code);
+    if (streams.begun() && (cut || !exited)) end_run(*road, hold.record, command.run_id, context);
     if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
-    return judged(hold, result, spec, err, context);
+    return judged(hold, result, spec, cut, streams.said(), context);
 }
 
 Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::vector<JobEnv>& extra, bool all,
@@ -245,6 +300,7 @@ Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::v
             for (const auto& [name, value] : table) env.push_back({name, value});
         }
         std::erase_if(env, is_loopback_address);
+        add_wandb_server(env, context.env);
     }
     env.insert(env.end(), extra.begin(), extra.end());
     for (const JobEnv& item : env) {

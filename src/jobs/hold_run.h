@@ -20,23 +20,26 @@ struct HostRun {
     std::vector<JobEnv> env;
     std::chrono::milliseconds wall_limit{0}, idle_limit{0};  // 0: none
     std::function<void(std::string_view)> on_out, on_err;    // called with output as it arrives
+    // What can be read from this descriptor is the command's standard input; -1: it has none.
+    int stdin_fd = -1;
     // Standard input, output and error are this program's own, so that a person can type (over ssh, through a
     // terminal). Limits and on_out do not apply.
     bool interactive = false;
 };
 
-// How to reach the hold: over ssh if it answers, else through jobs. Error: infrastructure (`--via ssh` without ssh).
-Result<Via> choose_via(const devtpu::HoldRecord& record, Via wanted);
+// How to reach the hold: over ssh if it answers now, else through jobs. Updates its ssh_ok. Errors: infrastructure
+// (`--via ssh` without ssh; the hold is over), authentication (the host refuses the key).
+Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context);
 
-// Runs it over the road and returns its exit code (254 for a remote 255; 128 + N for a signal), renewing the lease
-// meanwhile. Errors: timeout (everything it started is ended), interrupted, terminated; infrastructure (the ssh
-// connection was lost, or the hold has ended; the message says which); authentication; config.
+// Runs it over the road and returns its exit code (128 + N for a signal; a command in a terminal that exits with 255
+// gives 254), renewing the lease meanwhile. Errors: timeout (everything it started is ended), interrupted, terminated;
+// infrastructure (the ssh connection was lost, or the hold has ended; the message says which); authentication; config.
 Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context);
 
 // Marks a run on the host and everything that it starts: begins with the hold's id, ends with a dot and a random part.
 std::string new_run_id(const devtpu::HoldRecord& record);
 
-// Why the hold has ended; nullopt: it is still held, or this cannot be determined.
+// Why the hold has ended, or that its place has lost it; nullopt: it is still held, or this cannot be determined.
 std::optional<Error> over_now(const FoundHold& hold, Context& context);
 
 // The environment of a command on a TPU's host: the local variables that runs know, `env:` of the repository's

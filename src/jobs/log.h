@@ -37,4 +37,19 @@ private:
     std::size_t m_held_bytes = 0;
 };
 
+// Drops what Ray adds to a job's log: the line about its environment at the start, and the whole entrypoint, which may
+// come in the middle of the first output.
+class WithoutRayLines {
+public:
+    WithoutRayLines(std::string_view id, std::string_view entrypoint, LogFilter::Out out);
+    void feed(std::string_view bytes);
+    void finish();
+
+private:
+    std::string m_announcement, m_held;
+    LogFilter::Out m_out;
+    bool m_started = false;    // the log's first line is past
+    bool m_announced = false;  // the entrypoint has come: the rest passes unchanged
+};
+
 }  // namespace gdnctl

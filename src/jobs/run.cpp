@@ -57,7 +57,9 @@ void show_environment(const JobRequest& request, const JobBackend& backend) {
     if (request.env.empty()) return;
     log::info("environment of the job: {}", text::join(names_of(request.env), " "));
     if (backend.name() == "local") return;
-    log::info("anyone with the cluster's token can read the values; --no-secrets leaves out secrets");
+    // The commands for a held TPU have no such option.
+    log::info("anyone with the cluster's token can read the values{}",
+              request.beside.empty() ? "; --no-secrets leaves out secrets" : "");
 }
 
 // After an interruption or the time limit. Returns the state of a job that was stopped; nullopt: it keeps running.
@@ -118,7 +120,10 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
     const std::string& id = run.request.submission_id;
     run.waited = true;
     GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, {.follow = true}));
-    const LogFilter::Out print = log_printer(context);
+    LogFilter::Out print = log_printer(context);
+    // What runs on a held TPU prints the same over ssh and as a job.
+    WithoutRayLines own(id, run.request.entrypoint, print);
+    if (!plan.beside.empty()) print = [&own](std::string_view bytes) { own.feed(bytes); };
     WatchOptions watch;
     watch.whole_messages = false;
     watch.submitted = true;
@@ -133,6 +138,7 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
             if (run.metric) run.metric->feed(bytes);
         },
         context);
+    own.finish();
     if (!watched) {
         const bool ended = is_terminal(run.details.state);
         if (is_interruption(watched.error()) && !ended) {
@@ -285,7 +291,7 @@ void report_end(const JobRun& run) {
     if (!run.waited || run.cut_short || failure == FailureClass::none || failure == FailureClass::timeout) return;
     const JobDetails& d = run.details;
     const std::string code = d.driver_exit_code ? fmt::format(", exit code {}", *d.driver_exit_code) : std::string();
-    log::error("job {} {} ({}{})", d.submission_id, status_of(d),
+    log::error("{} {} ({}{})", run.subject.empty() ? "job " + d.submission_id : run.subject, status_of(d),
                d.error_type.value_or(std::string(to_text(run.verdict.failure))), code);
     if (run.verdict.failure == FailureClass::infra_suspect) {
         log::warning("the log shows signs of a bad accelerator node: run again before you blame the change");

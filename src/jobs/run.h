@@ -14,7 +14,8 @@ struct JobRun {
     JobPlace place;
     JobDetails details;
     JobVerdict verdict;
-    JobRequest request;  // the last one submitted
+    JobRequest request;   // the last one submitted
+    std::string subject;  // of sentences about it; empty: "job ID"
     bool submitted = true;
     bool waited = false;
     JobOutput output;                    // if the job was waited for

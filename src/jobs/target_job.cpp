@@ -82,7 +82,7 @@ void show_profile_results(const ProfileReport& p, bool exact) {
 // The target and its TPU at the selected place.
 Result<PlannedJob> begin_plan(Target target, const std::string& tpu, const PlaceOptions& options, TpuChoice& choice,
                               Context& context) {
-    GDNCTL_TRY(check_embedded_kernel(target, context));
+    GDNCTL_TRY(check_target_is_named(target, options, context));
     PlannedJob job;
     GDNCTL_TRY_ASSIGN(job.place, choose_place(options, context));
     GDNCTL_TRY_ASSIGN(job.target, target_at(job.place, std::move(target), context));

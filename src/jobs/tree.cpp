@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 Result<ProcessResult> git(const fs::path& root, std::vector<std::string> words, Context& context) {
     ProcessSpec spec;
-    spec.argv = {"git", "-C", root.string()};
-    spec.argv.insert(spec.argv.end(), words.begin(), words.end());
+    words.insert(words.begin(), {"-C", root.string()});
+    spec.argv = git_command(std::move(words));
     spec.env = git_environment();
     spec.capture_limit = std::size_t{256} << 20;
     spec.wall_limit = std::chrono::minutes(2);
@@ -207,19 +207,6 @@ Result<WorkingTree> list_working_tree(const fs::path& root, Context& context, Tr
     }
     if (left_out.size() > k_named) log::warning("{} more are missing from it", left_out.size() - k_named);
     return tree;
-}
-
-std::optional<std::string> tracked_kernel(const fs::path& root, Context& context) {
-    if (!find_repository_root(root)) return std::nullopt;
-    std::vector<std::string> words = {
-        "grep", "-l", "-z", "-E", R"(^[ 	]*#[ 	]*include[ 	]*["<]([^">]*/)?gdn/gdn_kernel\.h[">])", "--"};
-    for (const char* suffix :
-         {"c", "cc", "cpp", "cxx", "c++", "C", "cu", "h", "hh", "hpp", "hxx", "H", "cuh", "inc", "inl", "ipp", "tcc"}) {
-        words.push_back(std::string("*.") + suffix);
-    }
-    const auto found = git(root, std::move(words), context);
-    if (!found || !found->ok()) return std::nullopt;  // 1: nothing matches
-    return found->out.substr(0, found->out.find('\0'));
 }
 
 namespace {

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 
@@ -20,9 +19,6 @@ enum class TreeFilter { packaged, tracked };
 // usage (no such folder, too many links), local_io, infrastructure (git fails).
 Result<WorkingTree> list_working_tree(const std::filesystem::path& root, Context& context,
                                       TreeFilter filter = TreeFilter::packaged);
-
-// A tracked C or C++ file of the repository that includes gdn/gdn_kernel.h; nullopt: none.
-std::optional<std::string> tracked_kernel(const std::filesystem::path& root, Context& context);
 
 // The commit of HEAD, and "+" with a hash of all tracked files whose content differs from it, if any does; "" outside a
 // repository. `apart`: files that do not count, relative to `root`. Errors: infrastructure, local_io (git fails, a file

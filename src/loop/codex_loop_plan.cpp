@@ -73,6 +73,16 @@ void warn_of_unused(const LoopOptions& given, const LoopPlan& plan) {
     }
 }
 
+// The first line of a run that would keep wrong work as gladly as right work.
+Status warn_of_unchecked(const LoopPlan& plan) {
+    GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(plan.gates));
+    if (modes.validation != ValidationMode::off || !plan.options.post_checks.empty()) return {};
+    log::warning(
+        "nothing checks this run: every commit is kept (--post-check COMMAND checks each one, --validation-mode "
+        "required runs the target's test and profile)");
+    return {};
+}
+
 Result<StampMode> stamps_of(const LoopPlan& plan) {
     const StampMode mode = plan.options.stamp_mode;
     if (mode == StampMode::automatic) return plan.options.gates.used ? StampMode::commit : StampMode::off;
@@ -128,6 +138,7 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
                     fmt::format("name one below {}: iterations commit their entries there", plan.root.string()));
     }
     GDNCTL_TRY(check_gate_setup(plan.gates, request.target, context.cwd, plan.log_dir));
+    GDNCTL_TRY(warn_of_unchecked(plan));
     GDNCTL_TRY_ASSIGN(plan.prompt, find_prompt(options, request.target, plan, context));
     for (const auto& name : unknown_placeholders(plan.prompt.text)) {
         log::warning("the prompt has an unknown placeholder {}", name);

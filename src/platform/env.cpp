@@ -29,6 +29,11 @@ constexpr std::array<std::string_view, 17> k_of_one_repository = {"GIT_DIR",
                                                                   "GIT_CONFIG",
                                                                   "GIT_CONFIG_PARAMETERS"};
 
+constexpr std::array<std::string_view, 12> k_active_python = {
+    "VIRTUAL_ENV",           "VIRTUAL_ENV_PROMPT",   "UV_PROJECT_ENVIRONMENT", "UV_PROJECT",
+    "UV_WORKING_DIR",        "UV_WORKING_DIRECTORY", "CONDA_PREFIX",           "CONDA_DEFAULT_ENV",
+    "CONDA_PROMPT_MODIFIER", "CONDA_SHLVL",          "PIPENV_ACTIVE",          "POETRY_ACTIVE"};
+
 class ProcessEnv final : public Env {
 public:
     std::optional<std::string> get(std::string_view name) const override {
@@ -57,6 +62,8 @@ public:
 bool belongs_to_one_repository(std::string_view name) {
     return std::find(k_of_one_repository.begin(), k_of_one_repository.end(), name) != k_of_one_repository.end();
 }
+
+std::span<const std::string_view> active_python_variables() { return k_active_python; }
 
 const Env& process_env() {
     static const ProcessEnv env;

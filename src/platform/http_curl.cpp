@@ -1,6 +1,8 @@
 #include "platform/http_curl.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <initializer_list>
 #include <utility>
 
 #include <fmt/format.h>
@@ -63,6 +65,24 @@ Result<Hop> next_hop(const CurlApi& api, const HttpRequest& request, const Hop& 
     return next;
 }
 
+// In libcurl's order; an empty variable means no proxy.
+Proxy proxy_of(const Env& env, std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+        const auto value = env.get(name);
+        if (!value) continue;
+        if (value->empty()) break;
+        std::string_view place = *value;
+        if (const auto scheme = place.find("://"); scheme != std::string_view::npos) place.remove_prefix(scheme + 3);
+        place = place.substr(0, place.find('/', place.rfind('@') == std::string_view::npos ? 0 : place.rfind('@')));
+        const std::size_t at = place.rfind('@');
+        if (at == std::string_view::npos) return {name, std::string(place), false};
+        const std::string_view user = place.substr(0, at);
+        if (const auto colon = user.find(':'); colon != std::string_view::npos) register_secret(user.substr(colon + 1));
+        return {name, std::string(place.substr(at + 1)), true};
+    }
+    return {};
+}
+
 bool is_listed(const std::vector<int>& statuses, int status) {
     return std::find(statuses.begin(), statuses.end(), status) != statuses.end();
 }
@@ -79,13 +99,25 @@ CurlSettings settings_from(const Env& env) {
         settings.no_proxy = *more == "*" ? "*" : settings.no_proxy + "," + *more;
         break;
     }
+    settings.ca_folder = env.get("SSL_CERT_DIR").value_or("");
     for (const char* name : {"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"}) {
-        const auto file = env.get(name);
-        if (!file || file->empty()) continue;
-        settings.ca_file = *file;
+        const auto path = env.get(name);
+        if (!path || path->empty()) continue;
+        settings.trust(*path);
         break;
     }
+    settings.http_proxy = proxy_of(env, {"http_proxy", "all_proxy", "ALL_PROXY"});
+    settings.https_proxy = proxy_of(env, {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"});
     return settings;
+}
+
+void CurlSettings::trust(const std::string& path) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path, ignored)) {
+        ca_file = path;
+    } else {
+        ca_folder += (ca_folder.empty() ? "" : ":") + path;
+    }
 }
 
 CurlHttp::~CurlHttp() {
@@ -185,7 +217,7 @@ Result<std::unique_ptr<HttpPool>> CurlHttp::open_pool(const HttpPoolSettings& se
     GDNCTL_TRY_ASSIGN(const CurlApi* api, curl_api());
     curl.user_agent += fmt::format("; libcurl/{}", api->curl_version_info(CURLVERSION_NOW)->version);
     if (!settings.origin.empty()) curl.user_agent += "; origin/" + settings.origin;
-    if (!settings.ca_file.empty()) curl.ca_file = settings.ca_file;
+    if (!settings.ca_path.empty()) curl.trust(settings.ca_path);
     return CurlPool::open(m_clock, std::move(curl));
 }
 

@@ -11,8 +11,9 @@
 
 namespace gdnctl::http {
 
-// NO_PROXY and the CA file, from the environment. Loopback never goes through a proxy. SSL_CERT_FILE, CURL_CA_BUNDLE
-// and REQUESTS_CA_BUNDLE are honoured; libcurl itself ignores them.
+// NO_PROXY and the CA certificates, from the environment. Loopback never goes through a proxy. SSL_CERT_DIR and the
+// first of SSL_CERT_FILE, CURL_CA_BUNDLE and REQUESTS_CA_BUNDLE, a file or a folder, are honoured; libcurl itself
+// ignores them.
 CurlSettings settings_from(const Env& env);
 
 class CurlHttp final : public Http {

@@ -39,6 +39,7 @@ void Transfer::set_fixed_options() {
     set(CURLOPT_USERAGENT, m_settings.user_agent.c_str());
     set(CURLOPT_NOPROXY, m_settings.no_proxy.c_str());
     if (!m_settings.ca_file.empty()) set(CURLOPT_CAINFO, m_settings.ca_file.c_str());
+    if (!m_settings.ca_folder.empty()) set(CURLOPT_CAPATH, m_settings.ca_folder.c_str());
     set(CURLOPT_URL, m_hop.url.c_str());
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(m_request.connect_timeout.count()));
     // 7.87: do not wait for a resolver thread when a transfer is given up. Older versions wait, which is only slower.

@@ -86,7 +86,38 @@ Phase Transfer::phase() const {
     return m_tls_begun ? Phase::tls : Phase::connecting;
 }
 
+// The proxy's own answer, to CONNECT or, for plain HTTP, in place of the server's.
+std::optional<Error> Transfer::refused_by_proxy() const {
+    constexpr long k_error = 400, k_proxy_login = 407;
+    const long connect = info<long>(CURLINFO_HTTP_CONNECTCODE, 0);
+    const long code = connect >= k_error ? connect : status();
+    if (code != k_proxy_login && connect < k_error) return std::nullopt;
+    const Proxy& proxy = m_hop.parsed.origin.scheme == "https" ? m_settings.https_proxy : m_settings.http_proxy;
+    const std::string who =
+        proxy.variable.empty() ? "a proxy on the way" : fmt::format("the proxy {} ({})", proxy.place, proxy.variable);
+    const std::string variable = proxy.variable.empty() ? "HTTPS_PROXY" : proxy.variable;
+    if (code != k_proxy_login) {
+        return Error{
+            ErrorKind::infrastructure,
+            redact(fmt::format("{} {}: {} refused the connection with status {}", m_subject.method, m_subject.place,
+                               who, code)),
+            redact(fmt::format("check that the proxy allows {}, or set NO_PROXY for that host", m_subject.host)),
+            {}};
+    }
+    return Error{
+        ErrorKind::infrastructure,
+        redact(fmt::format(
+            "{} {}: {} {} (status 407)", m_subject.method, m_subject.place, who,
+            proxy.with_user ? "rejected the user name or password" : "requires a user name and a password")),
+        fmt::format("set {} to http://USER:PASSWORD@{}", variable, proxy.place.empty() ? "HOST:PORT" : proxy.place),
+        {}};
+}
+
 TransferError Transfer::broken(CURLcode code) const {
+    if (auto error = refused_by_proxy()) {
+        constexpr long k_server_error = 500;
+        return {std::move(*error), info<long>(CURLINFO_HTTP_CONNECTCODE, 0) >= k_server_error};
+    }
     Phase where = phase();
     if (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY) where = Phase::resolving;
     if (code == CURLE_COULDNT_CONNECT) where = Phase::connecting;
@@ -99,8 +130,9 @@ TransferError Transfer::broken(CURLcode code) const {
     if (where == Phase::connecting && trouble == Trouble::cut && error_number > 0 && !by_proxy) {
         reason = std::generic_category().message(static_cast<int>(error_number));
     }
-    if (trouble == Trouble::bad_peer && !m_settings.ca_file.empty()) {
-        reason += fmt::format(" (CA certificates: {})", m_settings.ca_file);
+    if (trouble == Trouble::bad_peer && !(m_settings.ca_file.empty() && m_settings.ca_folder.empty())) {
+        const bool both = !m_settings.ca_file.empty() && !m_settings.ca_folder.empty();
+        reason += fmt::format(" (CA certificates: {}{}{})", m_settings.ca_file, both ? ", " : "", m_settings.ca_folder);
     }
     const bool again = (trouble == Trouble::cut || trouble == Trouble::timed_out) && !m_sink.called_back();
     return {transport_error(m_subject, where, trouble, reason), again};
@@ -182,6 +214,7 @@ tl::expected<Answer, TransferError> Transfer::run(CURLM* multi) {
     // The sink stops a transfer without an error once it has all it wants.
     const bool enough = code == CURLE_WRITE_ERROR && status() != 0;
     if (code != CURLE_OK && !enough) return tl::unexpected(broken(*code));
+    if (auto error = refused_by_proxy()) return tl::unexpected(TransferError{std::move(*error), false});
 
     m_sink.finish(status());
     if (m_sink.error()) return tl::unexpected(TransferError{*m_sink.error(), false});
@@ -215,6 +248,7 @@ HttpEnd Transfer::end(std::optional<CURLcode> code) {
         end.worth_another_try = error.worth_another_try;
         return end;
     }
+    if ((end.error = refused_by_proxy())) return end;
     end.unwanted = !deliver_head();
     const char* target = info<char*>(CURLINFO_REDIRECT_URL, nullptr);
     if (is_redirect(status()) && target != nullptr) end.redirect_url = target;
@@ -227,6 +261,7 @@ bool Transfer::deliver_head() {
 }
 
 bool Transfer::deliver(std::string_view bytes) {
+    if (!m_head_delivered && refused_by_proxy()) return true;  // end() reports it
     if (deliver_head() && m_receiver->on_body(bytes)) return true;
     m_unwanted = true;
     return false;

@@ -16,11 +16,23 @@
 
 namespace gdnctl::http {
 
+// A proxy of the environment, for messages; libcurl finds it by itself.
+struct Proxy {
+    std::string variable;  // "HTTPS_PROXY"; empty: there is none
+    std::string place;     // host:port, without user name and password
+    bool with_user = false;
+};
+
 // Settings that are the same for all requests.
 struct CurlSettings {
     std::string user_agent;
-    std::string no_proxy;  // CURLOPT_NOPROXY
-    std::string ca_file;   // CURLOPT_CAINFO; empty: libcurl's own
+    std::string no_proxy;   // CURLOPT_NOPROXY
+    std::string ca_file;    // CURLOPT_CAINFO; empty: libcurl's own
+    std::string ca_folder;  // CURLOPT_CAPATH, or several with colons between them; empty: libcurl's own
+    Proxy http_proxy, https_proxy;
+
+    // Adds a file or a folder of CA certificates.
+    void trust(const std::string& path);
 };
 
 struct Url {
@@ -91,6 +103,7 @@ private:
     bool deliver(std::string_view bytes);
     bool deliver_head();
     TransferError broken(CURLcode code) const;
+    std::optional<Error> refused_by_proxy() const;
     Error stopped() const;
 
     static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self);

@@ -40,7 +40,7 @@ public:
 
 struct HttpPoolSettings {
     std::string origin;   // last part of the User-Agent; empty: none
-    std::string ca_file;  // empty: the file that the environment names, else libcurl's own
+    std::string ca_path;  // file or folder of CA certificates; empty: as the environment says, else libcurl's own
 };
 
 class HttpPool {

@@ -58,6 +58,7 @@ public:
           m_in(std::move(started.in)),
           m_out_fd(std::move(started.out)),
           m_err_fd(std::move(started.err)),
+          m_input(spec.stdin_bytes),
           m_out(spec.on_stdout, spec.on_stdout_line, spec.capture_limit),
           m_err(spec.on_stderr, spec.on_stderr_line, spec.capture_limit),
           m_pidfd(static_cast<int>(syscall(SYS_pidfd_open, m_leader, 0))),
@@ -114,15 +115,19 @@ private:
     }
 
     void wait_for_events() {
-        std::array<pollfd, 5> fds = {{{m_out_fd.get(), POLLIN, 0},
+        const bool wants_input = m_in.valid() && m_input.empty() && m_phase == Phase::running &&
+                                 (!m_spec.stdin_ready || m_spec.stdin_ready());
+        std::array<pollfd, 6> fds = {{{m_out_fd.get(), POLLIN, 0},
                                       {m_err_fd.get(), POLLIN, 0},
-                                      {m_in.get(), POLLOUT, 0},
+                                      {m_input.empty() ? -1 : m_in.get(), POLLOUT, 0},
+                                      {wants_input ? m_spec.stdin_fd : -1, POLLIN, 0},
                                       {m_leader_alive ? m_pidfd.get() : -1, POLLIN, 0},
                                       {m_phase == Phase::running ? m_wake.get() : -1, POLLIN, 0}}};
         if (poll(fds.data(), fds.size(), poll_timeout()) <= 0) return;
         if (fds[0].revents != 0) drain(m_out_fd, m_out);
         if (fds[1].revents != 0) drain(m_err_fd, m_err);
         if (fds[2].revents != 0) feed();
+        if (fds[3].revents != 0) fetch();
     }
 
     // Reads what is available, but not forever: a child that writes without pause must still reach its limits.
@@ -143,12 +148,22 @@ private:
     }
 
     void feed() {
-        const std::string_view rest = std::string_view(m_spec.stdin_bytes).substr(m_fed);
-        const ssize_t n = write(m_in.get(), rest.data(), rest.size());
-        if (n > 0) m_fed += static_cast<std::size_t>(n);
+        const ssize_t n = write(m_in.get(), m_input.data(), m_input.size());
+        if (n > 0) m_input.remove_prefix(static_cast<std::size_t>(n));
         const bool failed = n < 0 && errno != EAGAIN && errno != EINTR;
         // It is not an error if the child does not read all of its input.
-        if (failed || m_fed == m_spec.stdin_bytes.size()) m_in.reset();
+        if (failed || (m_input.empty() && m_spec.stdin_fd < 0)) m_in.reset();
+    }
+
+    // Takes more input for the child once all before it is written.
+    void fetch() {
+        m_fetched.resize(std::size_t{64} << 10);
+        const ssize_t n = read(m_spec.stdin_fd, m_fetched.data(), m_fetched.size());
+        if (n > 0) {
+            m_input = std::string_view(m_fetched).substr(0, static_cast<std::size_t>(n));
+        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+            m_in.reset();
+        }
     }
 
     void look_at_leader() {
@@ -287,6 +302,8 @@ private:
     ProcessId m_leader_id;
     KilledWithUs m_group;
     UniqueFd m_in, m_out_fd, m_err_fd;
+    std::string_view m_input;  // for the child, not yet written: of stdin_bytes, then of m_fetched
+    std::string m_fetched;
     OutputStream m_out, m_err;
     UniqueFd m_pidfd, m_wake;
     Clock::Monotonic m_started, m_last_output, m_ending_since;
@@ -295,7 +312,6 @@ private:
     std::optional<End> m_reason;  // why we ended it; empty: it ended by itself
     bool m_leader_alive = true;
     int m_status = 0;
-    std::size_t m_fed = 0;
     off_t m_file_size = 0;
     int m_kills = 0;                  // rounds of KILL so far
     std::set<ProcessId> m_asked;      // processes that were sent TERM

@@ -34,6 +34,8 @@ struct ProcessSpec {
 
     std::string stdin_bytes;            // written concurrently; empty: /dev/null
     std::filesystem::path stdin_file;   // overrides stdin_bytes when set
+    int stdin_fd = -1;                  // what can be read from it follows stdin_bytes, until its end; -1: nothing
+    std::function<bool()> stdin_ready;  // asked before stdin_fd is read; empty: at once
     std::filesystem::path stdout_file;  // appended to, created with mode 0600; empty: captured or on_stdout_line
     std::filesystem::path stderr_file;
     bool merge_stderr = false;  // stderr goes to the same place as stdout

@@ -104,7 +104,7 @@ Status set_non_blocking(const UniqueFd& fd) {
 
 Status open_streams(const ProcessSpec& spec, ChildEnds& child, Started& ours) {
     constexpr int k_append = O_WRONLY | O_CREAT | O_APPEND;
-    if (!spec.stdin_file.empty() || spec.stdin_bytes.empty()) {
+    if (!spec.stdin_file.empty() || (spec.stdin_bytes.empty() && spec.stdin_fd < 0)) {
         GDNCTL_TRY(open_file(child.in, spec.stdin_file.empty() ? "/dev/null" : spec.stdin_file, O_RDONLY));
     } else {
         GDNCTL_TRY(open_pipe(child.in, ours.in));

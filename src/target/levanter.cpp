@@ -33,9 +33,11 @@ struct Step {
 std::string script(const std::string& before, const std::vector<Step>& steps) {
     std::string remote =
         "set -e; step=start; "
-        "ended() { rc=$?; [ $rc = 0 ] || echo \"gdnctl: failed step: $step (exit status $rc)\"; }; trap ended EXIT; "
+        "ended() { rc=$?; [ $rc = 0 ] || echo \"gdnctl: failed step: $step (exit status $rc)\"; }; trap ended EXIT; " +
+        std::string(find_uv()) +
         "command -v uv >/dev/null || { step=\"find uv\"; echo \"gdnctl: uv is not in the PATH of a login shell "
-        "(bash -l) on $(uname -n)\"; echo \"hint: install it there, for example with: pip install uv\"; exit 127; }; " +
+        "(bash -l) on $(uname -n), nor in ~/.local/bin\"; "
+        "echo \"hint: install it there, for example with: pip install uv\"; exit 127; }; " +
         before;
     for (const Step& step : steps) remote += fmt::format("; step=\"{}\"; {}", step.name, step.command);
     return "bash -lc " + text::shell_quote(remote);
@@ -45,10 +47,23 @@ std::string script(const std::string& before, const std::vector<Step>& steps) {
 // pinned torch by the locked one.
 constexpr std::string_view k_no_more_sync = "; export UV_NO_SYNC=1";
 
+// The other indexes, links, backends and constraints that a machine has set for uv, in its environment or in a
+// configuration file, outrank --index-url or exclude the pinned version.
+constexpr std::string_view k_only_this_index =
+    "env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_FIND_LINKS -u UV_NO_INDEX "
+    "-u UV_TORCH_BACKEND -u UV_EXCLUDE -u UV_EXCLUDE_NEWER -u UV_CONSTRAINT -u UV_OVERRIDE -u UV_REQUIRE_HASHES "
+    "-u UV_CONFIG_FILE UV_NO_CONFIG=1 ";
+
 Step torch_install(const Target& target, std::string_view python) {
-    return {"install torch", "uv pip install --python " + std::string(python) + " --force-reinstall --index-url " +
-                                 text::shell_quote(target.torch_index) + " " + std::string(k_torch)};
+    return {"install torch", fmt::format("{}uv pip install --python {} --force-reinstall --index-url {} {}",
+                                         k_only_this_index, python, text::shell_quote(target.torch_index), k_torch)};
 }
+
+// On this machine a login shell may activate the user's own environment, which a job must not change. Only what the job
+// was submitted with counts: it is passed to the script as its arguments.
+constexpr std::string_view k_given = " gdnctl \"${VIRTUAL_ENV:-}\" \"${UV_PROJECT_ENVIRONMENT:-}\"";
+constexpr std::string_view k_use_given =
+    "VIRTUAL_ENV=$1; [ -n \"$1\" ] || unset VIRTUAL_ENV; UV_PROJECT_ENVIRONMENT=$2; ";
 
 std::string tests_of(TestSelection::Suite suite) {
     switch (suite) {
@@ -84,6 +99,7 @@ Result<JobCommand> levanter_test(const Target& target, const TestSelection& sele
     // All steps use one environment: the active one, or the project's, which uv creates on a fresh worker.
     const std::string workdir = text::shell_quote(target.test->workdir);
     const std::string before =
+        std::string(target.here ? k_use_given : "") +
         "venv=${VIRTUAL_ENV:-${UV_PROJECT_ENVIRONMENT:-.venv}}; case $venv in /*) ;; *) venv=$PWD/$venv ;; esac; "
         "export UV_PROJECT_ENVIRONMENT=$venv; cd " +
         workdir + " || { step=\"find \"" + workdir + "\", which is not there\"; exit 1; }";
@@ -103,6 +119,7 @@ Result<JobCommand> levanter_test(const Target& target, const TestSelection& sele
                         {"install transformers", fmt::format("uv pip install --python {} transformers", k_python)},
                         {"JAX device check", fmt::format("{} -c {}", k_python, text::shell_quote(device))},
                         {"pytest", pytest}});
+    if (target.here) command.entrypoint += k_given;
     return command;
 }
 
@@ -147,3 +164,9 @@ EnvList levanter_cluster_env() {
 }
 
 }  // namespace gdnctl::detail
+
+namespace gdnctl {
+
+std::string_view find_uv() { return "command -v uv >/dev/null || PATH=$PATH:$HOME/.local/bin; "; }
+
+}  // namespace gdnctl

@@ -85,6 +85,11 @@ Result<Target> select_target(const Config& config, const std::filesystem::path& 
     return load(config, detail::builtin_targets().back().name);
 }
 
+bool target_is_named(const Config& config) {
+    const ConfigValue* named = config.find("target");
+    return named != nullptr && named->origin.kind != ConfigOrigin::Kind::builtin;
+}
+
 Status check_configured_targets(const Config& config, Status (*check)(const Target&)) {
     const ConfigValue* targets = config.find("targets");
     const ConfigTable* table = targets == nullptr ? nullptr : targets->as_table();

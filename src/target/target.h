@@ -66,6 +66,7 @@ struct Target {
     std::vector<std::string> validate;  // shell commands that must succeed before a candidate is measured
     ConfigTable gates;                  // gate policy, read by the loop
     std::string torch_index;            // wheel index of style `levanter`
+    bool here = false;                  // its jobs run on this machine; set for a job, not configured
     // Only for built-in targets: their files, by name. The binary embeds them.
     std::vector<std::pair<std::string, std::string_view>> files;
 };
@@ -77,6 +78,9 @@ std::vector<std::string> target_names(const Config& config);
 // whose root_marker exists under `root`; else the embedded default. Errors: config (unknown name, unknown key, wrong
 // type; with file, line and a suggestion).
 Result<Target> select_target(const Config& config, const std::filesystem::path& root);
+
+// Whether --target, the environment or a configuration file names the target; otherwise select_target() detects it.
+bool target_is_named(const Config& config);
 
 // Reads every [targets.NAME], selected or not, passes it to `check`, and returns the first error.
 Status check_configured_targets(const Config& config, Status (*check)(const Target&));
@@ -132,6 +136,9 @@ Result<JobCommand> profile_command(const Target& target, const ProfileSettings& 
 bool uses_files(const Target& target);
 // The target with its files in `folder`, for jobs that stay on this machine.
 Target with_files_in(Target target, const std::filesystem::path& folder);
+
+// The start of a login shell's script that needs uv: if uv is not in PATH, adds the folder of uv's own installer.
+std::string_view find_uv();
 
 // The environment that the target's jobs need on a cluster, where nothing of the submitter's is available.
 EnvList cluster_env(const Target& target);

@@ -160,7 +160,7 @@ test_tunnel_to_the_head_node() {
     -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new -o "UserKnownHostsFile=$XDG_STATE_HOME/gdnctl/ssh/known_hosts" \
     -i "$HOME/.ssh/the_key.pem" -L "127.0.0.1:$port:10.128.0.5:8265" ray@203.0.113.7 -- >want
   cmp want "$WORK/argv" || fail "$(diff want "$WORK/argv")"
-  grep -qx 'compute instances list --filter labels.ray-cluster-name=marin-us-central1 AND labels.ray-node-type=head --format value(networkInterfaces\[0\].networkIP,networkInterfaces\[0\].accessConfigs\[0\].natIP) --limit 1' "$WORK/gcloud" || fail "$(cat "$WORK/gcloud")"
+  grep -qx 'compute instances list --filter labels.ray-cluster-name=marin-us-central1 AND labels.ray-node-type=head --format value(networkInterfaces\[0\].networkIP,networkInterfaces\[0\].accessConfigs\[0\].natIP) --limit 1 --project=proj' "$WORK/gcloud" || fail "$(cat "$WORK/gcloud")"
   read -r pid group <"$WORK/pids"
   [ "$pid" = "$group" ] || fail "ssh has no process group of its own"
   no_ssh_is_left

@@ -128,6 +128,11 @@ test_worktree_whose_making_was_killed_is_made_again() {
 
 test_index_lock_of_a_killed_git_is_no_end() {
   repo && agent "$works" && touch .git/index.lock
+  loop 2
+  err_has 'another program may be changing the index of '
+  err_has 'if there is none: rm '
+  [ -e .git/index.lock ] || fail 'its owner may be alive'
+  touch -d '-11 minutes' .git/index.lock
   loop 0
   err_has 'index.lock'
   same commits "$(git log --format=%s | head -1)" 'step 2'

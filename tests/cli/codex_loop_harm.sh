@@ -104,15 +104,16 @@ test_other_branches_tags_and_stashes_of_the_user() {
   done
 }
 
-test_what_the_users_own_git_would_run_is_told() {
+test_what_the_users_own_git_would_run_is_told_and_undone() {
   local how
   for how in inplace worktree; do
     mkdir "$how" && cd "$how" && repo && git config alias.old 'log'
     agent "$works" 'd=$(git rev-parse --git-common-dir); echo "touch $PWD/sprung" >$d/hooks/pre-push; echo x >$d/hooks/a.sample' \
       'git config core.fsmonitor false; git config alias.st "!false"; git config commit.gpgsign false; git config user.email other@x'
     loop 0 --iterations 2 --isolation $how
-    same told "$(grep -c 'settings that name programs' "$WORK/err")" 1
-    err_has 'were changed, which this run does not use: alias.st, commit.gpgsign, core.fsmonitor, hooks/pre-push'
+    same told "$(grep -c 'are put back: alias.st, commit.gpgsign, core.fsmonitor, user.email, hooks/pre-push' "$WORK/err")" 2
+    same undone "$(git config --get-regexp 'alias|fsmonitor|gpgsign' | tr '\n' ' ')" 'alias.old log '
+    [ ! -e .git/hooks/pre-push ] || fail 'the hook is left'
     cd ..
   done
 }
@@ -227,20 +228,16 @@ test_configuration_that_breaks_git() {
   for harm in 'git config core.repositoryFormatVersion 99' 'echo "[broken" >>"$(git rev-parse --git-common-dir)/config"'; do
     for how in worktree inplace; do
       agent "$works" "$harm"
-      loop 2 --iterations 1 --isolation $how --dirty-policy stash
-      err_has 'iteration 1 raised: git '
-      cp "$WORK/config" .git/config
-      [ -e mine.txt ] || { err_has "$(git rev-parse refs/stash)" && git stash pop -q >/dev/null; }
-      agent "$works"
-      git clean -qfdx -e .agents -e mine.txt
       loop 0 --iterations 1 --isolation $how --dirty-policy stash
+      err_has 'are put back: '
+      cmp .git/config "$WORK/config" || fail "config after: $harm"
       same mine "$(cat mine.txt)" mine
     done
   done
   for harm in 'git config core.bare true' 'git config core.worktree /nowhere'; do
     agent "$works" "$harm"
     loop 0 --iterations 1 --isolation worktree
-    cp "$WORK/config" .git/config
+    cmp .git/config "$WORK/config" || fail "config after: $harm"
     tidy_tree '?? mine.txt'
   done
 }

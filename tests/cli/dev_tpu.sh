@@ -227,7 +227,8 @@ test_test_and_profile_run_the_targets_commands() {
   out_has profiled
   sed -i 's/echo tested/exit 5/' gdnctl.toml
   expect 1 "$GDNCTL" dev-tpu-test --cluster local --tpu-name a --tests both
-  err_has 'JOB_ENTRYPOINT_COMMAND_ERROR, exit code 5'
+  err_has "the test of target 't' on dev TPU a FAILED (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 5)"
+  err_lacks 'job gdnctl-hold'
   "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
 }
 
@@ -297,6 +298,38 @@ test_watch_runs_again_at_a_change() {
   wait "$pid"
   [ $? = 130 ] || fail 'exit code'
   ! pgrep -f 'sleep 3579' >/dev/null || fail 'it still runs'
+  "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
+}
+
+test_watch_ends_with_its_hold() {
+  tree
+  local line
+  for line in 'sleep 3578' 'true'; do # while the command runs, and between two runs
+    detach a
+    launch "$GDNCTL" dev-tpu-watch --tpu-name a -- sh -c "echo on; exec $line"
+    for _ in $(seq 200); do grep -q on "$WORK/out" && break; sleep 0.05; done
+    "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
+    for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+    kill -INT "$pid" 2>/dev/null
+    wait "$pid"
+    [ $? = 4 ] || fail "exit code of: $line"
+    err_has 'dev TPU a on local was released by another command'
+  done
+}
+
+test_the_input_of_a_command() {
+  tree
+  detach a
+  head -c 300000 /dev/urandom >blob
+  expect 0 "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- sh -c 'head -c 5; cat' <blob
+  cmp blob "$WORK/out" || fail 'the bytes'
+  printf 'a\nb\n' >lines
+  while read -r line; do # as ssh does, it takes all that is there
+    expect 0 "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- cat
+    out_has b
+  done <lines
+  expect 0 "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- cat <&-
+  expect 0 timeout 20 "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- true < <(exec sleep 300)
   "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
 }
 

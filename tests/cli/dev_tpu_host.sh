@@ -135,3 +135,44 @@ test_permission_and_passphrase() {
   rm "$WORK/no-ssh"
   release
 }
+
+test_a_hold_is_kept_when_ssh_fails() {
+  host
+  echo 'ssh: connect to host 203.0.113.7 port 22: Connection refused' >"$WORK/no-ssh"
+  allocate --json
+  err_has 'no ssh connection to a: the tree was not synced'
+  err_has 'the hold is kept, without the tree on its host'
+  grep -q '"ssh_ok":false' "$WORK/out" || fail 'ssh_ok'
+  [ "$(holds)" = 1 ] || fail 'given back'
+  expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" cat note
+  [ "$(cat "$WORK/out")" = first ] || fail "stdout of a job beside the holder: $(cat "$WORK/out")"
+  rm "$WORK/no-ssh"
+  expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --via ssh cat note
+  err_lacks 'as a job'
+  # ssh works now, and fails again.
+  echo 'ssh: connect to host 203.0.113.7 port 22: No route to host' >"$WORK/no-ssh"
+  expect 0 "$GDNCTL" dev-tpu-test "${HOLD[@]}"
+  err_has "ssh: connect to host 203.0.113.7 port 22: No route to host: using a job on the holder's host instead of ssh"
+  expect 254 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --json -- sh -c 'exit 255'
+  out_has '"exit_code":255'
+  expect 2 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --via ray cat <note
+  expect 4 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" cat <note
+  err_has 'cannot read the standard input'
+  err_lacks '--no-secrets'
+  rm "$WORK/no-ssh"
+  release
+}
+
+test_gcloud_is_told_the_project() {
+  host
+  metadata good
+  printf '#!/bin/sh\necho "$*" >>"$WORK/gcloud.calls"\n' >"$WORK/bin/gcloud" && chmod +x "$WORK/bin/gcloud"
+  printf 'cluster_name: c\nprovider: {type: gcp, availability_zone: us-central1-a, project_id: team-tpus}\nauth: {ssh_user: ray}\n' >c.yaml
+  allocate --no-sync
+  grep -q '^compute --project=project tpus tpu-vm ssh .* --zone=us-central1-a -- hostname$' "$WORK/gcloud.calls" || fail "$(cat "$WORK/gcloud.calls")"
+  release
+  HOLD+=(--cluster-config c.yaml)
+  RAY_AUTH_TOKEN=t allocate --no-sync
+  grep -q '^compute --project=team-tpus tpus tpu-vm ssh .* --zone=us-central1-a -- hostname$' "$WORK/gcloud.calls" || fail "$(cat "$WORK/gcloud.calls")"
+  release
+}

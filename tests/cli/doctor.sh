@@ -162,3 +162,27 @@ test_cluster_file() {
   expect 0 "$GDNCTL" doctor
   grep -qE '^absent +cluster file +No cluster config found for region mars' "$WORK/out" || fail 'an unknown cluster'
 }
+
+test_uv_is_looked_for_where_a_job_looks() {
+  uv() { mkdir -p "$1" && printf '#!/bin/sh\necho uv 0.9 from %s\n' "$1" >"$1/uv" && chmod +x "$1/uv"; }
+  uv "$WORK/here" && echo 'PATH=/usr/bin:/bin; echo welcome' >"$HOME/.bash_profile"
+  if [ ! -e /usr/bin/uv ] && [ ! -e /bin/uv ]; then
+    PATH=$WORK/here:$PATH expect 0 "$GDNCTL" doctor
+    grep -qE '^absent +uv +not in the PATH of a login shell \(bash -l\), nor in ~/.local/bin' "$WORK/out" || fail 'found where no job looks'
+    uv "$HOME/.local/bin"
+    expect 0 "$GDNCTL" doctor
+    grep -qE "^ok +uv +uv 0.9 from $HOME/.local/bin" "$WORK/out" || fail 'not found in ~/.local/bin'
+  fi
+  uv "$WORK/there" && echo "PATH=$WORK/there:/usr/bin:/bin; echo welcome" >"$HOME/.bash_profile"
+  PATH=$WORK/here:$PATH expect 0 "$GDNCTL" doctor
+  grep -qE "^ok +uv +uv 0.9 from $WORK/there" "$WORK/out" || fail 'not the one of the login shell'
+}
+
+test_a_repository_without_a_target() {
+  expect 0 "$GDNCTL" doctor
+  grep -qE '^ok +target +cpu-gdn$' "$WORK/out" || fail 'outside any repository'
+  git init -q .
+  expect 0 "$GDNCTL" doctor
+  grep -qE "^absent +target +no target is named for $PWD" "$WORK/out" || fail 'in one'
+  out_has '`gdnctl config init`'
+}

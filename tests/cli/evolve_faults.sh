@@ -52,6 +52,34 @@ esac'
   expect 7 "$GDNCTL" evolve promote best --log-dir "$WORK/log"
 }
 
+test_what_an_agent_changes_in_git_is_put_back_also_after_a_kill() {
+  world && cp .git/config "$WORK/config"
+  agent 'd=$(git rev-parse --git-common-dir)
+echo 9 >kernel.txt; git replace "HEAD:tests/judge.sh" "$(echo true | git hash-object -w --stdin)"
+git config core.worktree /nowhere; git config alias.st "!false"; echo exit >$d/hooks/pre-push; git rev-parse HEAD >$d/info/grafts
+[ ! -e "'"$WORK/armed"'" ] || { touch "'"$WORK/changed"'"; sleep 60; }'
+  unchanged() {
+    cmp .git/config "$WORK/config" || fail "$1: the configuration"
+    [ -z "$(git replace -l)" ] && [ ! -e .git/hooks/pre-push ] && [ ! -e .git/info/grafts ] || fail "$1: something is left"
+  }
+  evolve 0 --max-attempts 1 --operator-mix explore=1
+  unchanged 'after the agent'
+  err_has 'are put back: alias.st, core.worktree, hooks/pre-push, info/grafts, refs/replace/'
+  [ "$(verdicts "$WORK/log")" = '1 kept' ] || fail "$(verdicts "$WORK/log")"
+  has '.type=="proposal" and (.put_back | contains(["alias.st"]))' || fail 'no record'
+  touch "$WORK/armed"
+  "$GDNCTL" codex-loop --mode evolve --resume --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --perf-pairs 3 --log-dir "$WORK/log" \
+    --lineages 2 --max-attempts 2 --operator-mix explore=1 >"$WORK/out" 2>"$WORK/err" &
+  local loop=$!
+  for _ in $(seq 300); do [ ! -e "$WORK/changed" ] || break; sleep 0.1; done
+  kill -9 $loop
+  wait $loop 2>/dev/null
+  rm "$WORK/armed"
+  [ -n "$(git config --file .git/config alias.st)" ] || fail 'the agent changed nothing'
+  evolve 0 --max-attempts 2 --operator-mix explore=1 --resume
+  unchanged 'after a kill'
+}
+
 test_names_that_an_agent_changes_are_put_back_after_a_kill() {
   world
   git branch keep && git branch gone && echo mine >kernel.txt && git stash -q

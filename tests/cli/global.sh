@@ -89,3 +89,18 @@ test_lost_output_is_said_beside_another_failure() {
   err_has 'error:'
   err_has 'No space left'
 }
+
+# bash does not expand the ~ of --option=~/x. A folder named ~ in the working directory invites `rm -r ~`.
+test_the_home_folder_in_paths() {
+  expect 0 bash -c '"$GDNCTL" log init --log-file=~/log.md'
+  [ -s "$HOME/log.md" ] || fail 'not in the home folder'
+  expect 0 bash -c '"$GDNCTL" lint-log --log-file=~/log.md --repo=~ --no-git --output=~/findings --records=~/none.jsonl || [ $? = 2 ]'
+  expect 2 "$GDNCTL" lint-log --log-file '~/none.md'
+  err_has "log file not found: $HOME/none.md"
+  mkdir -p "$HOME/there" && expect 0 "$GDNCTL" -C '~/there' config init
+  [ -s "$HOME/there/gdnctl.toml" ] || fail '-C'
+  GDNCTL_CONFIG='~/there/gdnctl.toml' GDNCTL_STATE_DIR='~/state' expect 0 "$GDNCTL" config show
+  expect 2 "$GDNCTL" lint-log --log-file=./~/none.md
+  err_has "/~/none.md"
+  [ ! -e '~' ] || fail 'a folder named ~'
+}

@@ -278,6 +278,41 @@ test_a_proxy_of_the_environment() {
   # This machine itself is never asked for by way of a proxy.
   fresh && HF_ENDPOINT=$proxy http_proxy=http://127.0.0.1:1 expect 0 fetch
 }
+# A proxy that wants a login says so for each kind of request, and it is no matter of the Hub's or of W&B's.
+test_a_proxy_that_wants_a_login() {
+  cat >proxy.py <<'PY'
+import http.server, sys
+class Proxy(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *a): pass
+    def refuse(self):
+        self.send_response(int(open("code").read()))
+        for name, value in (("Proxy-Authenticate", 'Basic realm="x"'), ("Content-Length", "7")): self.send_header(name, value)
+        self.end_headers(); self.wfile.write(b"go away"); open("seen", "a").write(self.command + "\n")
+    do_CONNECT = do_GET = do_POST = do_HEAD = refuse
+s = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy); open("port", "w").write(str(s.server_port)); s.serve_forever()
+PY
+  echo 407 >code && : >seen && { python3 -B proxy.py & hub_pid=$!; } && trap "kill $hub_pid 2>/dev/null; cleanup" EXIT
+  for _ in $(seq 600); do [ -s port ] && break; sleep 0.05; done
+  local at=127.0.0.1:$(cat port) key=0123456789abcdef0123456789abcdef01234567
+  export HTTPS_PROXY=http://me:secret-word@$at http_proxy=http://me:secret-word@$at HF_TOKEN=$TOKEN
+  for endpoint in https://hub.example.org http://hub.example.org; do
+    expect 4 fetch --endpoint $endpoint --insecure-http
+    err_has "the proxy $at ("
+    err_has 'rejected the user name or password (status 407)'
+    err_lacks secret-word
+    err_lacks 'Hugging Face'
+    HTTPS_PROXY=$at http_proxy=$at expect 4 fetch --endpoint $endpoint --insecure-http --json
+    jq -e '.error.kind == "network" and (.error.message | contains("requires a user name"))' "$WORK/out" >/dev/null || fail 'JSON'
+  done
+  [ "$(wc -l <seen)" = 4 ] || fail "tried again: $(cat seen)"
+  WANDB_API_KEY=$key expect 4 "$GDNCTL" wandb-download-trace e/p/r1
+  err_has "the proxy $at (HTTPS_PROXY)"
+  err_lacks secret-word
+  echo 403 >code && : >seen && expect 4 fetch --endpoint https://hub.example.org
+  err_has "the proxy $at (HTTPS_PROXY) refused the connection with status 403"
+  [ "$(wc -l <seen)" = 1 ] || fail "tried again: $(cat seen)"
+}
 test_nobody_there() {
   export HF_ENDPOINT=http://127.0.0.1:1
   expect 4 fetch --retries 0
@@ -295,9 +330,20 @@ test_tls() {
   export HF_ENDPOINT=https://127.0.0.1:$(cat "$HUB/port") HF_TOKEN=$TOKEN
   expect 4 fetch --retries 0
   err_has 'TLS'
-  expect 4 fetch --retries 0 --ca-bundle none.pem
+  expect 2 fetch --retries 0 --ca-bundle none.pem
+  err_has '--ca-bundle none.pem: no such file'
+  SSL_CERT_FILE=none.pem expect 4 fetch --retries 0
   good --ca-bundle cert.pem
   SSL_CERT_FILE=cert.pem expect 0 fetch
+  # A folder of certificates, by whichever name.
+  mkdir cas && cp cert.pem cas && openssl rehash cas
+  for name in SSL_CERT_DIR SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE; do
+    fresh && (export $name=cas && expect 0 fetch --retries 0) || exit 1
+  done
+  fresh && SSL_CERT_DIR=/etc/ssl/certs:cas expect 0 fetch --retries 0
+  fresh && expect 0 fetch --retries 0 --ca-bundle cas
+  mkdir empty && SSL_CERT_DIR=empty SSL_CERT_FILE=empty expect 4 fetch --retries 0
+  err_has 'CA certificates: empty'
   fresh && fault "{\"on\": \"resolve\", \"path\": \"profile\", \"do\": {\"redirect\": \"http://127.0.0.1:$(cat "$HUB/port")/x\"}}"
   SSL_CERT_FILE=cert.pem expect 4 fetch
   err_has 'it would leave https'

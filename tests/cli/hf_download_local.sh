@@ -4,7 +4,7 @@
 fault() { setup "{\"rules\": [$1]}"; }
 slow() { fault '{"on": "cdn", "do": {"slow": 0.05}}'; }  # 5 MB/s a connection
 await() { for _ in $(seq 400); do eval "$1" && return 0; sleep 0.02; done; fail "never: $1"; }
-part_bytes() { find .profiles -name '*.part' -printf '%s\n' 2>/dev/null | paste -sd+ | sed 's/^$/0/' | bc; }
+part_bytes() { find .profiles -name '*.part' -printf '%s\n' 2>/dev/null | awk '{ n += $1 } END { print n + 0 }'; }
 
 test_an_interrupted_download_is_continued() {
   hub_up && random_file a.trace.json.gz 4000000 && slow
@@ -18,6 +18,7 @@ test_an_interrupted_download_is_continued() {
     [ $((($(date +%s%N) - before) / 1000000)) -lt 1000 ] || fail 'not within a second'
     err_has 'run the same command again'
     jq -e '.files[0] | .status == "skipped" and .error.kind == "interrupted"' .profiles/hf/.gdnctl-manifest.json >/dev/null || fail manifest
+    manifest '.error.kind == "interrupted" and (.error.message | contains("1 of 1"))'
     absent a.trace.json.gz
     setup '{}' && expect 0 fetch && slow
     same a.trace.json.gz
@@ -144,6 +145,7 @@ test_one_failing_file_stops_no_other() {
   expect 7 fetch --path-prefix run1
   same run1/$S/host.trace.json.gz
   manifest '[.files[] | select(.status == "failed") | .error.kind] | sort == ["auth", "integrity"]'
+  manifest '.error.kind == "integrity" and (.error.message | startswith("2 of 4 files failed: run1/"))'
   [ "$(grep -c 'failed:' "$WORK/err")" = 2 ] || fail 'not both are named'
 }
 test_head_check() {

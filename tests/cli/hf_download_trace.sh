@@ -233,6 +233,61 @@ test_offline_and_the_hub_s_cache() {
   HF_HUB_OFFLINE=1 expect 0 fetch
   asked '.path | contains("resolve")' 0
 }
+test_offline_again_after_the_same_command() {
+  hub_up && traces
+  expect 0 fetch --path-prefix run1 --include-xplane && [ ! -e .profiles/hf/.cache/huggingface/trees ] || fail 'a whole listing'
+  forget
+  for way in '' --offline; do
+    HF_HUB_OFFLINE=${way:-1} expect 0 fetch --path-prefix run1 --include-xplane $way
+    manifest ".commit == \"$COMMIT\" and (.files | length) == 6 and ([.files[].status] | all(. == \"up-to-date\"))"
+  done
+  expect 0 "$GDNCTL" hf-download-trace hf://datasets/o/r@main/run1 --include-xplane --offline
+  # Another selection, revision or Hub: the manifest does not say what there is.
+  expect 4 fetch --path-prefix run10 --offline
+  expect 4 fetch --path-prefix run1 --offline
+  expect 4 fetch --path-prefix run1 --include-xplane --revision v1 --offline
+  expect 4 fetch --path-prefix run1 --include-xplane --endpoint http://127.0.0.1:1 --offline
+  rm .profiles/hf/run1/profile.json
+  expect 4 fetch --path-prefix run1 --include-xplane --offline
+  err_has 'run1/profile.json is not on this machine'
+  printf '{' >.profiles/hf/.gdnctl-manifest.json
+  expect 4 fetch --path-prefix run1 --include-xplane --offline
+  asked true 0
+  expect 0 fetch --output-dir m --manifest m.json && expect 0 fetch --output-dir m --manifest m.json --offline
+  expect 0 fetch --output-dir f --flat --path-prefix run10 && expect 0 fetch --output-dir f --flat --path-prefix run10 --offline
+  setup '{"renamed": {"old/name": "o/r"}}'
+  expect 0 "$GDNCTL" hf-download-trace old/name --path-prefix run1 --output-dir n
+  expect 0 "$GDNCTL" hf-download-trace old/name --path-prefix run1 --output-dir n --offline
+  jq -e '.repo == "o/r"' n/.gdnctl-manifest.json >/dev/null || fail 'the old name'
+}
+test_hashes_are_right_where_they_were_taken() {
+  hub_up && traces
+  expect 0 fetch --path-prefix run1
+  err_has '4 downloaded; hashes are right'
+  manifest '[.files[].hashed] | all'
+  local old=run1/$S/host.trace.json.gz time
+  # A wrong byte that the records do not show.
+  time=$(stat -c %y ".profiles/hf/$old") && printf X | dd of=".profiles/hf/$old" bs=1 seek=20 conv=notrunc 2>/dev/null && touch -d "$time" ".profiles/hf/$old"
+  expect 0 fetch --path-prefix run1
+  err_has '4 up-to-date; hashes were not checked again'
+  err_lacks 'hashes are right'
+  manifest '[.files[].hashed] | any | not'
+  rm .profiles/hf/run1/profile.json && expect 0 fetch --path-prefix run1
+  err_has 'the hash of 1 file is right, 3 not checked again'
+  expect 7 fetch --path-prefix run1 --verify --offline
+  err_has "$old has other content on this machine"
+  forget
+  expect 0 fetch --path-prefix run1 --verify
+  err_has "$old: the file on this machine has another hash"
+  err_has '1 downloaded, 3 up-to-date; hashes are right'
+  asked '.path | contains("/resolve/")' 1
+  same "$old"
+  expect 0 fetch --path-prefix run1 --verify --json
+  jq -e '[.files[] | .hashed and .status == "up-to-date"] | all' "$WORK/out" >/dev/null || fail 'JSON'
+  expect 0 fetch --path-prefix run1 --no-verify --force
+  err_has 'hashes were not checked'
+  expect 2 fetch --verify --no-verify
+}
 test_validate_trace() {
   hub_up && traces
   expect 0 fetch --path-prefix run10 --include-xplane --validate-trace
@@ -262,4 +317,9 @@ test_progress_is_for_a_terminal_only() {
   command -v script >/dev/null || skip 'no script(1)'
   script -qec "$GDNCTL hf-download-trace --repo-id o/r --output-dir tty --force" "$WORK/tty" >/dev/null </dev/null || fail 'on a terminal'
   grep -q 'of 5 files' "$WORK/tty" || fail 'no bar'
+}
+test_the_home_folder_as_output() {
+  hub_up && traces
+  expect 0 bash -c '"$GDNCTL" hf-download-trace --repo-id o/r --path-prefix run10 --output-dir=~/traces --manifest=~/m.json'
+  [ -s "$HOME/m.json" ] && [ -d "$HOME/traces/run10" ] && [ ! -e '~' ] || fail "in the working directory: $(ls)"
 }

@@ -299,10 +299,10 @@ test_ctrl_c_while_packing_submits_nothing() {
 
 test_files_that_nobody_added_make_the_tree_dirty() {
   git init -q . && git -c user.name=t -c user.email=t@example.org commit -q --allow-empty -m start
-  expect 0 "$GDNCTL" ray-test --cluster local --dry-run --json
+  expect 0 "$GDNCTL" ray-test --cluster local --target cpu-gdn --dry-run --json
   out_has '"dirty":"false"'
   echo new >new.txt
-  expect 0 "$GDNCTL" ray-test --cluster local --dry-run --json
+  expect 0 "$GDNCTL" ray-test --cluster local --target cpu-gdn --dry-run --json
   out_has '"dirty":"true"'
 }
 

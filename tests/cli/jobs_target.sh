@@ -123,6 +123,7 @@ checkout_with_uv() {
   cat >"$HOME/bin/uv" <<'UV'
 #!/bin/sh
 echo "uv $* [env ${UV_PROJECT_ENVIRONMENT:-none}] [no sync ${UV_NO_SYNC:-0}]" | sed "s|$ROOT_OF_JOB|ROOT|g"
+case " $* " in *" torch=="*) echo "torch from here:$(env | sed -n 's/^\(UV_[A-Z_]*\)=.*/ \1/p' | sort | tr -d '\n')" ;; esac
 case " $* " in *"$FAIL_AT"*) exit 9 ;; esac
 if [ "$1" = sync ]; then
   mkdir -p "$UV_PROJECT_ENVIRONMENT/bin"
@@ -145,18 +146,70 @@ uv pip install --python ROOT/.venv/bin/python transformers [env ROOT/.venv] [no 
 uv run pytest tests/test_gdn_kernels.py -v [env ROOT/.venv] [no sync 1]
 TEXT
 ) || fail "not these calls"
-  VIRTUAL_ENV=$WORK/active expect 0 "$GDNCTL" ray-test --cluster local
-  out_has "uv sync --active --extra=tpu --group test [env $WORK/active]"
-  out_has "uv pip install --python $WORK/active/bin/python --force"
-  out_has "uv run pytest tests/test_gdn_kernels.py tests/test_gdn_layer.py -v [env $WORK/active] [no sync 1]"
-  UV_PROJECT_ENVIRONMENT=.venv-ci expect 0 env -u VIRTUAL_ENV "$GDNCTL" ray-test --cluster local
+  # One that is asked for.
+  expect 0 "$GDNCTL" ray-test --cluster local -e VIRTUAL_ENV=$WORK/asked
+  out_has "uv sync --active --extra=tpu --group test [env $WORK/asked]"
+  out_has "uv pip install --python $WORK/asked/bin/python --force"
+  out_has "uv run pytest tests/test_gdn_kernels.py tests/test_gdn_layer.py -v [env $WORK/asked] [no sync 1]"
+  expect 0 "$GDNCTL" ray-test --cluster local -e UV_PROJECT_ENVIRONMENT=.venv-ci
   out_has 'uv pip install --python ROOT/.venv-ci/bin/python --force'
-  # The profile's environment is the job's own, whatever is active here.
-  VIRTUAL_ENV=$WORK/other expect 0 "$GDNCTL" ray-profile --cluster local
+  # The profile's environment is the job's own.
+  expect 0 "$GDNCTL" ray-profile --cluster local -e VIRTUAL_ENV=$WORK/other
   out_has 'uv sync [env .venv] [no sync 0]'
   out_has 'uv pip install --python .venv/bin/python --force'
   out_has 'python -m experiments.speedrun.hackable_transformer_gdn.tiny_profile --force_run_failed true'
   [ ! -e "$WORK/other" ] || fail "the active environment was touched"
+}
+
+# All that an activated environment sets, and where uv would look for a project.
+active=(VIRTUAL_ENV VIRTUAL_ENV_PROMPT UV_PROJECT_ENVIRONMENT UV_PROJECT UV_WORKING_DIR CONDA_PREFIX CONDA_DEFAULT_ENV CONDA_SHLVL)
+
+test_the_environment_that_is_active_here_is_not_the_jobs() {
+  local name set=()
+  for name in "${active[@]}"; do set+=("$name=$WORK/mine"); done
+  setup '"env"'
+  expect 0 env "${set[@]}" "$GDNCTL" ray-test --cluster local
+  out_lacks "$WORK/mine"
+  expect 0 env "${set[@]}" "$GDNCTL" ray-test --cluster local -e VIRTUAL_ENV=/asked
+  out_has VIRTUAL_ENV=/asked
+  expect 0 "$GDNCTL" dev-tpu-allocate --cluster local --tpu-name a --detach
+  expect 0 env "${set[@]}" "$GDNCTL" dev-tpu-test --cluster local --tpu-name a
+  out_has GDNCTL_RUN=
+  out_lacks "$WORK/mine"
+  expect 0 env "${set[@]}" "$GDNCTL" dev-tpu-execute --cluster local --tpu-name a -- env
+  out_lacks "$WORK/mine"
+  expect 0 "$GDNCTL" dev-tpu-release --cluster local --tpu-name a
+  checkout_with_uv
+  # The profile of the login shell activates one too.
+  for name in "${active[@]}"; do echo "export $name=$WORK/mine" >>"$HOME/.bash_profile"; done
+  expect 0 env "${set[@]}" "$GDNCTL" ray-test --cluster local
+  out_has 'uv sync --extra=tpu --group test [env ROOT/.venv]'
+  out_lacks --active
+  expect 0 env "${set[@]}" "$GDNCTL" ray-profile --cluster local
+  [ ! -e "$WORK/mine" ] || fail "the active environment was touched"
+}
+
+test_torch_comes_from_the_targets_index_alone() {
+  local name set=()
+  checkout_with_uv
+  for name in INDEX DEFAULT_INDEX INDEX_URL EXTRA_INDEX_URL FIND_LINKS NO_INDEX TORCH_BACKEND EXCLUDE_NEWER CONSTRAINT OVERRIDE CONFIG_FILE; do
+    set+=("UV_$name=x")
+  done
+  for name in ray-test ray-profile; do
+    expect 0 env UV_CACHE_DIR=/c "${set[@]}" "$GDNCTL" $name --cluster local
+    grep -qxE 'torch from here: UV_CACHE_DIR UV_NO_CONFIG UV_NO_SYNC UV_PROJECT_ENVIRONMENT' "$WORK/out" || fail "$name: other settings"
+  done
+}
+
+test_uv_is_found_where_its_installer_puts_it() {
+  checkout_with_uv
+  mkdir -p "$HOME/.local" && mv "$HOME/bin" "$HOME/.local/bin"
+  expect 0 "$GDNCTL" ray-test --cluster local
+  expect 0 "$GDNCTL" ray-profile --cluster local
+  # One in the PATH comes first.
+  mkdir "$HOME/bin" && printf '#!/bin/sh\necho the other uv\nexit 9\n' >"$HOME/bin/uv" && chmod +x "$HOME/bin/uv"
+  expect 1 "$GDNCTL" ray-test --cluster local
+  out_has 'the other uv'
 }
 
 test_the_step_that_fails_is_in_the_message() {
@@ -184,30 +237,55 @@ CASES
     "$WORK/out" >/dev/null || fail "no hint"
 }
 
+# unnamed COMMAND...: exits with 2 and says how to name a target.
+unnamed() {
+  expect 2 "$GDNCTL" "$@"
+  err_has "gdnctl's example kernel would be judged, not yours"
+  err_has '`gdnctl config init`'
+  err_has '`--target cpu-gdn`'
+}
+
 test_the_example_kernel_is_not_judged_in_place_of_yours() {
+  local at command
   expect 0 "$GDNCTL" ray-test --cluster local --dry-run  # no repository
-  git init -q . && expect 0 "$GDNCTL" ray-test --cluster local --dry-run  # with nothing of its own
-  : >gdnctl.toml
-  mkdir sub
-  for at in . sub; do
-    expect 2 "$GDNCTL" -C "$at" ray-test --cluster local --dry-run
-    err_has 'gdnctl.toml names no target'
-    err_has '`--target cpu-gdn`'
+  expect 0 "$GDNCTL" ray-test --dry-run
+  mkdir -p repo/sub && git init -q repo
+  for at in repo repo/sub; do
+    for command in 'ray-test --dry-run' 'ray-profile --dry-run' 'ray-test --cluster local' 'dev-tpu-test --cluster local --tpu-name a' \
+      'dev-tpu-profile --cluster local --tpu-name a' 'codex-loop --iterations 1 --validation-mode required' \
+      'codex-loop --iterations 1 --validation-mode profile-only --dry-run' 'codex-loop --mode evolve --max-attempts 1'; do
+      unnamed -C $at $command
+      err_has "no target is named for $PWD/repo"
+    done
   done
-  expect 2 "$GDNCTL" ray-profile --cluster local --dry-run
-  expect 0 "$GDNCTL" ray-test --cluster local --dry-run --target cpu-gdn
-  GDNCTL_TARGET=cpu-gdn expect 0 "$GDNCTL" ray-test --cluster local --dry-run
-  rm gdnctl.toml
-  for file in src/k.c k.cpp k.cc k.hpp k.h; do
-    mkdir -p src && printf '/* mine */\n  # include <gdn/gdn_kernel.h>\n' >"$file"
-    expect 0 "$GDNCTL" ray-test --cluster local --dry-run  # not tracked
-    git add "$file"
-    expect 2 "$GDNCTL" ray-test --cluster local --dry-run
-    err_has "$file is a kernel, but no target names it"
-    git rm -qf "$file"
+  for command in 'ray-test --dry-run' 'ray-profile --dry-run'; do
+    expect 0 "$GDNCTL" -C repo $command --target cpu-gdn
+    GDNCTL_TARGET=cpu-gdn expect 0 "$GDNCTL" -C repo $command
   done
-  printf '// gdn/gdn_kernel.h\n#include "other/gdn_kernel.h"\n' >k.c && echo '#include "gdn/gdn_kernel.h"' >k.py && git add .
-  expect 0 "$GDNCTL" ray-test --cluster local --dry-run
+  : >repo/gdnctl.toml
+  unnamed -C repo/sub ray-test --dry-run
+  err_has "$PWD/repo/gdnctl.toml names no target"
+  echo 'target = "cpu-gdn"' >repo/gdnctl.toml
+  expect 0 "$GDNCTL" -C repo ray-test --dry-run
+  [ ! -e "$XDG_STATE_HOME/gdnctl/local/jobs" ] || fail 'a job was submitted'
+}
+
+test_the_example_kernel_stays_on_this_machine() {
+  printf 'cluster_name: c\navailable_node_types: {w: {resources: {CPU: 1}}}\n' >c.yaml
+  unnamed ray-test --cluster-config c.yaml --ray-address http://127.0.0.1:9
+  err_has 'no target is named for a job on a cluster'
+  unnamed ray-profile --ray-address http://127.0.0.1:9
+  RAY_ADDRESS=http://127.0.0.1:9 unnamed ray-test
+  unnamed dev-tpu-test --ray-address http://127.0.0.1:9 --tpu-name a
+  unnamed dev-tpu-profile --ray-address http://127.0.0.1:9 --tpu-name a
+  expect 4 "$GDNCTL" ray-test --target cpu-gdn --ray-address http://127.0.0.1:9 --working-dir none
+}
+
+test_a_target_of_yours_is_not_passed_over() {
+  printf '[targets.mine]\ntest = ["false"]\n' >gdnctl.toml
+  unnamed ray-test --cluster local
+  err_has 'defines the target mine, but no target is named'
+  expect 1 "$GDNCTL" ray-test --cluster local --target mine
 }
 
 test_the_verdict_names_the_kernel() {

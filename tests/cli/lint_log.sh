@@ -161,6 +161,47 @@ test_shallow_clone_is_named_as_the_reason() {
   err_lacks 'no git history'
 }
 
+test_a_shallow_clone_is_one_finding() {
+  git init -q origin && cd origin || fail cd
+  for i in 1 2 3; do git commit -q --allow-empty -m "change $i" && entry "$(git rev-parse HEAD)" "$i" >>log.md; done
+  git add . && git commit -qm log && cd .. || fail origin
+  git clone -q --depth 1 "file://$PWD/origin" clone && cd clone || fail clone
+  expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --allow-non-monotonic
+  [ "$(grep -c 'the clone is shallow' "$WORK/err")" = 1 ] || fail 'not once'
+  err_has 'fetch-depth: 0'
+  err_lacks 'is not a commit of this repository'
+  # A check that was not made is not passed.
+  expect 1 "$GDNCTL" lint-log --log-file log.md --scope all --allow-non-monotonic --strict
+  expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --allow-non-monotonic --format json
+  jq -e '[.findings[] | select(.message | contains("shallow"))] | length == 1' "$WORK/out" >/dev/null || fail json
+  expect 2 "$GDNCTL" lint-log --log-file log.md --since HEAD~2
+  err_has 'the clone is shallow and lacks HEAD~2'
+  err_has 'fetch-depth: 0'
+  git fetch -q --unshallow
+  expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --allow-non-monotonic
+  err_lacks shallow
+  expect 0 "$GDNCTL" lint-log --log-file log.md --since HEAD~2 --allow-non-monotonic
+}
+
+# The YAML block of the page, and the shell command of its last step.
+test_the_workflow_of_the_docs_is_complete() {
+  sed -n '/^```yaml$/,/^```$/p' "$REPO/docs/running-log.md" | grep -v '^```' >workflow.yml
+  for part in '^name: ' '^on: pull_request$' '^jobs:$' '    runs-on: ' '    steps:' 'uses: actions/checkout@' '          fetch-depth: 0' 'gdnctl/dev build release'; do
+    grep -qE -- "$part" workflow.yml || fail "the workflow lacks: $part"
+  done
+  local check builds=$(grep -n 'dev build release' workflow.yml | cut -d: -f1)
+  [ "$builds" -lt "$(grep -n ' lint-log --' workflow.yml | cut -d: -f1)" ] || fail 'gdnctl is used before it is built'
+  check=$(sed -n 's|^ *run: .gdnctl/build/release/gdnctl|"$GDNCTL"|p' workflow.yml)
+  [ -n "$check" ] || fail 'no step runs lint-log'
+  git init -q origin && cd origin && entry none >gdn-log.md && git add . && git commit -qm base && cd .. || fail origin
+  git clone -q "file://$PWD/origin" full && cd full && git checkout -q -b change || fail full
+  printf '\n%s\n' "$(entry '(pending)' 2)" >>gdn-log.md && git commit -qam change
+  GITHUB_ACTIONS=true GITHUB_BASE_REF=main expect 1 bash -ec "$check"
+  out_has '::error file=gdn-log.md'
+  sed -i 's/(pending)/none (a measurement)/' gdn-log.md && git commit -qam mended
+  GITHUB_ACTIONS=true GITHUB_BASE_REF=main expect 0 bash -ec "$check"
+}
+
 test_attempts_under_the_refs_of_a_loop_are_known() {
   git init -q . && git commit -q --allow-empty -m base
   git commit -q --allow-empty -m attempt && sha=$(git rev-parse HEAD)

@@ -366,7 +366,7 @@ test_no_secret_leaves_by_any_door() {
 
 test_a_time_limit_holds_while_nobody_answers() {
   git init -q . && git -c user.name=t -c user.email=t@example.org commit -q --allow-empty -m start
-  expect 124 "$GDNCTL" ray-test --ray-address http://127.0.0.1:1 --timeout 1
+  expect 124 "$GDNCTL" ray-test --target cpu-gdn --ray-address http://127.0.0.1:1 --timeout 1
   err_has 'was not submitted within 1'
   [ "$(grep -c 'trying again' "$WORK/err")" -le 2 ] || fail "tried on: $(grep -c 'trying again' "$WORK/err") times"
 }

@@ -50,6 +50,20 @@ test_environment_of_a_job_on_a_cluster() {
   ! grep -rE 'hf_from|0123456789abcdef' "$XDG_STATE_HOME" || fail "a value is in the state directory"
   WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 expect 0 "$GDNCTL" ray-test --ray-address "$URL" --no-secrets
   err_has 'environment of the job: BOTH EMPTY GIT_COMMIT WANDB_ENTITY'
+  # A key for a private server is useless, and told to wandb.ai, without that server.
+  mkdir -p "$HOME/.config/wandb" && printf '[default]\nbase_url = https://wandb.corp.example\n' >"$HOME/.config/wandb/settings"
+  target '"echo [$WANDB_BASE_URL]"'
+  WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 expect 0 "$GDNCTL" ray-test --ray-address "$URL"
+  out_has '[https://wandb.corp.example]'
+  WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 WANDB_BASE_URL=https://other.corp.example expect 0 "$GDNCTL" ray-test --ray-address "$URL"
+  out_has '[https://other.corp.example]'
+  expect 0 "$GDNCTL" ray-test --ray-address "$URL" && out_has '[]'
+  printf '  WANDB_API_KEY: theKeyOfTheFile0123456789\n' >>.marin.yaml
+  WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 expect 0 "$GDNCTL" ray-test --ray-address "$URL"
+  out_has '[]'
+  sed -i '/WANDB_API_KEY/d' .marin.yaml
+  WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 expect 0 "$GDNCTL" ray-test --ray-address "$URL" --no-secrets
+  err_has 'environment of the job: BOTH EMPTY GIT_COMMIT WANDB_ENTITY'
   echo 'env: [1]' >.marin.yaml
   expect 2 "$GDNCTL" ray-test --ray-address "$URL"
   err_has '.marin.yaml'

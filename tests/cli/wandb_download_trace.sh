@@ -130,7 +130,7 @@ test_who_may_and_what_fails() {
   unset WANDB_API_KEY
   expect 5 fetch
   printf 'machine 127.0.0.1 login user password %s\n' $KEY >"$HOME/.netrc" && expect 0 fetch
-  mkdir -p "$HOME/.config/wandb" && printf '[default]\nbase_url = x\napi_key = %s\n' wrongwrongwrongwrong >"$HOME/.config/wandb/settings" && expect 5 fetch
+  mkdir -p "$HOME/.config/wandb" && printf '[default]\napi_key = %s\n' wrongwrongwrongwrong >"$HOME/.config/wandb/settings" && expect 5 fetch
   err_has 'settings'
   printf '[default]\napi_key = %s\n' $KEY >"$HOME/.config/wandb/settings" && expect 0 fetch
   printf '503\n429\n0\n' >"$W/faults" && expect 0 fetch
@@ -144,4 +144,76 @@ test_nothing_matches_and_unsafe_names() {
   err_has 'host.xplane.pb'
   artifact art2 jax_profile 1 '["latest"]' 2026-03-10T11:00:00Z ', "refs": {"../x.trace.json.gz": "gs://b/x"}'
   expect 8 fetch
+}
+# What would go to https://api.wandb.ai ends at a proxy that is not there: 4.
+elsewhere() { export URL=$WANDB_BASE_URL HTTPS_PROXY=http://127.0.0.1:1; unset WANDB_BASE_URL WANDB_API_KEY; mkdir -p "$HOME/.config/wandb"; }
+settings() { printf '[default]\n%s\n' "$@" >"$HOME/.config/wandb/settings"; }
+unasked() { [ ! -s "$W/requests" ] || fail "the server was asked: $(cat "$W/requests")"; }
+test_the_server_of_the_settings_file() {
+  wandb_up && elsewhere
+  settings "base_url = $URL/"
+  WANDB_API_KEY=$KEY expect 0 fetch
+  from_art art2
+  manifest ".endpoint == \"$URL\""
+  printf '[default]\nBASE_URL: %s\napi_key: %s\n[other]\nbase_url = http://127.0.0.1:1\n' "$URL" $KEY >"$HOME/.config/wandb/settings" && expect 0 fetch
+  settings "base_url = $URL" && printf 'machine %s\n  login user\n  password %s\n' "${URL#http://}" $KEY >"$HOME/.netrc" && expect 0 fetch
+  printf 'machine 127.0.0.1:1 login user password %s\n' $KEY >"$HOME/.netrc" && expect 5 fetch
+  printf 'machine 127.0.0.1 login user password %s\n' $KEY >"$HOME/.netrc" && expect 0 fetch
+  mv "$HOME/.config/wandb" "$HOME/other" && WANDB_CONFIG_DIR='~/other' expect 0 fetch
+  mv "$HOME/.netrc" "$HOME/keys" && NETRC='~/keys' WANDB_CONFIG_DIR='~/other' expect 0 fetch
+}
+test_a_key_goes_to_its_own_server_only() {
+  wandb_up && elsewhere
+  local private=local-$KEY
+  # A private server's key and no server: not sent to wandb.ai.
+  WANDB_API_KEY=$private expect 2 fetch
+  err_has 'base_url'
+  WANDB_API_KEY=$private WANDB_BASE_URL=https://api.wandb.ai expect 2 fetch
+  # The key of the settings file is for the server of the settings file.
+  settings 'base_url = https://wandb.corp.example' "api_key = $KEY"
+  WANDB_BASE_URL=$URL expect 5 fetch
+  err_has "no key for W&B at ${URL#http://}"
+  # A server that cannot be read from its file is not guessed.
+  rm "$HOME/.config/wandb/settings" && mkdir "$HOME/.config/wandb/settings"
+  WANDB_API_KEY=$KEY expect 5 fetch
+  err_has settings
+  rmdir "$HOME/.config/wandb/settings"
+  settings 'base_url = http://wandb.corp.example' && WANDB_API_KEY=$KEY expect 2 fetch
+  err_has 'uses plain HTTP'
+  unasked
+}
+test_the_host_in_an_address_says_where_the_key_goes() {
+  wandb_up && elsewhere
+  address() { "$GDNCTL" wandb-download-trace "$URL/e/p/runs/r1" --output-dir out "$@"; }
+  # The key of the environment is for wandb.ai or for the configured server.
+  WANDB_API_KEY=$KEY expect 5 address
+  err_has "WANDB_API_KEY is for https://api.wandb.ai"
+  err_has base_url
+  unasked
+  WANDB_API_KEY=$KEY WANDB_BASE_URL=https://wandb.corp.example expect 5 address
+  unasked
+  printf 'machine %s login user password %s\n' "${URL#http://}" $KEY >"$HOME/.netrc"
+  WANDB_API_KEY=wrongwrongwrongwrongwrongwrongwrongwrong expect 0 address
+  rm "$HOME/.netrc" && settings "base_url = $URL" && WANDB_API_KEY=$KEY expect 0 address --force
+  expect 2 "$GDNCTL" wandb-download-trace http://wandb.corp.example/e/p/runs/r1
+  err_has 'uses plain HTTP'
+}
+test_offline_uses_the_manifest() {
+  wandb_up
+  expect 4 fetch --offline
+  err_has 'run the same command once online'
+  expect 0 fetch --include-xplane
+  : >"$W/requests" && : >"$W/bucket"
+  unset WANDB_API_KEY
+  expect 0 fetch --include-xplane --offline
+  out_has "$S/host.xplane.pb"
+  err_has 'hashes are right'
+  manifest '.version == "v1" and .artifact == "run-r1-profiler" and ([.files[].status] | all(. == "up-to-date"))'
+  expect 4 fetch --offline
+  expect 4 fetch --include-xplane --alias v0 --offline
+  WANDB_BASE_URL=http://127.0.0.1:1 expect 4 fetch --include-xplane --offline
+  printf x >>".profiles/wandb/r1/$S/host.xplane.pb"
+  expect 4 fetch --include-xplane --offline
+  expect 7 fetch --include-xplane --offline --verify
+  unasked
 }

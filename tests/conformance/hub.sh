@@ -362,3 +362,18 @@ PY
   done
   [ ! -e "$W/complaints" ] || fail "$(cat "$W/complaints")"
 }
+# What `wandb login --host` leaves behind is enough to ask that server, and no other is asked.
+test_a_login_of_the_wandb_client_is_used() {
+  . "$REPO/tests/conformance/wandb.sh"
+  client
+  . "$REPO/tests/cli/wandb_download_trace.sh"
+  wandb_up
+  local url=$WANDB_BASE_URL
+  unset WANDB_BASE_URL WANDB_API_KEY
+  timeout 120 "${python%/*}/wandb" login --relogin --host "$url" "$KEY" >"$WORK/client" 2>&1 || fail "$(cat "$WORK/client")"
+  grep -q "^machine ${url#http://}$" "$HOME/.netrc" || fail "another netrc: $(sed 's/password.*/password/' "$HOME/.netrc")"
+  : >"$W/requests"
+  HTTPS_PROXY=http://127.0.0.1:1 expect 0 fetch
+  from_art art2
+  [ "$(operations)" = 'RunOutputArtifacts FetchArtifactManifest GetArtifactMembershipFileUrls' ] || fail "asked: $(operations)"
+}

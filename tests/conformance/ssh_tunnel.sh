@@ -1,6 +1,7 @@
 # The way to a cluster through OpenSSH itself: an sshd of our own on a free port, a throw-away key, a scripted gcloud, and
 # a scripted dashboard (ray_server.py) behind them.
 . "$REPO/tests/support/ray_server.sh"
+. "$REPO/tests/support/ssh_options.sh"
 
 head_node() { # starts sshd, and the dashboard where a head node has it: at port 8265 of an address of its own
   [ -x /usr/sbin/sshd ] || skip "there is no sshd (Debian package openssh-server)"
@@ -52,7 +53,7 @@ C
   for _ in $(seq 200); do grep -q 'listening on' "$WORK/ssh/log" && grep -q up "$WORK/relay" && break; sleep 0.05; done
   grep -q 'listening on' "$WORK/ssh/log" || skip "sshd does not start here: $(tail -1 "$WORK/ssh/log")"
   # A cluster file has no port of ssh; everything else is what gdnctl says.
-  printf '#!/bin/sh\necho $$ >>"%s/ssh/pids"\nexec %s -F /dev/null -p %s "$@"\n' "$WORK" "$(command -v ssh)" "$SSHD_PORT" >"$WORK/bin/ssh"
+  printf '#!/bin/sh\necho $$ >>"%s/ssh/pids"\nexec %s -F %s -p %s "$@"\n' "$WORK" "$(command -v ssh)" "${USER_CONFIG:-/dev/null}" "$SSHD_PORT" >"$WORK/bin/ssh"
   printf '#!/bin/sh\ncase $1 in compute) printf "%s\\t127.0.0.1\\n" ;; *) echo right-token-0123 ;; esac\n' "$HEAD" >"$WORK/bin/gcloud"
   chmod +x "$WORK"/bin/*
   export PATH=$WORK/bin:$PATH
@@ -133,4 +134,22 @@ test_another_host_key_is_exit_4_and_gets_no_token() {
   err_has 'ost key'
   [ "$(asked .)" = "$before" ] || fail "the dashboard was asked"
   none_left
+}
+
+test_no_general_option_of_the_user_breaks_the_tunnel() {
+  serve --token right-token-0123
+  USER_CONFIG=$WORK/user-config
+  : >"$USER_CONFIG"
+  head_node
+  options_ready
+  trap 'kill $taken $sshd $relay $server 2>/dev/null; cleanup' EXIT
+  while read -r -u 9 line; do
+    # The head node's address is what gcloud says, and the user's to redirect.
+    [[ $line != HostName* ]] || continue
+    { echo 'Host *' && tr '|' '\n' <<<"$line"; } >"$USER_CONFIG"
+    timeout 30 "$GDNCTL" ray-list --cluster-config cluster.yaml >"$WORK/out" 2>"$WORK/err" || fail "$line: exit code $?"
+  done 9< <(options_that_break)
+  none_left
+  { echo 'Host *' && options_that_break | tr '|' '\n' | grep -v '^ProxyCommand\|^HostName'; } >"$USER_CONFIG"
+  expect 0 "$GDNCTL" ray-list --cluster-config cluster.yaml
 }

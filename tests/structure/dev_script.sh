@@ -22,7 +22,7 @@ dev() { PATH="$PWD/fake" bash "$REPO/dev" "$@"; }
 
 test_without_arguments_it_explains_itself() {
     expect 0 "$REPO/dev"
-    for word in run test build coverage lint fmt fuzz bench conformance dist; do out_has "  $word"; done
+    for word in run test build coverage lint fmt fuzz bench conformance bare dist; do out_has "  $word"; done
 }
 test_unknown_word_exits_2() {
     expect 2 "$REPO/dev" tset

@@ -4,7 +4,8 @@
 # Source it, then:
 #   host           starts all of it, or skips the test; $REMOTE is the home there, $HOLD names the hold `a`
 #   in_own_network FUNCTION   runs the function in a network namespace, where the host is at the end of a link: `v0` here
-# $SSH_OPTIONS are options of every ssh; HOME_SIZE=512k limits the disk below the host's home.
+# $SSH_OPTIONS are options of every ssh; HOME_SIZE=512k limits the disk below the host's home; HOST_SHELL is the login
+# shell there.
 . "$REPO/tests/support/ray_server.sh"
 
 SSHD_ADDRESS=127.0.0.1 SSH_OPTIONS=
@@ -22,7 +23,7 @@ host() {
   mkdir -p "$REMOTE" "$WORK/ssh" "$WORK/bin" "$HOME/.ssh" /run/sshd
   ssh-keygen -q -t ed25519 -N '' -f "$WORK/ssh/host" && ssh-keygen -q -t ed25519 -N '' -f "$HOME/.ssh/google_compute_engine"
   cp "$HOME/.ssh/google_compute_engine.pub" "$WORK/ssh/authorized"
-  printf 'root:x:0:0:root:%s:/bin/sh\nsshd:x:101:65534::/run/sshd:/usr/sbin/nologin\n' "$REMOTE" >"$WORK/ssh/passwd"
+  printf 'root:x:0:0:root:%s:%s\nsshd:x:101:65534::/run/sshd:/usr/sbin/nologin\n' "$REMOTE" "${HOST_SHELL:-/bin/sh}" >"$WORK/ssh/passwd"
   SSHD_PORT=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
   printf '#!/bin/sh\nexec %s -p %s %s "$@"\n' "$(command -v ssh)" "$SSHD_PORT" "$SSH_OPTIONS" >"$WORK/bin/ssh"
   printf '#!/bin/sh\necho "$@" >>%s/gcloud.calls\n' "$WORK" >"$WORK/bin/gcloud"

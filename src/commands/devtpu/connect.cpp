@@ -25,8 +25,8 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const FoundHold hold, find_hold(options.name.tpu_name, options.name.place, context));
-    GDNCTL_TRY(choose_via(hold.record, Via::ssh));
+    GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(options.name.tpu_name, options.name.place, context));
+    GDNCTL_TRY(choose_via(hold, Via::ssh, context));
     HostRun shell;
     shell.interactive = true;
     GDNCTL_TRY_ASSIGN(shell.env, host_environment(hold, {}, false, context));

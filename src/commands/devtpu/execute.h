@@ -15,6 +15,7 @@ struct Options {
     devtpu_options::Sync sync;
     devtpu_options::Run run;
     std::vector<std::string> command;
+    bool passes_input = true;  // standard input is the command's
 };
 
 Result<ExitCode> run(const Options& options, Context& context);

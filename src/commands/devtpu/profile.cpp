@@ -43,7 +43,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
-    GDNCTL_TRY(check_embedded_kernel(target, context));
+    GDNCTL_TRY(check_target_is_named(target, options.name.place, context));
     GDNCTL_TRY_ASSIGN(ProfileSettings settings, ray_profile::settings_of(options.profile));
     Via via = options.run.via;
     GDNCTL_TRY_ASSIGN(const FoundHold hold,

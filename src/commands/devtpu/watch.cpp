@@ -1,6 +1,9 @@
 // gdnctl dev-tpu-watch: run a command on the host of a held TPU, again at every change of the tree.
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -13,6 +16,7 @@
 #include "commands/rows.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "jobs/hold_heart.h"
 #include "jobs/tree.h"
 #include "platform/clock.h"
 #include "platform/folder_watch.h"
@@ -78,19 +82,16 @@ public:
     Runner& operator=(const Runner&) = delete;
 
     void start() {
+        m_ended = false;
         m_thread = std::jthread([this](std::stop_token stop) {
             Context own = m_context;
             own.stop = std::move(stop);
             own.global.json = false;
-            dev_tpu_execute::Options execute{m_options.name, m_options.sync, m_options.run, m_options.command};
-            const auto code = dev_tpu_execute::run(execute, own);
+            dev_tpu_execute::Options execute{m_options.name, m_options.sync, m_options.run, m_options.command, false};
+            auto code = dev_tpu_execute::run(execute, own);
             if (own.stop.stop_requested()) return;
-            if (code) {
-                log::info("the command ended with exit code {}; waiting for changes", static_cast<int>(*code));
-                return;
-            }
-            log::error("{}", code.error().text());
-            if (!code.error().hint.empty()) log::warning("hint: {}", code.error().hint);
+            m_code = std::move(code);
+            m_ended = true;
         });
     }
     void stop() {
@@ -98,11 +99,55 @@ public:
         m_thread.request_stop();
         m_thread.join();
     }
+    // Whether the command has ended by itself since the last call.
+    bool take_end() { return m_ended.exchange(false); }
+    void tell_end() const {
+        if (m_code) {
+            log::info("the command ended with exit code {}; waiting for changes", static_cast<int>(*m_code));
+            return;
+        }
+        log::error("{}", m_code.error().text());
+        if (!m_code.error().hint.empty()) log::warning("hint: {}", m_code.error().hint);
+    }
 
 private:
     const Options& m_options;
     Context& m_context;
+    Result<ExitCode> m_code;  // written before m_ended
+    std::atomic<bool> m_ended{false};
     std::jthread m_thread;
+};
+
+// The hold while the watch lasts, which renews its lease also between two runs.
+class Held {
+public:
+    Held(FoundHold hold, Context& context) : m_hold(std::move(hold)), m_context(context) { renew(); }
+
+    // Why it is over; nullopt: it is held, nobody can tell, or there is a new hold of that name.
+    std::optional<Error> over(const Options& options) {
+        auto over = over_now(m_hold, m_context);
+        if (!over) return over;
+        auto again = find_hold(options.name.tpu_name, options.name.place, m_context);
+        if (again && again->record.submission_id != m_hold.record.submission_id) {
+            m_hold = std::move(*again);
+            renew();
+            return std::nullopt;
+        }
+        over->kind = ErrorKind::infrastructure;
+        return over;
+    }
+
+private:
+    void renew() {
+        m_heart.reset();
+        auto heart = start_heart(m_hold.record, m_hold.place, m_context);
+        if (!heart) return log::warning("the lease is not being renewed: {}", heart.error().text());
+        m_heart = std::move(*heart);
+    }
+
+    FoundHold m_hold;
+    Context& m_context;
+    std::unique_ptr<Heart> m_heart;
 };
 
 }  // namespace
@@ -119,7 +164,7 @@ void describe(cli::Args& args, Options& options) {
     devtpu_options::describe_run(args, options.run);
     devtpu_options::describe_name(args, options.name);
     args.command_line(options.command, true, {.name = "COMMAND", .help = "the command and its arguments"});
-    args.exit_code(4, "the name is not held");
+    args.exit_code(4, "the name is not held, or the TPU was lost or released");
     args.example("gdnctl dev-tpu-watch --tpu-name \"$USER-gdn\" -- uv run pytest -x tests");
     args.see_also("dev-tpu-execute");
     args.check([&options]() -> Status {
@@ -130,20 +175,31 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const fs::path root, sync_root(options.sync, context));
-    GDNCTL_TRY(find_hold(options.name.tpu_name, options.name.place, context));
+    GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(options.name.tpu_name, options.name.place, context));
+    Held held(std::move(hold), context);
     GDNCTL_TRY_ASSIGN(FolderWatch watch, FolderWatch::create());
     GDNCTL_TRY_ASSIGN(Look seen, look_at(root, context));
     GDNCTL_TRY(watch.set(seen.folders));
     Runner runner(options, context);
     runner.start();
     const auto quiet = milliseconds(static_cast<std::int64_t>(options.debounce_s * 1000.0));
+    // An occasional look finds what no event reports: files behind links, added and removed folders, the end of the
+    // hold.
+    constexpr std::chrono::seconds k_look{10};
+    auto next_look = context.clock.monotonic() + k_look;
     while (!context.stop.stop_requested()) {
-        // An occasional look finds what no event reported: files behind links, and folders that were added or removed.
-        constexpr std::chrono::seconds k_look{10};
-        const bool told = watch.wait(k_look, matters, context.stop);
+        const bool told = watch.wait(milliseconds(250), matters, context.stop);
         while (told && watch.wait(quiet, matters, context.stop)) {
         }
         if (context.stop.stop_requested()) break;
+        const bool ended = runner.take_end();
+        const bool due = context.clock.monotonic() >= next_look;
+        if (ended || due) {
+            if (auto over = held.over(options)) return tl::unexpected(std::move(*over));
+        }
+        if (ended) runner.tell_end();
+        if (!told && !due) continue;
+        next_look = context.clock.monotonic() + k_look;
         auto now = look_at(root, context);
         if (!now || now->facts == seen.facts) continue;
         seen = std::move(*now);

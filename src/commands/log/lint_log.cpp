@@ -146,6 +146,8 @@ Result<std::string> text_since(const std::string& revision, const Place& place, 
     if (history.problem()) return tl::unexpected(*history.problem());
     if (facts == nullptr) return fail(ErrorKind::usage, "--since needs git history, which is missing here");
     GDNCTL_TRY_ASSIGN(const auto commit, facts->resolve(revision));
+    const bool cut = !commit && facts->is_shallow().value_or(false);
+    if (cut) return fail(ErrorKind::usage, "the clone is shallow and lacks " + revision, std::string(k_fetch_all));
     if (!commit) return fail(ErrorKind::usage, fmt::format("unknown revision: {}", revision));
     GDNCTL_TRY_ASSIGN(auto text, facts->file_at(commit->sha, place.history));
     return text.value_or("");

@@ -19,7 +19,9 @@
 #include "core/text.h"
 #include "jobs/place.h"
 #include "jobs/submit.h"
+#include "jobs/target.h"
 #include "loop/codex_loop.h"
+#include "loop/engine/earlier_run.h"
 #include "loop/engine/run_words.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
@@ -64,6 +66,11 @@ Result<loop::CodexLoopRequest> request_of(const Options& options, loop::RunWords
     request.dry_run = options.dry_run;
     GDNCTL_TRY_ASSIGN(request.allocator, allocator_words(options, context));
     GDNCTL_TRY_ASSIGN(request.target, target_in_use(context));
+    GDNCTL_TRY_ASSIGN(const loop::GateModes modes, loop::resolve_modes(request.gates));
+    // A dry run of a population judges nothing: its scores are made up.
+    if (options.evolves ? !options.dry_run : modes.validation != loop::ValidationMode::off) {
+        GDNCTL_TRY(check_target_is_named(request.target, true, context));
+    }
     words.cwd = context.cwd.lexically_relative(project_root(context)).string();
     words.config_file = config_file_of(context);
     words.target = request.target.name;
@@ -181,13 +188,11 @@ std::invoke_result_t<Go, const Options&, loop::RunWords, Context&> resume(const 
     std::error_code ignored;
     if (std::filesystem::is_directory(cwd, ignored)) there.cwd = kept.cwd == "." ? project_root(context) : cwd;
     if (!kept.config_file.empty()) there.global.config_file = kept.config_file;
-    cli::ConfigRequest wanted{there.cwd, there.global.config_file, context.global.target};
-    GDNCTL_TRY_ASSIGN(cli::LoadedConfig loaded, cli::load_config(context.env, wanted));
-    GDNCTL_TRY_ASSIGN(const Target selected, select_target(loaded.config, project_root(there)));
-    if (selected.name != kept.target) {
-        there.global.target = wanted.target = kept.target;
-        GDNCTL_TRY_ASSIGN(loaded, cli::load_config(context.env, wanted));
-    }
+    // In its own words, so that a target that had to be named is named now.
+    there.global.target = kept.target;
+    GDNCTL_TRY_ASSIGN(
+        const cli::LoadedConfig loaded,
+        cli::load_config(context.env, cli::ConfigRequest{there.cwd, there.global.config_file, there.global.target}));
     Context held{there.env,  there.clock, there.terminal,  loaded.config, there.process, there.http,
                  there.stop, there.cwd,   there.state_dir, there.program, there.global};
     return go(options, std::move(kept), held);
@@ -203,7 +208,10 @@ Result<loop::CodexLoopReport> run_it(const Options& options, Context& context) {
     if (options.loop.resume) {
         const auto journal = project_root(context) / options.loop.log_dir / "journal.jsonl";
         GDNCTL_TRY_ASSIGN(const auto kept, loop::words_of_run(journal));
-        if (kept) return resume(options, *kept, context, run_as);
+        if (kept) {
+            GDNCTL_TRY(loop::mend_repository(context.cwd, journal, context.process, context.clock));
+            return resume(options, *kept, context, run_as);
+        }
         const auto is_total = [](const cli::GivenOption& one) { return one.option == "--iterations"; };
         if (std::none_of(options.given.begin(), options.given.end(), is_total)) {
             return fail(ErrorKind::usage,
@@ -226,7 +234,10 @@ Result<ExitCode> evolve_it(const Options& options, Context& context) {
         const auto folder = loop::evolve::resumed_folder(options.loop.log_dir, project_root(context));
         GDNCTL_TRY_ASSIGN(const auto kept, folder.empty() ? std::optional<loop::RunWords>()
                                                           : loop::words_of_run(folder / "journal.jsonl"));
-        if (kept) return resume(options, *kept, context, evolve_as);
+        if (kept) {
+            GDNCTL_TRY(loop::mend_repository(context.cwd, folder / "journal.jsonl", context.process, context.clock));
+            return resume(options, *kept, context, evolve_as);
+        }
     }
     return evolve_as(options, words_of(options), context);
 }

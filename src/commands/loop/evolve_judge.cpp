@@ -14,6 +14,7 @@
 #include "core/exit_code.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "jobs/target.h"
 #include "loop/engine/lock.h"
 #include "loop/evolve/plan.h"
 #include "loop/evolve/prompt.h"
@@ -65,6 +66,7 @@ private:
 Result<std::unique_ptr<Bench>> make_bench(std::vector<std::string> clusters, const std::string& name,
                                           Context& context) {
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
+    GDNCTL_TRY(check_target_is_named(target, true, context));
     GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
     return std::make_unique<Bench>(std::move(repository), std::move(target), std::move(clusters), name, context);
 }

@@ -241,9 +241,11 @@ void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::
     args.option(
         hold.type,
         {.names = "--dev-tpu-type", .value = "TYPE", .help = "accelerator to hold, such as v5p-8", .group = k_group});
-    args.option(
-        hold.sync_path,
-        {.names = "--dev-tpu-sync-path", .value = "PATH", .help = "folder to copy to the TPU", .group = k_group});
+    args.option(hold.sync_path, {.names = "--dev-tpu-sync-path",
+                                 .value = "PATH",
+                                 .help = "folder to copy to the TPU",
+                                 .group = k_group,
+                                 .complete = cli::Complete::directory});
     args.option(hold.ready_timeout_s, {.names = "--dev-tpu-ready-timeout",
                                        .value = "S",
                                        .help = "give up an allocation after this many seconds",

@@ -94,7 +94,7 @@ Status check_loop_options(const Config& config) {
     codex_loop::Options options;
     cli::Args args;
     codex_loop::describe(args, options);
-    return cli::assign_option_table(args, *table->as_table(), "codex-loop", [](const auto&) { return false; });
+    return cli::assign_option_table(args, *table->as_table(), "codex-loop", {}, [](const auto&) { return false; });
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "cli/libraries.h"
 #include "core/text.h"
 #include "jobs/place.h"
+#include "jobs/target.h"
 #include "loop/perf/policy_file.h"
 #include "platform/env.h"
 #include "platform/fs.h"
@@ -49,13 +50,13 @@ constexpr std::array k_programs = {
     Program{"rsync", "--version", Need::optional, "dev TPUs", "rsync", {}},
     Program{"gcloud", {}, Need::optional, "clusters behind a head node, dev TPUs", {}, k_gcloud_install},
     Program{"codex", "--version", Need::optional, "codex-loop", {}, k_codex_install},
-    Program{"uv",
-            "--version",
-            Need::optional,
-            "jobs of the target marin on this machine",
-            {},
-            "curl -LsSf https://astral.sh/uv/install.sh | sh"},
 };
+constexpr Program k_uv = {"uv",
+                          "--version",
+                          Need::optional,
+                          "jobs of the target marin on this machine",
+                          {},
+                          "curl -LsSf https://astral.sh/uv/install.sh | sh"};
 
 std::optional<fs::path> find_program(const Env& env, std::string_view name) {
     const std::string path = env.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
@@ -82,10 +83,11 @@ Result<std::string> version_line(Context& context, const fs::path& program, std:
     return std::string(text::trim(std::string_view(result.out).substr(0, result.out.find('\n'))));
 }
 
-Check check_program(Context& context, const Program& program) {
-    Check check{std::string(program.name), program.need, false, "not found in PATH", std::string(program.purpose), {}};
+// `path`: where it was found; nullopt: it is missing, as `lack` says.
+Check check_program(Context& context, const Program& program, const std::optional<fs::path>& path,
+                    std::string lack = "not found in PATH") {
+    Check check{std::string(program.name), program.need, false, std::move(lack), std::string(program.purpose), {}};
     const std::string install = program.package.empty() ? std::string(program.fix) : apt_install(program.package);
-    const auto path = find_program(context.env, program.name);
     if (!path) {
         check.fix = install;
         return check;
@@ -102,6 +104,21 @@ Check check_program(Context& context, const Program& program) {
     }
     check.ok = true;
     return check;
+}
+
+// Looks where a job looks: a login shell sets its own PATH.
+Check check_uv(Context& context) {
+    ProcessSpec spec;
+    spec.argv = {"bash", "-lc", std::string(find_uv()) + "printf '\\n%s\\n' \"$(command -v uv)\""};
+    for (const std::string_view name : active_python_variables()) spec.env[std::string(name)] = std::nullopt;
+    spec.wall_limit = std::chrono::seconds(5);
+    spec.stop = context.stop;
+    std::string said;
+    if (const auto result = context.process.run(spec); result && result->ok()) said = text::trim(result->out);
+    const fs::path path = said.substr(said.rfind('\n') + 1);  // what the profile printed comes before it
+    const bool found = path.is_absolute();
+    return check_program(context, k_uv, found ? std::optional(path) : std::nullopt,
+                         "not in the PATH of a login shell (bash -l), nor in ~/.local/bin");
 }
 
 // The program alone gives no access to a cluster. Only a token shows that the login works; it is not kept.
@@ -189,7 +206,7 @@ Check check_library(Context& context, const cli::OptionalLibrary& library) {
 Check check_certificates(const Env& env) {
     Check check{"ca-certificates", Need::optional, false, {}, "https", {}};
     std::vector<std::string> places = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"};
-    for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
+    for (const char* name : {"SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
         if (const std::string own = env.get(name).value_or(""); !own.empty()) places.insert(places.begin(), own);
     }
     for (const std::string& place : places) {
@@ -217,11 +234,9 @@ Check check_state(const Context& context) {
 }
 
 // Checks the file that commands without --cluster read, without contacting the cluster.
-Check check_cluster(const Context& context, const Config& config) {
+Check check_cluster(Context& context) {
     Check check{"cluster file", Need::optional, false, {}, "ray-* and dev-tpu-* commands on a cluster", {}};
-    Context configured{context.env,  context.clock, context.terminal,  config,          context.process, context.http,
-                       context.stop, context.cwd,   context.state_dir, context.program, context.global};
-    const auto place = choose_place({}, configured);
+    const auto place = choose_place({}, context);
     if (!place) {
         check.detail = place.error().text();
         check.fix = place.error().hint.empty() ? "gdnctl cluster list" : place.error().hint;
@@ -239,9 +254,20 @@ Check check_cluster(const Context& context, const Config& config) {
     return check;
 }
 
+void add_target(const Context& context, std::vector<Check>& checks) {
+    Check check{"target", Need::required, false, {}, "what jobs test and measure", {}};
+    const auto selected = select_target(context.config, project_root(context));
+    const Status usable = selected ? check_target_is_named(*selected, true, context) : Status();
+    const Error* problem = !selected ? &selected.error() : !usable ? &usable.error() : nullptr;
+    check.ok = problem == nullptr;
+    if (selected) check.need = Need::optional;  // other commands need none
+    check.detail = check.ok ? selected->name : problem->text();
+    if (!check.ok) check.fix = problem->hint.empty() ? "gdnctl config show" : problem->hint;
+    checks.push_back(std::move(check));
+}
+
 void add_config(Context& context, std::vector<Check>& checks) {
     Check config{"configuration", Need::required, true, {}, "settings", {}};
-    Check target{"target", Need::required, false, {}, "what jobs test and measure", {}};
     const auto loaded = cli::load_config(context.env, {context.cwd, context.global.config_file, context.global.target});
     if (!loaded) {
         config.ok = false;
@@ -261,13 +287,10 @@ void add_config(Context& context, std::vector<Check>& checks) {
         config.detail = loaded->warnings.front();
     }
     checks.push_back(std::move(config));
-    const auto root = find_repository_root(context.cwd);
-    const auto selected = select_target(loaded->config, root.value_or(context.cwd));
-    target.ok = selected.has_value();
-    target.detail = selected ? selected->name : selected.error().text();
-    if (!selected) target.fix = selected.error().hint.empty() ? "gdnctl config show" : selected.error().hint;
-    checks.push_back(std::move(target));
-    checks.push_back(check_cluster(context, loaded->config));
+    Context configured{context.env,  context.clock, context.terminal,  loaded->config,  context.process, context.http,
+                       context.stop, context.cwd,   context.state_dir, context.program, context.global};
+    add_target(configured, checks);
+    checks.push_back(check_cluster(configured));
 }
 
 Check check_repository(const Context& context) {
@@ -304,10 +327,13 @@ Check check_hf_token(const Env& env) {
 }
 
 Check check_wandb_key(const Env& env) {
-    Result<std::string> source = find_wandb(env).map([](const WandbAccess& access) { return access.key_source; });
+    const auto access = find_wandb(env);
+    Result<std::string> source = access.map([](const WandbAccess& one) { return one.key_source; });
+    const std::string fix = access ? "" : access.error().hint;
     if (!source && source.error().message.starts_with("no key for W&B at ")) source = std::string();
-    return check_credential("WANDB_API_KEY", source, "runs of Weights & Biases",
-                            "export WANDB_API_KEY=..., from https://wandb.ai/authorize");
+    Check check = check_credential("WANDB_API_KEY", source, "runs of Weights & Biases", fix);
+    if (access && !private_wandb_server(env).empty()) check.detail += ", for " + access->url;
+    return check;
 }
 
 Check check_cpu() {
@@ -330,7 +356,10 @@ std::vector<Check> all_checks(Context& context) {
     std::vector<Check> checks = {check_state(context)};
     add_config(context, checks);
     checks.push_back(check_repository(context));
-    for (const Program& program : k_programs) checks.push_back(check_program(context, program));
+    for (const Program& program : k_programs) {
+        checks.push_back(check_program(context, program, find_program(context.env, program.name)));
+    }
+    checks.push_back(check_uv(context));
     checks.push_back(check_google_login(context));
     for (const auto& library : cli::optional_libraries()) checks.push_back(check_library(context, library));
     checks.push_back(check_certificates(context.env));

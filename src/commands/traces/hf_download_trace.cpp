@@ -28,7 +28,7 @@ struct Options {
     std::optional<std::string> target;  // the one positional word
     std::optional<hub::RepoType> repo_type;
     std::optional<std::string> revision, endpoint, token, token_file;
-    bool no_token = false, offline = false, head_check = false;
+    bool no_token = false, head_check = false;
 };
 
 namespace {
@@ -97,9 +97,8 @@ struct World {
 };
 
 Status connect(World& world, const Options& options, Context& context) {
-    HttpPoolSettings settings;
+    HttpPoolSettings settings = pool_settings(options.download, context);
     settings.origin = context.env.get("HF_HUB_USER_AGENT_ORIGIN").value_or("");
-    settings.ca_file = options.download.ca_bundle.value_or("");
     GDNCTL_TRY_ASSIGN(world.pool, context.http.open_pool(settings));
     hub::Realm realm;
     realm.endpoint = *hub::parse_url(world.places.endpoint);
@@ -110,6 +109,35 @@ Status connect(World& world, const Options& options, Context& context) {
     world.wire = std::make_unique<hub::Wire>(*world.pool, std::move(realm), retry_policy(options.download, context),
                                              context.clock, context.stop);
     return {};
+}
+
+// Gives the repository what the manifest of an earlier download knows.
+void remember(hub::HfRepo& repo, const hub::Report& report, const Options& options, hub::OutFolder& folder,
+              const Context& context) {
+    const auto earlier = earlier_report(options.download, folder, context);
+    const auto same = [&](std::string_view name) {
+        return hub::value_of(earlier->head, name) == hub::value_of(report.head, name);
+    };
+    if (!earlier || !same("source") || !same("endpoint")) return;
+    // Manifests of older versions do not have what was asked for.
+    const bool same_question =
+        earlier->asked.empty() ? same("repo") && same("type") && same("revision") : earlier->asked == report.asked;
+    if (!same_question) return;
+    std::vector<hub::TreeFile> files;
+    for (const hub::Wanted& one : earlier->files) {
+        hub::TreeFile file;
+        file.path = one.path;
+        file.size = one.size;
+        if (one.digest.kind == hub::Digest::Kind::sha256) {
+            file.lfs_sha256 = one.digest.hex;
+            file.lfs_size = one.size;
+        } else {
+            file.blob_id = one.digest.hex;
+        }
+        files.push_back(std::move(file));
+    }
+    if (earlier->selection != report.selection) files.clear();
+    repo.remember(hub::value_of(earlier->head, "repo"), hub::value_of(earlier->head, "commit"), std::move(files));
 }
 
 Outcome<void> heads(hub::HfRepo& repo, const hub::HfListing& listing) {
@@ -134,14 +162,18 @@ Outcome<void> download(World& world, const Options& options, hub::Report& report
                    {"commit", ""}};
     hub::SelectionOptions wanted = options.download.selection;
     wanted.prefix = target->path;
+    report.asked = hub::asked_text({{"repo", target->id},
+                                    {"type", std::string(name_of(target->type))},
+                                    {"revision", target->revision.value_or("main")}});
+    report.selection = hub::selection_text(wanted, is_file);
     auto selection = hub::Selection::make(std::move(wanted));
     if (!selection) return tl::unexpected(hub::failure_of(selection.error()));
-    if (const Status ok = check_download_options(options.download); !ok)
+    if (const Status ok = check_download_options(options.download, context); !ok)
         return tl::unexpected(hub::failure_of(ok.error()));
     auto token = token_of(options, context);
     if (!token) return tl::unexpected(std::move(token).error());
     world.token = std::move(*token);
-    const bool offline = options.offline || world.places.offline;
+    const bool offline = options.download.offline || world.places.offline;
     if (!offline) {
         Status ready = check_token_way(world.places, world.token, options.download.insecure_http);
         if (ready) ready = connect(world, options, context);
@@ -151,6 +183,7 @@ Outcome<void> download(World& world, const Options& options, hub::Report& report
     if (!folder) return tl::unexpected(std::move(folder).error());
     world.folder.emplace(std::move(*folder));
     hub::HfRepo repo(*target, world.places, world.token.source, world.wire.get(), *world.folder);
+    if (offline) remember(repo, report, options, *world.folder, context);
     auto listing = repo.list(*selection);
     if (!listing) return tl::unexpected(std::move(listing).error());
     report.head[2].second = listing->id;
@@ -183,7 +216,7 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Downloads profiler traces from a repository on the Hugging Face Hub. Each file is checked against the Hub's "
         "hash during the download. Run the same command again to continue an interrupted download; files that are "
-        "already up to date are skipped.");
+        "already up to date by their records are skipped, and hashed again only with --verify.");
     args.about(
         "A plain id names a dataset, unless --repo-type says otherwise. An hf:// URI or a web address without a type "
         "names a model: hf://datasets/NAMESPACE/NAME@REVISION/PATH is a dataset.");
@@ -216,8 +249,6 @@ void describe(cli::Args& args, Options& options) {
                                    .help = "the Hub, or a mirror of it",
                                    .group = k_group,
                                    .default_text = "$HF_ENDPOINT, or https://huggingface.co"});
-    args.flag(options.offline,
-              {.names = "--offline", .help = "use only files that are on this machine", .group = k_group});
     args.flag(
         options.head_check,
         {.names = "--head-check", .help = "ask for each file's hash again before the download", .group = k_group});

@@ -160,12 +160,41 @@ void print_results(const TraceDownloadOptions& options, const hub::Report& repor
     }
 }
 
-std::string_view told_checks(const TraceDownloadOptions& options, const hub::Report& report) {
-    const bool fetched = std::any_of(report.results.begin(), report.results.end(), [](const hub::FileResult& result) {
-        return result.status == FileStatus::downloaded || result.status == FileStatus::resumed;
-    });
-    if (!fetched) return "";
-    return options.no_verify ? "; hashes were not checked" : "; hashes are right";
+// What was hashed in this run, and nothing else.
+std::string told_checks(const TraceDownloadOptions& options, const hub::Report& report) {
+    std::size_t there = 0, hashed = 0;
+    for (const hub::FileResult& result : report.results) {
+        if (result.status == FileStatus::failed || result.status == FileStatus::skipped) continue;
+        ++there;
+        hashed += result.hashed ? 1 : 0;
+    }
+    if (there == 0) return "";
+    if (hashed == there) return "; hashes are right";
+    if (options.no_verify) return "; hashes were not checked";
+    if (hashed == 0) return "; hashes were not checked again (use --verify)";
+    return fmt::format(
+        "; {} right, {} not checked again (use --verify)",
+        hashed == 1 ? std::string("the hash of 1 file is") : fmt::format("the hashes of {} files are", hashed),
+        there - hashed);
+}
+
+// Why not every file is there, in one sentence.
+std::optional<Failure> failure_of_files(const hub::Report& report) {
+    std::vector<ErrorKind> kinds;
+    for (const hub::FileResult& result : report.results) {
+        if (result.failure) kinds.push_back(result.failure->kind);
+    }
+    if (kinds.empty()) return std::nullopt;
+    const ErrorKind worst = hub::worst_of(kinds);
+    std::size_t first = 0;
+    while (!report.results[first].failure || report.results[first].failure->kind != worst) ++first;
+    Failure failure = *report.results[first].failure;
+    const std::size_t total = report.results.size();
+    failure.message = hub::kind_word(worst) == "interrupted"
+                          ? fmt::format("interrupted before {} of {} files were complete", kinds.size(), total)
+                          : fmt::format("{} of {} files failed: {}: {}", kinds.size(), total, report.files[first].path,
+                                        failure.message);
+    return failure;
 }
 
 void tell_what_next(const TraceDownloadOptions& options, const hub::Report& report) {
@@ -185,12 +214,14 @@ void tell_what_next(const TraceDownloadOptions& options, const hub::Report& repo
     for (const std::string& logdir : logdirs) log::info("open *.xplane.pb with: xprof --logdir {}", hub::shown(logdir));
 }
 
+constexpr const char* k_manifest = ".gdnctl-manifest.json";
+
 Status write_manifest(const TraceDownloadOptions& options, const hub::Report& report, hub::OutFolder& folder,
                       const Context& context) {
     const std::string text = hub::report_text(report, options.output_dir);
     if (options.manifest == "none") return {};
     if (options.manifest) return atomic_replace(context.cwd / *options.manifest, text);
-    const auto written = folder.replace(".gdnctl-manifest.json", text);
+    const auto written = folder.replace(k_manifest, text);
     return written ? Status() : tl::unexpected(hub::error_of(written.error()));
 }
 
@@ -203,6 +234,7 @@ Outcome<void> download_all(const DownloadRun& run, hub::Report& report, Context&
     hub::DownloadOptions how;
     how.jobs = static_cast<int>(options.jobs);
     how.verify = !options.no_verify;
+    how.hash_all = options.verify;
     how.force = options.force;
     how.records = run.records && !options.flat;
     how.dry_run = options.dry_run;
@@ -225,23 +257,22 @@ Outcome<void> download_all(const DownloadRun& run, hub::Report& report, Context&
 
 Result<ExitCode> report_download(const TraceDownloadOptions& options, hub::Report& report, hub::OutFolder* folder,
                                  Context& context) {
-    std::vector<ErrorKind> kinds;
-    for (const hub::FileResult& result : report.results) {
-        if (result.failure) kinds.push_back(result.failure->kind);
-    }
     Status written;
-    const bool stopped = report.error && report.results.empty();
-    if (!options.dry_run && !stopped && folder != nullptr && !report.files.empty()) {
+    const bool stopped = report.error.has_value();  // before the files' own results
+    if (!stopped) report.error = failure_of_files(report);
+    const std::optional<Failure> of_files = report.error;
+    if (!options.dry_run && !(stopped && report.results.empty()) && folder != nullptr && !report.files.empty()) {
         written = write_manifest(options, report, *folder, context);
     }
+    if (!written && !report.error) report.error = hub::failure_of(written.error());
     if (context.global.json) {
         context.terminal.out(hub::report_text(report, options.output_dir));
-    } else if (options.dry_run && !report.error) {
+    } else if (options.dry_run && !stopped) {
         print_dry_run(report, context);
-    } else if (!report.error) {
+    } else if (!stopped) {
         print_results(options, report, context);
     }
-    if (report.error) return tl::unexpected(hub::error_of(*report.error));
+    if (stopped) return tl::unexpected(hub::error_of(*report.error));
     for (std::size_t i = 0; i < report.results.size(); ++i) {
         const auto& failure = report.results[i].failure;
         if (!failure || hub::kind_word(failure->kind) == "interrupted") continue;
@@ -252,10 +283,23 @@ Result<ExitCode> report_download(const TraceDownloadOptions& options, hub::Repor
     if (!options.dry_run) log::info("{}{}", hub::summary(report), told_checks(options, report));
     if (!options.dry_run) tell_what_next(options, report);
     if (!written) return tl::unexpected(std::move(written).error());
-    if (kinds.empty()) return ExitCode::ok;
-    const ErrorKind worst = hub::worst_of(kinds);
+    if (!of_files) return ExitCode::ok;
+    const ErrorKind worst = of_files->kind;
     if (hub::kind_word(worst) == "interrupted") log::warning("interrupted: run the same command again to continue");
     return exit_code_of(worst == ErrorKind::terminated ? ErrorKind::interrupted : worst);
+}
+
+std::optional<hub::Report> earlier_report(const TraceDownloadOptions& options, hub::OutFolder& folder,
+                                          const Context& context) {
+    constexpr std::size_t k_longest = std::size_t{64} << 20;
+    if (options.manifest == "none") return std::nullopt;
+    std::optional<std::string> text;
+    if (options.manifest) {
+        text = read_file_if_exists(context.cwd / *options.manifest, k_longest).value_or(std::nullopt);
+    } else {
+        text = folder.read(k_manifest, k_longest).value_or(std::nullopt);
+    }
+    return text ? hub::parse_report(*text) : std::nullopt;
 }
 
 Failure nothing_matched(std::string what, const std::vector<std::string>& others, std::string_view wanted) {

@@ -10,6 +10,7 @@
 #include "cli/args.h"
 #include "core/exit_code.h"
 #include "platform/context.h"
+#include "platform/http_pool.h"
 #include "services/hub/transfer/download.h"
 #include "services/hub/transfer/report.h"
 #include "services/hub/transfer/selection.h"
@@ -21,7 +22,7 @@ struct TraceDownloadOptions {
     hub::SelectionOptions selection;
     std::string output_dir;
     bool flat = false, force = false, dry_run = false, allow_empty = false;
-    bool no_verify = false, validate_trace = false, insecure_http = false;
+    bool verify = false, no_verify = false, validate_trace = false, insecure_http = false, offline = false;
     std::optional<std::string> manifest, ca_bundle;
     std::int64_t jobs = 8, retries = 5;
     double retry_max_time = 900, timeout_connect = 10;
@@ -35,7 +36,8 @@ void describe_transfer(cli::Args& args, TraceDownloadOptions& options, std::stri
 void describe_download_codes(cli::Args& args);
 
 // Errors: usage.
-Status check_download_options(const TraceDownloadOptions& options);
+Status check_download_options(const TraceDownloadOptions& options, const Context& context);
+HttpPoolSettings pool_settings(const TraceDownloadOptions& options, const Context& context);
 hub::RetryPolicy retry_policy(const TraceDownloadOptions& options, const Context& context);
 // The header of every request of a run: one id that helps the service's operators.
 HttpHeaders trace_id_header();
@@ -57,6 +59,10 @@ hub::Outcome<void> download_all(const DownloadRun& run, hub::Report& report, Con
 // Prints results and failures, and writes the manifest. Returns the exit code, or the error that ended the download.
 Result<ExitCode> report_download(const TraceDownloadOptions& options, hub::Report& report, hub::OutFolder* folder,
                                  Context& context);
+
+// The manifest that an earlier download into the folder wrote; nullopt: none.
+std::optional<hub::Report> earlier_report(const TraceDownloadOptions& options, hub::OutFolder& folder,
+                                          const Context& context);
 
 hub::Failure nothing_matched(std::string what, const std::vector<std::string>& others, std::string_view wanted);
 

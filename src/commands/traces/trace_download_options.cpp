@@ -1,5 +1,6 @@
 // The options that all downloads of traces share.
 #include <cmath>
+#include <filesystem>
 #include <random>
 
 #include <fmt/format.h>
@@ -70,10 +71,17 @@ void describe_transfer(cli::Args& args, TraceDownloadOptions& o, std::string_vie
     args.flag(o.force, {.names = "--force", .help = "download files again even if they exist", .group = k_out});
     args.flag(o.dry_run,
               {.names = "--dry-run", .help = "list what would be downloaded; write nothing", .group = k_out});
-    args.flag(o.no_verify, {.names = "--no-verify", .help = "check sizes only, not hashes", .group = k_out});
+    args.flag(o.verify, {.names = "--verify",
+                         .help = "also hash files that are already there; download those that differ again",
+                         .group = k_out});
+    args.flag(o.no_verify,
+              {.names = "--no-verify", .help = "check the sizes of downloaded files only, not hashes", .group = k_out});
     args.flag(o.validate_trace, {.names = "--validate-trace",
                                  .help = "check that the files are whole gzip, JSON and xplane files",
                                  .group = k_out});
+    args.flag(o.offline, {.names = "--offline",
+                          .help = "use only files that are on this machine, and the manifest of the last download",
+                          .group = k_net});
     args.option(o.jobs, {.names = "--jobs", .value = "N", .help = "number of parallel downloads", .group = k_net});
     args.option(
         o.retries,
@@ -91,8 +99,8 @@ void describe_transfer(cli::Args& args, TraceDownloadOptions& o, std::string_vie
                                   .group = k_net,
                                   .default_text = "$HF_HUB_DOWNLOAD_TIMEOUT, or 30"});
     args.option(o.ca_bundle, {.names = "--ca-bundle",
-                              .value = "FILE",
-                              .help = "trust the CA certificates in this file",
+                              .value = "PATH",
+                              .help = "also trust the CA certificates in this file or folder",
                               .group = k_net,
                               .complete = cli::Complete::file});
     args.flag(o.insecure_http,
@@ -100,7 +108,7 @@ void describe_transfer(cli::Args& args, TraceDownloadOptions& o, std::string_vie
 }
 
 void describe_download_codes(cli::Args& args) {
-    args.exit_code(0, "every selected file is present and has the right hash");
+    args.exit_code(0, "every selected file is present; each downloaded file has the right hash");
     args.exit_code(2, "usage error, or the selection is larger than --max-bytes");
     args.exit_code(3, "nothing matches");
     args.exit_code(4, "network error, after retries");
@@ -111,7 +119,7 @@ void describe_download_codes(cli::Args& args) {
     args.exit_code(130, "interrupted; run the same command again to continue");
 }
 
-Status check_download_options(const TraceDownloadOptions& o) {
+Status check_download_options(const TraceDownloadOptions& o, const Context& context) {
     constexpr std::int64_t k_most_jobs = 64, k_most_retries = 1000;
     if (o.jobs < 1 || o.jobs > k_most_jobs)
         return fail(ErrorKind::usage, fmt::format("--jobs {}: expected 1 to 64", o.jobs));
@@ -126,7 +134,18 @@ Status check_download_options(const TraceDownloadOptions& o) {
     GDNCTL_TRY(time("--timeout-connect", o.timeout_connect));
     if (o.stall_timeout) GDNCTL_TRY(time("--stall-timeout", *o.stall_timeout));
     if (o.max_bytes && *o.max_bytes < 0) return fail(ErrorKind::usage, "--max-bytes: expected 0 or more");
+    if (o.verify && o.no_verify) return fail(ErrorKind::usage, "--verify and --no-verify cannot be combined");
+    std::error_code problem;
+    if (o.ca_bundle && !std::filesystem::exists(context.cwd / *o.ca_bundle, problem)) {
+        return fail(ErrorKind::usage, fmt::format("--ca-bundle {}: no such file or folder", *o.ca_bundle));
+    }
     return {};
+}
+
+HttpPoolSettings pool_settings(const TraceDownloadOptions& options, const Context& context) {
+    HttpPoolSettings settings;
+    if (options.ca_bundle) settings.ca_path = (context.cwd / *options.ca_bundle).string();
+    return settings;
 }
 
 hub::RetryPolicy retry_policy(const TraceDownloadOptions& options, const Context& context) {

@@ -26,19 +26,19 @@ struct World {
     std::optional<hub::OutFolder> folder;
 };
 
-Status connect(World& world, const TraceDownloadOptions& options, Context& context) {
+// `server`: of the run's web address; empty: none.
+Status connect(World& world, const std::string& server, const TraceDownloadOptions& options, Context& context) {
     if (context.env.get("WANDB_IDENTITY_TOKEN_FILE")) {
         log::warning("WANDB_IDENTITY_TOKEN_FILE is not supported: the other sources of a key are used");
     }
-    GDNCTL_TRY_ASSIGN(world.access, find_wandb(context.env));
-    HttpPoolSettings settings;
-    settings.ca_file = options.ca_bundle.value_or("");
-    GDNCTL_TRY_ASSIGN(world.pool, context.http.open_pool(settings));
+    GDNCTL_TRY_ASSIGN(world.access, find_wandb(context.env, server));
+    GDNCTL_TRY_ASSIGN(world.pool, context.http.open_pool(pool_settings(options, context)));
     hub::Realm realm;
     const auto url = hub::parse_url(world.access.url);
     if (!url) {
         return fail(ErrorKind::config,
-                    fmt::format("WANDB_BASE_URL is not a valid address: {}", hub::shown(world.access.url)));
+                    fmt::format("the address of W&B's server is not valid: {}", hub::shown(world.access.url)),
+                    "check WANDB_BASE_URL, or base_url in W&B's settings file");
     }
     realm.endpoint = *url;
     const std::string credentials = wandb::base64("api:" + world.access.key);
@@ -49,6 +49,46 @@ Status connect(World& world, const TraceDownloadOptions& options, Context& conte
     return {};
 }
 
+// Finds the artifact and its files at the server.
+Outcome<void> ask(wandb::RunArtifacts& artifacts, const Options& options, const hub::Selection& selection,
+                  hub::Report& report) {
+    auto listing = artifacts.list(options.run.artifact, options.run.alias, selection);
+    if (!listing) return tl::unexpected(std::move(listing).error());
+    const std::string version = listing->artifact.version_name();
+    report.head[report.head.size() - 2].second = listing->artifact.collection;
+    report.head.back().second = version;
+    report.files = std::move(listing->files);
+    if (!report.files.empty() || options.download.allow_empty) return {};
+    return tl::unexpected(
+        nothing_matched(fmt::format("no matching files in {}:{}", listing->artifact.collection, version),
+                        listing->others, selection.prefix()));
+}
+
+// Takes them from the manifest of an earlier download that asked for the same.
+Outcome<void> recall(const TraceDownloadOptions& where, hub::Report& report, hub::OutFolder& folder,
+                     const Context& context) {
+    auto earlier = earlier_report(where, folder, context);
+    const auto same = [&](std::string_view name) {
+        return hub::value_of(earlier->head, name) == hub::value_of(report.head, name);
+    };
+    if (!earlier || earlier->asked != report.asked || earlier->selection != report.selection || !same("source") ||
+        !same("endpoint")) {
+        return tl::unexpected(
+            Failure{ErrorKind::infrastructure,
+                    fmt::format("offline, and {} has no manifest of this download", hub::shown(folder.path().string())),
+                    "run the same command once online",
+                    0,
+                    {}});
+    }
+    for (const char* name : {"artifact", "version"}) {
+        for (auto& [key, value] : report.head) {
+            if (key == name) value = hub::value_of(earlier->head, name);
+        }
+    }
+    report.files = std::move(earlier->files);
+    return {};
+}
+
 Outcome<void> download(World& world, const Options& options, TraceDownloadOptions& where, hub::Report& report,
                        Context& context) {
     const auto path = wandb::parse_run_target(options.target, options.run.entity, options.run.project);
@@ -56,32 +96,39 @@ Outcome<void> download(World& world, const Options& options, TraceDownloadOption
     if (where.output_dir.empty()) where.output_dir = ".profiles/wandb/" + path->run;
     auto selection = hub::Selection::make(where.selection);
     if (!selection) return tl::unexpected(hub::failure_of(selection.error()));
-    if (const Status ok = check_download_options(where); !ok) return tl::unexpected(hub::failure_of(ok.error()));
-    if (const Status ready = connect(world, where, context); !ready)
+    if (const Status ok = check_download_options(where, context); !ok)
+        return tl::unexpected(hub::failure_of(ok.error()));
+    if (where.offline) {
+        auto server = find_wandb_server(context.env, path->server);
+        if (!server) return tl::unexpected(hub::failure_of(server.error()));
+        world.access.url = std::move(*server);
+    } else if (const Status ready = connect(world, path->server, where, context); !ready) {
         return tl::unexpected(hub::failure_of(ready.error()));
+    }
     report.head = {{"source", "wandb"},      {"endpoint", world.access.url},
                    {"entity", path->entity}, {"project", path->project},
                    {"run_id", path->run},    {"artifact", ""},
                    {"version", ""}};
-    wandb::RunArtifacts artifacts(world.access, *path, *world.wire);
-    auto listing = artifacts.list(options.run.artifact, options.run.alias, *selection);
-    if (!listing) return tl::unexpected(std::move(listing).error());
-    const std::string version = listing->artifact.version_name();
-    report.head[report.head.size() - 2].second = listing->artifact.collection;
-    report.head.back().second = version;
-    if (listing->files.empty() && !where.allow_empty) {
-        return tl::unexpected(
-            nothing_matched(fmt::format("no matching files in {}:{}", listing->artifact.collection, version),
-                            listing->others, selection->prefix()));
-    }
-    report.files = std::move(listing->files);
+    report.asked = hub::asked_text({{"entity", path->entity},
+                                    {"project", path->project},
+                                    {"run", path->run},
+                                    {"artifact", options.run.artifact.value_or("")},
+                                    {"alias", options.run.alias.value_or("")}});
+    report.selection = hub::selection_text(where.selection, false);
     auto folder = hub::OutFolder::open(context.cwd / where.output_dir, true);
     if (!folder) return tl::unexpected(std::move(folder).error());
     world.folder.emplace(std::move(*folder));
-    DownloadRun run{where, *world.folder, world.wire.get(), {}, version, false, false, {}};
-    run.explain = [&artifacts](const std::string& url, int status, const HttpHeaders& headers, std::string_view body) {
-        return artifacts.explain(url, status, headers, body);
-    };
+    DownloadRun run{where, *world.folder, world.wire.get(), {}, {}, false, where.offline, {}};
+    std::optional<wandb::RunArtifacts> artifacts;
+    if (where.offline) {
+        if (auto known = recall(where, report, *world.folder, context); !known) return known;
+    } else {
+        artifacts.emplace(world.access, *path, *world.wire);
+        if (auto listed = ask(*artifacts, options, *selection, report); !listed) return listed;
+        run.explain = [&artifacts](const std::string& url, int status, const HttpHeaders& headers,
+                                   std::string_view body) { return artifacts->explain(url, status, headers, body); };
+    }
+    run.commit = report.head.back().second;
     return download_all(run, report, context);
 }
 
@@ -114,8 +161,9 @@ void describe(cli::Args& args, Options& options) {
         "Downloads the profile that a run logged at Weights & Biases as an artifact of type jax_profile. Each file is "
         "checked against its MD5 during the download. Run the same command again to continue an interrupted download.");
     args.about(
-        "The key comes from WANDB_API_KEY, W&B's settings file or the netrc file; WANDB_BASE_URL names another "
-        "server.");
+        "The server is WANDB_BASE_URL, base_url in W&B's settings file, or https://api.wandb.ai. The key comes from "
+        "WANDB_API_KEY, the settings file or the netrc file. A web address on another host is asked there, with that "
+        "host's key in the netrc file.");
     args.positional(options.target, {.name = "RUN", .help = "ENTITY/PROJECT/RUN, the run's web address, or a run id"});
     describe_run(args, options.run);
     describe_selection(args, options.download);

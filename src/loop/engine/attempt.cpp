@@ -55,6 +55,20 @@ bool was_retried_once(std::span<const Record> open, std::string_view kind) {
     });
 }
 
+// Ended by us, or by a signal: its git may have had no time to remove its locks.
+bool was_killed(const AgentOutcome& outcome) {
+    switch (outcome.kind) {
+        case AgentClass::hang:
+        case AgentClass::wall_limit:
+        case AgentClass::token_limit:
+        case AgentClass::compaction_limit:
+        case AgentClass::request_limit:
+        case AgentClass::stopped:
+        case AgentClass::crashed: return true;
+        default: return !outcome.survivors.empty();
+    }
+}
+
 }  // namespace
 
 // The recipe defines the name. The prompt of an earlier attempt is kept if it differs.
@@ -137,6 +151,7 @@ Status Engine::run_attempt(int iteration, int attempt) {
     GDNCTL_TRY(add(RecordType::attempt, iteration, {}, {{"attempt", attempt}}));
     if (m_parts.command) log::write_as_it_is(log::Level::info, fmt::format("$ {}", m_parts.command(request)));
     const Clock::Monotonic started = m_parts.clock.monotonic();
+    const WallTime begun = m_parts.clock.wall();
     auto ran = m_parts.agent.run(request);
     set_doing(StepKind::collect);
     if (!ran) return break_off(iteration, attempt, ran.error());
@@ -150,6 +165,7 @@ Status Engine::run_attempt(int iteration, int attempt) {
     for (const auto& survivor : outcome.survivors) {
         log::warning("ended a process that outlived the agent: {} ({})", survivor.command, survivor.id.pid);
     }
+    if (was_killed(outcome) && !m_settings.keep_background) GDNCTL_TRY(m_parts.git.clear_locks_of_killed(begun));
     m_provider_free.reset();
     constexpr double k_used_up = 95;
     for (const auto& window : outcome.rate_windows) {

@@ -15,6 +15,7 @@
 #include "platform/gzip.h"
 #include "platform/signals.h"
 #include "services/agent/agent.h"
+#include "services/git/setup.h"
 
 namespace gdnctl::loop {
 
@@ -89,6 +90,19 @@ std::string earlier_name(const fs::path& journal, const std::string& otherwise) 
     const bool plain =
         !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
     return plain ? name : otherwise;
+}
+
+std::optional<fs::file_time_type> killed_since(std::span<const Record> records) {
+    if (records.empty() || records.back().type == RecordType::stop) return std::nullopt;
+    const auto begun = std::find_if(records.rbegin(), records.rend(), [](const Record& record) {
+        return record.type == RecordType::run || record.type == RecordType::resume;
+    });
+    const auto time = begun == records.rend() ? std::nullopt : parse_iso8601(begun->time);
+    return time ? std::optional(fs::file_time_type::clock::from_sys(*time)) : std::nullopt;
+}
+
+Status mend_repository(const fs::path& start, const fs::path& journal, Process& process, Clock& clock) {
+    return GitSetup::mend(start, earlier_name(journal, ""), process, clock);
 }
 
 Status tidy(const Artefacts& artefacts, int iteration, std::int64_t keep, const fs::path& codex_home) {

@@ -13,6 +13,10 @@
 #include "loop/engine/journal.h"
 #include "platform/clock.h"
 
+namespace gdnctl {
+class Process;
+}
+
 namespace gdnctl::loop {
 
 // Stops a job: see JobService::stop().
@@ -37,6 +41,14 @@ Result<std::optional<BrokenOffRun>> broken_off_run(const std::filesystem::path& 
 Status look_at_earlier_run(const std::filesystem::path& journal, Clock& clock, const StopJob& stop);
 // Name of the run that wrote the journal; `otherwise`: the value to return if it cannot be determined.
 std::string earlier_name(const std::filesystem::path& journal, const std::string& otherwise);
+
+// When the last session of this journal began, if it was killed: whatever it started has to be ended by now.
+std::optional<std::filesystem::file_time_type> killed_since(std::span<const Record> records);
+
+// Before the run of this journal is continued: its agent may have left the repository at `start` such that git refuses
+// to work there. See GitSetup.
+Status mend_repository(const std::filesystem::path& start, const std::filesystem::path& journal, Process& process,
+                       Clock& clock);
 
 // Compresses files that are only read after a failure, and removes those older than `keep` iterations.
 Status tidy(const Artefacts& artefacts, int iteration, std::int64_t keep, const std::filesystem::path& codex_home);

@@ -147,7 +147,11 @@ Status Engine::run_stage(Stage& stage, int iteration, const Candidate& candidate
     const Base from = base();
     const StageContext context{iteration,         from,           candidate,   m_parts.git.workdir(),
                                m_parts.artefacts, m_settings.run, m_parts.stop};
+    const WallTime begun_at = m_parts.clock.wall();
     GDNCTL_TRY_ASSIGN(StageResult result, stage.run(context));
+    if (result.exit_status == static_cast<int>(ExitCode::timeout)) {
+        GDNCTL_TRY(m_parts.git.clear_locks_of_killed(begun_at));
+    }
     if (result.verdict == StageVerdict::fail) GDNCTL_TRY(room());
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(m_parts.clock.monotonic() - begun);
     std::map<std::string, std::string> words = {{"name", std::string(stage.name())},

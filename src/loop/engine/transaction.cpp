@@ -116,21 +116,6 @@ Status Transactions::pin(const std::string& name, std::string_view target) const
     return m_repository.update_refs(std::span(&update, 1));
 }
 
-// From here on, the configuration may be the agent's.
-Status Transactions::distrust(std::vector<std::string>* changed) {
-    GDNCTL_TRY_ASSIGN(auto keys, m_repository.trust(m_trusted));
-    if (m_slot) {
-        GDNCTL_TRY_ASSIGN(keys, m_slot->checkout().trust_as(m_repository, m_trusted, std::move(keys)));
-    }
-    if (!keys.empty() && keys != m_told) {
-        log::warning("settings that name programs were changed, which this run does not use: {}",
-                     text::join(keys, ", "));
-    }
-    m_told = keys;
-    if (changed != nullptr) *changed = std::move(keys);
-    return {};
-}
-
 Status Transactions::fill_slot(std::string_view commit) {
     GDNCTL_TRY(m_slot->move_to(commit, m_settings.links));
     GDNCTL_TRY(m_slot->fill_submodules(m_repository));
@@ -153,6 +138,7 @@ Status Transactions::check_clean() const {
 
 // Restores things other than files that an agent may destroy: the slot, the commit of HEAD, the index.
 Result<GitHead> Transactions::present(const Base& base) {
+    GDNCTL_TRY(restore_setup());
     if (m_slot) GDNCTL_TRY(m_slot->mend(m_repository));
     auto head = tree().head();
     if (!head && head.error().kind == ErrorKind::usage) {
@@ -184,6 +170,8 @@ Result<Base> Transactions::begin(int iteration, bool again, std::string_view bra
     GDNCTL_TRY(look_at_names(iteration, base.branch));
     GDNCTL_TRY(look_inside());
     if (m_slot) GDNCTL_TRY(fill_slot(base.sha));
+    GDNCTL_TRY_ASSIGN(m_setup, GitSetup::take(m_repository));
+    GDNCTL_TRY(m_setup->save(m_repository, m_settings.run));
     return base;
 }
 
@@ -299,6 +287,8 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
     Candidate candidate;
     GDNCTL_TRY_ASSIGN(const GitHead head, present(base));
     GDNCTL_TRY(distrust(&candidate.config_changes));
+    candidate.config_changes.insert(candidate.config_changes.end(), m_put_back.begin(), m_put_back.end());
+    m_put_back.clear();
     candidate.head = head.sha;
     // First of all: if a later step fails, nothing is lost.
     GDNCTL_TRY(pin(ref(iteration, "head"), head.sha));

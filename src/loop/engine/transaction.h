@@ -26,6 +26,7 @@
 
 #include "loop/engine/artefacts.h"
 #include "services/git/checkout.h"
+#include "services/git/setup.h"
 
 namespace gdnctl::loop {
 
@@ -67,7 +68,7 @@ struct Candidate {
     std::optional<Leftovers> leftovers;
     std::vector<std::string> protected_changes;  // committed paths; in place also uncommitted ones
     std::string protected_diff;
-    // Found and undone: files hidden from git, and configuration that names programs.
+    // Found and undone: files hidden from git, and changes of GitSetup; also configuration that is not used.
     std::vector<std::string> hidden, config_changes;
     std::vector<std::string> bare_links;   // committed links that .gitmodules does not mention
     std::vector<std::string> local_links;  // new submodules at commits that none of their remotes has
@@ -135,8 +136,8 @@ public:
     // In place: removes the candidate's commits from the branch. If HEAD is on another branch or history, it returns to
     // the base. Otherwise does nothing.
     Status reject(const Base& base, const Candidate& candidate);
-    // After the branch has moved: the candidate rebased onto `tip`, its new base; nullopt: they conflict. The result
-    // must be judged again.
+    // After the branch has moved, or was rewritten (its owner amended a commit): the candidate's commits on top of
+    // `tip`, its new base; nullopt: they conflict. The result must be judged again.
     Result<std::optional<Candidate>> follow(int iteration, const Base& base, const Candidate& candidate,
                                             std::string_view tip);
     // Commits only the entry's files on top of the branch and moves the branch there. `again`: lands the commit of an
@@ -149,6 +150,9 @@ public:
     // begin() finds one removed or rewritten, by the agent or its owner, this is reported and another ref keeps the old
     // target. At the end of a run the first of these refs is deleted.
     Status leave_names();
+
+    // The attempt that started at `since` was ended by force: removes the locks that its processes left.
+    Status clear_locks_of_killed(WallTime since);
 
     // The refs with the agent's work in this iteration so far; empty: it left nothing.
     Result<std::vector<std::string>> kept(int iteration) const;
@@ -175,6 +179,7 @@ private:
     Result<Base> start_of(std::string_view branch) const;
     Result<GitHead> present(const Base& base);
     Status distrust(std::vector<std::string>* changed);
+    Status restore_setup();
     Status fill_slot(std::string_view commit);
     Result<std::optional<Leftovers>> take_leftovers(int iteration, std::string_view leaf, const Base& base,
                                                     const std::string& head, Candidate& candidate);
@@ -202,8 +207,10 @@ private:
     TransactionSettings m_settings;
     Artefacts m_artefacts;
     std::map<std::string, std::string> m_trusted;
-    std::vector<std::string> m_told;  // what had changed in it when this was last reported
-    bool m_resumed;                   // an earlier process may have started the open iteration
+    std::vector<std::string> m_told;      // what had changed in it when this was last reported
+    std::optional<GitSetup> m_setup;      // at begin(); nullopt: not known yet
+    std::vector<std::string> m_put_back;  // of it, since the last collect()
+    bool m_resumed;                       // an earlier process may have started the open iteration
     struct Names {
         std::vector<GitName> names;
         std::string commit;  // that keeps them; empty: there were none

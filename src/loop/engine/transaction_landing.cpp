@@ -28,6 +28,7 @@ Result<Base> Transactions::start_of(std::string_view branch) const {
 }
 
 Result<GitLanding> Transactions::accept(const Base& base, const Candidate& candidate, bool again) {
+    GDNCTL_TRY(restore_setup());  // checks ran what the agent wrote
     if (!m_slot || candidate.head == base.sha) {
         GitLanding there;
         there.kind = GitLanding::Kind::already;
@@ -38,6 +39,7 @@ Result<GitLanding> Transactions::accept(const Base& base, const Candidate& candi
 }
 
 Status Transactions::reject(const Base& base, const Candidate& candidate) {
+    GDNCTL_TRY(restore_setup());
     if (m_slot) return {};
     GDNCTL_TRY_ASSIGN(const GitHead head, m_repository.head());
     if (!candidate.broken.empty()) {
@@ -59,8 +61,7 @@ Status Transactions::reject(const Base& base, const Candidate& candidate) {
 
 Result<std::optional<Candidate>> Transactions::follow(int iteration, const Base& base, const Candidate& candidate,
                                                       std::string_view tip) {
-    GDNCTL_TRY_ASSIGN(const bool further, m_repository.is_ancestor(base.sha, tip));
-    if (!m_slot || !further) return std::optional<Candidate>();
+    if (!m_slot) return std::optional<Candidate>();
     GDNCTL_TRY(fill_slot(candidate.head));
     GDNCTL_TRY_ASSIGN(const auto moved, m_slot->checkout().rebase(base.sha, candidate.head, tip));
     if (!moved) return std::optional<Candidate>();

@@ -1,4 +1,5 @@
-// Other people's branches, tags and stashes: if an agent removes or rewrites one, nothing is lost.
+// What is not the agent's: other branches, tags and stashes, of which nothing is lost if an agent removes or rewrites
+// one, and how git behaves in the repository.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -138,9 +139,40 @@ Status Transactions::keep_gone(const std::vector<GoneName>& gone) {
 }
 
 Status Transactions::leave_names() {
+    GitSetup::forget(m_repository, m_settings.run);
     if (!m_names || m_names->commit.empty()) return {};
     const GitRefUpdate away{ref_of_names("last"), std::string(k_no_object)};
     return m_repository.update_refs(std::span(&away, 1));
+}
+
+// From here on, the configuration may be the agent's.
+Status Transactions::distrust(std::vector<std::string>* changed) {
+    GDNCTL_TRY_ASSIGN(auto keys, m_repository.trust(m_trusted));
+    if (m_slot) {
+        GDNCTL_TRY_ASSIGN(keys, m_slot->checkout().trust_as(m_repository, m_trusted, std::move(keys)));
+    }
+    if (!keys.empty() && keys != m_told) {
+        log::warning("settings that name programs were changed, which this run does not use: {}",
+                     text::join(keys, ", "));
+    }
+    m_told = keys;
+    if (changed != nullptr) *changed = std::move(keys);
+    return {};
+}
+
+// What the agent, or code that it wrote, changed in how the user's git behaves.
+Status Transactions::restore_setup() {
+    if (!m_setup && m_resumed) {
+        GDNCTL_TRY_ASSIGN(m_setup, GitSetup::load(m_repository, m_settings.run));
+    }
+    if (!m_setup) return {};
+    GDNCTL_TRY_ASSIGN(const auto names, m_setup->put_back(m_repository, m_settings.run));
+    m_put_back.insert(m_put_back.end(), names.begin(), names.end());
+    return {};
+}
+
+Status Transactions::clear_locks_of_killed(WallTime since) {
+    return tree().clear_stale_locks(std::filesystem::file_time_type::clock::from_sys(since));
 }
 
 }  // namespace gdnctl::loop

@@ -289,6 +289,8 @@ Status Driver::begin_attempt() {
 }
 
 Status Driver::settle() {
+    GDNCTL_TRY(m_parts.store.restore_setup());  // the stages ran the agent's code
+    m_parts.store.forget_setup();
     const State& now = state();
     const int number = now.open.number;
     const Attempt& one = now.at(number);

@@ -74,7 +74,7 @@ struct Driver::Answer {
     Work work;
     std::vector<EditResult> edits;
     bool asked_twice = false;
-    std::vector<std::string> put_back;  // names of the user's that it had changed
+    std::vector<std::string> put_back;  // names and settings of the user's that it had changed
 };
 
 std::vector<std::string> directive_files(const fs::path& log_dir) {
@@ -171,6 +171,7 @@ Result<std::vector<std::string>> Driver::put_names_back(const NameGuard& names, 
 
 Status Driver::abandon() {
     std::error_code problem;
+    GDNCTL_TRY(m_parts.store.restore_setup());
     if (fs::exists(names_file(), problem)) {
         GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::read(m_parts.store.repository(), names_file()));
         GDNCTL_TRY(put_names_back(names, true));
@@ -186,10 +187,13 @@ Result<Driver::Answer> Driver::through_tools(const std::string& prompt) {
     GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::take(m_parts.store.repository()));
     GDNCTL_TRY(names.write(names_file()));
     auto outcome = ask(prompt, worktree, "");
+    auto put_back = m_parts.store.restore_setup();
     auto undone = put_names_back(names, false);
     if (!outcome) return tl::unexpected(std::move(outcome).error());
     answer.outcome = std::move(*outcome);
     GDNCTL_TRY_ASSIGN(answer.put_back, std::move(undone));
+    GDNCTL_TRY(put_back);
+    answer.put_back.insert(answer.put_back.end(), put_back->begin(), put_back->end());
     answer.reply = split_trace(answer.outcome.final_message);
     GDNCTL_TRY_ASSIGN(answer.work, m_parts.store.collect(parent_commit()));
     return answer;
@@ -202,7 +206,9 @@ Result<Driver::Answer> Driver::through_edits(const std::string& prompt) {
     AppliedEdits applied;
     for (const std::string_view suffix : {"", "-retry"}) {
         GDNCTL_TRY(make_private_directory(m_settings.empty_folder));
-        GDNCTL_TRY_ASSIGN(answer.outcome, ask(asked, m_settings.empty_folder, suffix));
+        auto outcome = ask(asked, m_settings.empty_folder, suffix);
+        GDNCTL_TRY_ASSIGN(answer.put_back, m_parts.store.restore_setup());
+        GDNCTL_TRY_ASSIGN(answer.outcome, std::move(outcome));
         answer.reply = split_trace(answer.outcome.final_message);
         if (!answer.outcome.ok() || abstains(answer.reply.reply)) return answer;
         const EditReply parsed = parse_edits(answer.reply.reply);
@@ -231,6 +237,7 @@ Status Driver::run_agent() {
     GDNCTL_TRY(make_private_directory(place));
     GDNCTL_TRY_ASSIGN(const std::string text, prompt());
     GDNCTL_TRY(atomic_replace(place / "prompt.md", text, 0600));
+    GDNCTL_TRY(m_parts.store.remember_setup());
     GDNCTL_TRY_ASSIGN(Answer answer, m_settings.edits ? through_edits(text) : through_tools(text));
     // What it wrote onto a full disk is not what it meant.
     if (m_parts.room) GDNCTL_TRY(m_parts.room());

@@ -128,8 +128,7 @@ private:
                         "use the original options, or accept the change with --accept-config-change");
         }
         GDNCTL_TRY(check_device(state));
-        GDNCTL_TRY(repository.clear_stale_locks());
-        GDNCTL_TRY(end_what_was_left(plan, repository));
+        GDNCTL_TRY(end_what_was_left(plan, state, repository));
         if (!changed.empty()) GDNCTL_TRY(record_change(journal, plan));
         if (m_request.evolve.accept_device_change && state.noise_measured) {
             GDNCTL_TRY(journal.add("config_change", {{"device", {{"old", state.device}}}}, m_context.clock.wall()));
@@ -150,11 +149,16 @@ private:
     }
 
     // Of a session that was killed: processes of the agent, a job, checkouts that were being measured.
-    Status end_what_was_left(const EvolvePlan& plan, const GitCheckout& repository) const {
+    Status end_what_was_left(const EvolvePlan& plan, const State& state, const GitCheckout& repository) const {
         for (const auto& left : sweep_loop(plan.loop_id, m_context.clock)) {
             log::warning("ended a process of the interrupted run: {} ({})", left.command, left.id.pid);
         }
         GDNCTL_TRY(stop_left_job(plan.worktrees, m_request.config, m_context));
+        // All that could have left locks since the open attempt began has been ended now.
+        const auto since = parse_iso8601(state.open.number > 0 ? state.at(state.open.number).started : state.last_time);
+        const bool killed = since && state.stopped.empty();
+        GDNCTL_TRY(repository.clear_stale_locks(killed ? std::optional(fs::file_time_type::clock::from_sys(*since))
+                                                       : std::nullopt));
         std::error_code problem;
         const fs::path root = fs::weakly_canonical(plan.worktrees, problem);  // as git keeps it
         std::set<fs::path> left;

@@ -116,6 +116,24 @@ Result<std::set<std::string>> Store::leave_branch() {
     return commits_of_head(checkout.git_dir());
 }
 
+Status Store::remember_setup() {
+    GDNCTL_TRY_ASSIGN(m_setup, GitSetup::take(m_repository));
+    return m_setup->save(m_repository, m_run);
+}
+
+Result<std::vector<std::string>> Store::restore_setup() {
+    if (!m_setup) {
+        GDNCTL_TRY_ASSIGN(m_setup, GitSetup::load(m_repository, m_run));
+    }
+    return m_setup ? m_setup->put_back(m_repository, m_run)
+                   : Result<std::vector<std::string>>(std::vector<std::string>());
+}
+
+void Store::forget_setup() {
+    m_setup.reset();
+    GitSetup::forget(m_repository, m_run);
+}
+
 Result<std::optional<Candidate>> Store::commit(const Work& work, std::span<const std::string> parents,
                                                std::string_view message, WallTime when) const {
     if (work.changes.empty()) return std::optional<Candidate>();

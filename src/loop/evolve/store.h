@@ -17,6 +17,7 @@
 #include "core/result.h"
 #include "core/time.h"
 #include "services/git/checkout.h"
+#include "services/git/setup.h"
 
 namespace gdnctl::loop::evolve {
 
@@ -66,6 +67,11 @@ public:
     Result<Work> collect(const std::string& parent);
     // Detaches HEAD of the agent's worktree, if there is one, and returns the commits that it has been at.
     Result<std::set<std::string>> leave_branch();
+    // How git behaves in the user's repository, from before an agent works until its attempt is decided. Restoring
+    // returns what was put back: see GitSetup. A process that continues the attempt restores it too.
+    Status remember_setup();
+    Result<std::vector<std::string>> restore_setup();
+    void forget_setup();
     // The commit of that work; the same input has the same id. nullopt: nothing mutable was changed.
     Result<std::optional<Candidate>> commit(const Work& work, std::span<const std::string> parents,
                                             std::string_view message, WallTime when) const;
@@ -97,6 +103,7 @@ private:
     Process& m_process;
     Clock& m_clock;
     std::optional<GitSlot> m_slot;
+    std::optional<GitSetup> m_setup;
 };
 
 }  // namespace gdnctl::loop::evolve

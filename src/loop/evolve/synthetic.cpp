@@ -48,18 +48,18 @@ Status make_synthetic_repository(const fs::path& folder, Process& process) {
     GDNCTL_TRY(atomic_replace(folder / "tests" / "cases.txt", "cases\n"));
     GDNCTL_TRY(atomic_replace(folder / "gdnctl.toml", "# of a dry run\n"));
     const std::array<std::vector<std::string>, 3> calls = {
-        {{"git", "init", "-q", "-b", "main", "."},
-         {"git", "add", "-A"},
-         {"git", "-c", "user.name=gdnctl", "-c", "user.email=gdnctl@localhost", "-c", "commit.gpgSign=false", "-c",
-          "core.hooksPath=/dev/null", "commit", "-q", "-m", "base"}}};
+        {{"init", "-q", "-b", "main", "."},
+         {"add", "-A"},
+         {"-c", "user.name=gdnctl", "-c", "user.email=gdnctl@localhost", "commit", "-q", "-m", "base"}}};
     for (const auto& words : calls) {
         ProcessSpec spec;
-        spec.argv = words;
+        spec.argv = git_command(words);
         spec.cwd = folder;
         spec.env = git_environment();
         GDNCTL_TRY_ASSIGN(const ProcessResult result, process.run(spec));
         if (!result.ok()) {
-            return fail(ErrorKind::config, fmt::format("{}: {}", text::shell_join(words), text::trim(result.err)));
+            return fail(ErrorKind::config,
+                        fmt::format("{}: {}", "git " + text::shell_join(words), text::trim(result.err)));
         }
     }
     return {};

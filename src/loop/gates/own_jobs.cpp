@@ -170,7 +170,7 @@ Result<JobAnswer> run_on_held(const JobSpec& spec, Context& context) {
     options.sync.no_sync = spec.no_sync;
     options.run.timeout_s = static_cast<double>(spec.limit_s);
     GDNCTL_TRY_ASSIGN(Target target, target_of(spec, context));
-    GDNCTL_TRY(check_embedded_kernel(target, context));
+    GDNCTL_TRY(check_target_is_named(target, place_at(spec.site.cluster), context));
     GDNCTL_TRY_ASSIGN(ProfileSettings settings, settings_of(spec));
     Via via = options.run.via;
     GDNCTL_TRY_ASSIGN(const FoundHold hold,

@@ -93,7 +93,7 @@ void RecordedMetrics::warn(Measurement& m, std::string text, const std::string& 
 
 Status RecordedMetrics::look(Measurement& m, const ProfiledRun& run) {
     GDNCTL_TRY_ASSIGN(WandbAccess access, find_wandb(m_env));
-    const std::string server = access.url == "https://api.wandb.ai" ? "https://wandb.ai" : access.url;
+    const std::string server = access.web_pages();
     Wandb wandb(std::move(access), m_http, run.stop);
     if (const auto named = parse_wandb_url(run.url)) {
         GDNCTL_TRY_ASSIGN(const WandbRun found, ask(wandb, *named, m.metric, run.stop));

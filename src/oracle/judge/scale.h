@@ -9,6 +9,7 @@ namespace gdnctl::oracle {
 // Bands on error / budget.
 inline constexpr double k_ok_band = 4;
 inline constexpr double k_wrong_band = 30;
+inline constexpr double k_wrong_gradient_band = 12;  // budgets of gradients allow more than correct kernels need
 
 // What errors are multiples of, and the bands on them. A band that is no wider than the one before it is none.
 struct Scale {

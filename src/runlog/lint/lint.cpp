@@ -118,6 +118,13 @@ std::optional<Severity> parse_severity(std::string_view name) {
     return std::nullopt;
 }
 
+bool LintRun::may_be_cut_off() const {
+    CommitFacts* history = facts();
+    if (history == nullptr) return false;
+    if (!m_shallow) m_shallow = history->is_shallow().value_or(true);
+    return *m_shallow;
+}
+
 const RecordFacts* LintRun::record_of(const EntryHead& head) const {
     if (input.records == nullptr || input.records->empty()) return nullptr;
     if (m_records.empty()) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/commit_facts.h"
@@ -34,11 +35,17 @@ struct LintRun {
         }
         return m_facts;
     }
+    // Whether a commit that was not found may be one that a shallow clone lacks. True also if it is not known.
+    bool may_be_cut_off() const;
+    // True once: the history that a shallow clone lacks is one finding, not one for each commit.
+    bool first_cut_off() const { return !std::exchange(m_told_shallow, true); }
     const RecordFacts* record_of(const EntryHead& head) const;
     bool whole_file() const { return options.all_entries && input.base == nullptr; }
 
 private:
     mutable bool m_asked = false;
+    mutable std::optional<bool> m_shallow;
+    mutable bool m_told_shallow = false;
     mutable CommitFacts* m_facts = nullptr;
     mutable std::unordered_map<std::string, const RecordFacts*> m_records;  // by iteration
 };

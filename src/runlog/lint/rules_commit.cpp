@@ -70,6 +70,13 @@ Introduced introduced_by(const EntryFacts& facts) {
     return {true, std::move(*commit), {}};
 }
 
+// The one finding about commits that a shallow clone lacks.
+void report_shallow(const LintRun& run, const Where& place, std::string_view what, Reporter& reporter) {
+    if (!run.first_cut_off()) return;
+    reporter.add(place,
+                 fmt::format("the clone is shallow: {} and older commits cannot be checked; {}", what, k_fetch_all));
+}
+
 // Commit bullets of one kind outside all entries. If not the whole file is checked, only those after the last entry and
 // before an underlined heading, because older scripts search from that entry to the end of the file.
 void for_commits_outside_entries(const LintRun& run, CommitKind kind, const std::function<void(const Line&)>& visit) {
@@ -167,7 +174,9 @@ void this_commit(const EntryFacts& facts, Reporter& reporter) {
     if (field == nullptr || facts.entry.commit_value.kind != CommitKind::self) return;
     if (facts.run.options.allow_this_commit) return;
     const Introduced introduced = introduced_by(facts);
-    if (!introduced.known) {
+    if (!introduced.known && facts.run.may_be_cut_off()) {
+        report_shallow(facts.run, at(*field), "`this commit`", reporter);
+    } else if (!introduced.known) {
         reporter.add(at(*field), fmt::format("`this commit` cannot be resolved: {}", introduced.problem));
     } else if (!introduced.commit) {
         if (facts.is_last) {
@@ -219,7 +228,11 @@ void unknown_sha(const EntryFacts& facts, Reporter& reporter) {
         if (sha.empty()) continue;
         CommitFacts* history = facts.run.facts();
         if (history == nullptr) return;
-        if (const auto commit = history->resolve(sha); commit && !*commit) {
+        const auto commit = history->resolve(sha);
+        if (!commit || *commit) continue;
+        if (facts.run.may_be_cut_off()) {
+            report_shallow(facts.run, value_of(*field), sha, reporter);
+        } else {
             reporter.add(value_of(*field), fmt::format("{} is not a commit of this repository", sha));
         }
     }
@@ -236,8 +249,9 @@ void not_an_ancestor(const EntryFacts& facts, Reporter& reporter) {
     if (!ancestor || *ancestor) return;
     const auto parked = history->on_parked_ref(sha);
     if (!parked || *parked) return;
-    reporter.add(value_of(*facts.entry.field(facts.entry.commit)),
-                 fmt::format("{} is not in the history of HEAD, nor on a parked or rejected ref", sha));
+    const Where place = value_of(*facts.entry.field(facts.entry.commit));
+    if (facts.run.may_be_cut_off()) return report_shallow(facts.run, place, sha, reporter);
+    reporter.add(place, fmt::format("{} is not in the history of HEAD, nor on a parked or rejected ref", sha));
 }
 
 void same_as_start(const EntryFacts& facts, Reporter& reporter) {

@@ -12,6 +12,7 @@
 #include "platform/fd.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
+#include "platform/ssh_options.h"
 
 namespace gdnctl::cluster {
 
@@ -38,13 +39,6 @@ Result<int> free_port() {
     return int{ntohs(address.sin_port)};
 }
 
-// Quotes a path for ssh's configuration, where `%` is special and blanks end a word.
-std::string option_path(const std::filesystem::path& path) {
-    std::string out;
-    for (const char c : path.string()) out.append(c == '%' ? 2 : 1, c);
-    return out.find_first_of(" \t") == std::string::npos ? out : '"' + out + '"';
-}
-
 std::string last_lines(std::string_view said) {
     constexpr std::size_t k_most = 400;
     said = text::trim(said);
@@ -65,7 +59,8 @@ bool is_port_trouble(std::string_view said) {
 tl::unexpected<Error> refused(const TunnelConfig& config, const HeadNode& head, std::string_view said) {
     const std::string where = config.cluster.ssh_user + "@" + head.ssh_ip;
     const std::string words = text::trim(said).empty() ? std::string("it printed nothing") : last_lines(said);
-    if (said.find("Permission denied") != std::string_view::npos) {
+    if (said.find("Permission denied") != std::string_view::npos ||
+        said.find("Too many authentication failures") != std::string_view::npos) {
         return fail(ErrorKind::authentication, fmt::format("ssh to {} was refused: {}", where, words),
                     fmt::format("check that {} is the cluster's key and that you can read it",
                                 config.cluster.ssh_key.string()));
@@ -78,27 +73,27 @@ tl::unexpected<Error> refused(const TunnelConfig& config, const HeadNode& head, 
 
 std::vector<std::string> forward_argv(const TunnelConfig& config, const HeadNode& head, int local_port,
                                       const ForwardTarget& target) {
-    return {"ssh",
-            "-N",
-            "-o",
-            "BatchMode=yes",
-            "-o",
-            "ExitOnForwardFailure=yes",
-            "-o",
-            "ServerAliveInterval=15",
-            "-o",
-            "ServerAliveCountMax=4",
-            "-o",
-            "IdentitiesOnly=yes",
-            "-o",
-            "StrictHostKeyChecking=accept-new",
-            "-o",
-            "UserKnownHostsFile=" + option_path(config.known_hosts),
-            "-i",
-            config.cluster.ssh_key.string(),
-            "-L",
-            fmt::format("127.0.0.1:{}:{}:{}", local_port, target.ip, target.port),
-            config.cluster.ssh_user + "@" + head.ssh_ip};
+    std::vector<std::string> argv = {"ssh", "-N"};
+    const auto add = [&](const std::vector<std::string>& words) {
+        argv.insert(argv.end(), words.begin(), words.end());
+    };
+    add(ssh_overrides());
+    // A connection that somebody shares would take over the port and leave it open.
+    add(ssh_words({{"ClearAllForwardings", "no"},
+                   {"ControlMaster", "no"},
+                   {"ControlPath", "none"},
+                   {"ControlPersist", "no"},
+                   {"ConnectTimeout", "20"},
+                   {"ServerAliveInterval", "15"},
+                   {"ServerAliveCountMax", "4"},
+                   {"IdentitiesOnly", "yes"},
+                   {"StrictHostKeyChecking", "accept-new"},
+                   {"CheckHostIP", "no"},
+                   {"UserKnownHostsFile", ssh_path(config.known_hosts)}}));
+    add({"-i", config.cluster.ssh_key.string(), "-L",
+         fmt::format("127.0.0.1:{}:{}:{}", local_port, target.ip, target.port),
+         config.cluster.ssh_user + "@" + head.ssh_ip});
+    return argv;
 }
 
 std::optional<unsigned> listener_of(std::string_view proc_net_tcp, int port) {
@@ -138,14 +133,14 @@ const std::string& Forward::end() {
 
 std::string Forward::url() const { return fmt::format("http://127.0.0.1:{}", m_port); }
 
-// True: one of our user's processes listens; false: ssh has ended.
+// True: one of our user's processes listens; false: ssh has ended, or another user has taken the port.
 Result<bool> Forward::wait_until_open(const TunnelConfig& config, milliseconds limit) {
     const auto deadline = config.clock->monotonic() + limit;
     while (alive()) {
         GDNCTL_TRY_ASSIGN(const std::string table, read_file("/proc/net/tcp"));
         const auto uid = listener_of(table, m_port);
-        // If another user listens on our port, that process would get the token. ssh will fail in a moment.
-        if (uid && *uid == geteuid()) return true;
+        // If another user listens on our port, that process would get the token.
+        if (uid) return *uid == geteuid();
         if (config.clock->monotonic() >= deadline) {
             return fail(ErrorKind::infrastructure,
                         fmt::format("ssh did not open the tunnel within {}", format_duration(limit)));

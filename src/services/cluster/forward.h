@@ -23,7 +23,7 @@ struct ForwardTarget {
     int port = 0;
 };
 
-// The command line for ssh, with exactly these options, whatever the user's configuration adds.
+// The command line for ssh. Ports that the user's configuration forwards as well may be in use: only ours counts.
 std::vector<std::string> forward_argv(const TunnelConfig& config, const HeadNode& head, int local_port,
                                       const ForwardTarget& target);
 

@@ -92,9 +92,15 @@ Result<HeadNode> find_head_node(const GcloudAccess& gcloud, const ClusterFile& c
         "value(networkInterfaces[0].networkIP,networkInterfaces[0].accessConfigs[0].natIP)",
         "--limit",
         "1"};
+    // Without it, gcloud looks in the user's own default project.
+    if (!cluster.project.empty()) words.push_back("--project=" + cluster.project);
     GDNCTL_TRY_ASSIGN(const std::string out,
                       run_gcloud(gcloud, std::move(words), "find the head node of " + cluster.cluster_name));
-    return parse_head_node(out, cluster.cluster_name);
+    auto head = parse_head_node(out, cluster.cluster_name);
+    if (!head && !cluster.project.empty() && head.error().hint.ends_with("instances list")) {
+        head.error().hint += " --project=" + cluster.project;
+    }
+    return head;
 }
 
 }  // namespace gdnctl::cluster

@@ -74,19 +74,21 @@ def node_ip():
 
 def host_info():
     a = ask(["/instance/network-interfaces/0/access-configs/0/external-ip", "/instance/network-interfaces/0/ip",
-             "/instance/attributes/instance-id", "/instance/zone", "/instance/attributes/accelerator-type"])
+             "/instance/attributes/instance-id", "/instance/zone", "/instance/attributes/accelerator-type",
+             "/project/project-id"])
     values = [v for v, e in a]
-    bad = "; ".join(e for v, e in a if e)
+    bad = "; ".join(e for v, e in a[:5] if e)
     address = r"^[0-9A-Fa-f.:]+$"
     outside, inside = (v if re.match(address, v) else "" for v in values[:2])
     name = values[2] if re.match(r"^[A-Za-z0-9._-]+$", values[2]) else ""
     zone = values[3].rsplit("/", 1)[-1] if re.match(r"^projects/[^/]+/zones/[a-z0-9-]+$", values[3]) else ""
+    project = values[5] if re.match(r"^[a-z][a-z0-9.:-]*$", values[5]) else ""
     kind = values[4] if re.match(r"^v\d+[a-zA-Z]*-\d+$", values[4]) else ""
     chips = len(glob.glob("/dev/accel*")) or len([p for p in glob.glob("/dev/vfio/*") if p[10:].isdigit()])
     return {"hostname": socket.gethostname(), "ip_address": outside or inside, "username": E("GDNCTL_HOLD_USER") or "",
             "tpu_name": E("GDNCTL_HOLD_NAME"), "gcloud_tpu_name": name, "gcloud_zone": zone,
-            "gcloud_region": zone.rpartition("-")[0], "tpu_type": E("GDNCTL_HOLD_TYPE") or kind, "error": bad,
-            "node_ip": node_ip(), "pid": os.getpid(), "accel_count": chips}
+            "gcloud_region": zone.rpartition("-")[0], "gcloud_project": project,
+            "tpu_type": E("GDNCTL_HOLD_TYPE") or kind, "error": bad, "node_ip": node_ip(), "pid": os.getpid(), "accel_count": chips}
 
 def watch_preemption():
     while not over:

@@ -15,13 +15,14 @@ namespace {
 constexpr std::size_t k_line_limit = std::size_t{64} << 10;
 
 using Field = std::pair<const char*, std::string HostInfo::*>;
-constexpr std::array<Field, 10> k_fields = {{{"hostname", &HostInfo::hostname},
+constexpr std::array<Field, 11> k_fields = {{{"hostname", &HostInfo::hostname},
                                              {"ip_address", &HostInfo::ip_address},
                                              {"username", &HostInfo::username},
                                              {"tpu_name", &HostInfo::tpu_name},
                                              {"gcloud_tpu_name", &HostInfo::gcloud_tpu_name},
                                              {"gcloud_zone", &HostInfo::gcloud_zone},
                                              {"gcloud_region", &HostInfo::gcloud_region},
+                                             {"gcloud_project", &HostInfo::gcloud_project},
                                              {"tpu_type", &HostInfo::tpu_type},
                                              {"error", &HostInfo::error},
                                              {"node_ip", &HostInfo::node_ip}}};

@@ -17,8 +17,8 @@ inline constexpr std::string_view k_released_marker = "GDNCTL_RELEASED ";
 
 // Facts that the holder could not determine are empty, and `error` says why.
 struct HostInfo {
-    std::string hostname, ip_address, username, tpu_name, gcloud_tpu_name, gcloud_zone, gcloud_region, tpu_type, error,
-        node_ip;
+    std::string hostname, ip_address, username, tpu_name, gcloud_tpu_name, gcloud_zone, gcloud_region, gcloud_project,
+        tpu_type, error, node_ip;
     std::int64_t pid = 0, accel_count = 0;
 
     bool operator==(const HostInfo&) const = default;

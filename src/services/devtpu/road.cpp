@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
+#include "platform/env.h"
 #include "platform/signals.h"
 #include "services/devtpu/names.h"
 
@@ -65,7 +66,7 @@ forget() { [ "$beat" = "$lease" ] || rm -f "$record"; }
 constexpr std::string_view k_run = R"sh([ "$known" = 0 ] || touch -c -h "$lease" 2>/dev/null
 parent() { read -r a b c p d </proc/$$/stat && echo "$p"; }
 mine=$(parent)
-GDNCTL_RUN=$run setsid sh -c "$line" </dev/null &
+GDNCTL_RUN=$run setsid sh -c "$line" <&3 3<&- &
 child=$!
 watch() {
   while kill -0 "$child"; do
@@ -85,7 +86,7 @@ while [ "$rc" -gt 128 ] && kill -0 "$child" 2>/dev/null; do wait "$child"; rc=$?
 kill "$dog" 2>/dev/null
 end_strays "$run" 5 "$child"
 forget
-[ "$rc" != 255 ] || rc=254
+[ "$rc" != 255 ] || { echo "gdnctl-host: the command's exit code is 255" >&2; rc=254; }
 exit "$rc"
 )sh";
 
@@ -102,7 +103,7 @@ constexpr std::string_view k_run_in_terminal = R"sh(watch() {
 watch >/dev/null 2>&1 </dev/null &
 GDNCTL_RUN=$run sh -c "$line"
 rc=$?
-[ "$rc" != 255 ] || rc=254
+[ "$rc" != 255 ] || { echo "[gdnctl] the command exited with code 255; this command exits with 254" >&2; rc=254; }
 exit "$rc"
 )sh";
 
@@ -122,7 +123,12 @@ std::string script_words(std::string_view run_id, std::string_view lease, std::s
 // Changes to the tree, sets the environment, and defines the names that the rest of the script uses.
 std::string script_head(const Road& road, const HostCommand& command, std::string_view without_tree) {
     std::string script = fmt::format("cd {} 2>/dev/null || {}\n", road.tree, without_tree);
-    script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\n";
+    script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\nPATH=$PATH:$HOME/.local/bin\n";
+    if (road.is_local()) {
+        script += "unset";
+        for (const std::string_view name : active_python_variables()) script.append(" ").append(name);
+        script += "\n";
+    }
     for (const JobEnv& item : command.env) {
         script += fmt::format("export {}={}\n", item.name, text::shell_quote(item.value));
     }
@@ -164,35 +170,67 @@ std::vector<std::string> road_argv(const Road& road, std::string_view line) {
     return argv;
 }
 
-Error ssh_error(std::string_view stderr_text) {
-    std::string said;
-    for (const std::string_view line : text::split(text::trim(stderr_text), '\n')) {
-        if (!text::trim(line).empty()) said = text::visible(text::trim(line));
+namespace {
+
+// ssh's last line, with the one before it if that names the cause. Its goodbye is left out.
+std::string words_of_ssh(std::string_view stderr_text) {
+    std::string last, before;
+    for (std::string_view line : text::split(text::trim(stderr_text), '\n')) {
+        line = text::trim(line);
+        if (line.empty() || line.starts_with("Disconnected from ")) continue;
+        for (int prefixes = 0; prefixes < 2 && line.starts_with("ssh: "); ++prefixes) line.remove_prefix(5);
+        before = std::move(last);
+        last = text::visible(line);
     }
-    if (said.starts_with("ssh: ")) said.erase(0, 5);
-    if (said.starts_with("ssh: ")) said.erase(0, 5);
-    if (said.empty()) said = "the connection was lost";
-    if (stderr_text.find("IDENTIFICATION HAS CHANGED") != std::string_view::npos ||
-        stderr_text.find("Host key verification failed") != std::string_view::npos) {
+    const bool named = before.starts_with("kex_exchange_identification: ") || before.starts_with("Load key ") ||
+                       before.find(": line ") != std::string::npos;
+    if (last.empty()) return "the connection was lost";
+    return named ? before + "; " + last : last;
+}
+
+}  // namespace
+
+Error ssh_error(std::string_view stderr_text) {
+    const std::string said = words_of_ssh(stderr_text);
+    const auto has = [&](std::string_view words) { return stderr_text.find(words) != std::string_view::npos; };
+    if (has("IDENTIFICATION HAS CHANGED") || has("Host key verification failed")) {
         return {ErrorKind::infrastructure,
-                "ssh: the host's key has changed since this hold began: " + said,
+                fmt::format("ssh: {}: {}", k_key_changed, said),
                 "another machine may be using that address: run `gdnctl dev-tpu-release`, then allocate again",
                 {}};
     }
-    if (stderr_text.find("Permission denied") != std::string_view::npos) {
+    if (has("Too many authentication failures")) {
         return {ErrorKind::authentication,
                 "ssh: " + said,
-                "put your key on the host with `gcloud compute tpus tpu-vm ssh NAME`; if it has a passphrase, start an "
-                "ssh-agent and run `ssh-add`",
+                "your ssh-agent offers more keys than the host accepts: in ~/.ssh/config, give `Host dev-tpu-*` the "
+                "right IdentityFile and `IdentitiesOnly yes`",
+                {}};
+    }
+    if (has("Permission denied")) {
+        return {ErrorKind::authentication,
+                "ssh: " + said,
+                "put your key on the host with `gcloud compute tpus tpu-vm ssh NAME --zone=ZONE --project=PROJECT`; if "
+                "it has a passphrase, start an ssh-agent and run `ssh-add`",
                 {}};
     }
     return {ErrorKind::infrastructure, "ssh: " + said, {}, {}};
 }
 
+std::string marked(std::string_view line) {
+    return fmt::format("echo {}; {}", k_mark.substr(0, k_mark.size() - 1), line);
+}
+
+std::string_view after_mark(std::string_view out) {
+    const std::size_t mark = out.find(k_mark);
+    if (mark != std::string_view::npos) out.remove_prefix(mark);
+    while (out.starts_with(k_mark)) out.remove_prefix(k_mark.size());  // also that of a command's script
+    return out;
+}
+
 Result<Answer> ask_host(const Road& road, std::string_view line, std::string input, milliseconds limit,
                         Process& process, std::stop_token stop) {
     ProcessSpec spec;
-    spec.argv = road_argv(road, line);
+    spec.argv = road_argv(road, marked(line));
     spec.stdin_bytes = std::move(input);
     spec.wall_limit = limit;
     spec.stop = std::move(stop);
@@ -208,9 +246,9 @@ Result<Answer> ask_host(const Road& road, std::string_view line, std::string inp
     if (!road.is_local() && result.exit_code == k_ssh_failed) return tl::unexpected(ssh_error(result.err));
     if (result.err.find("No space left on device") != std::string::npos) {
         return fail(ErrorKind::infrastructure, "the disk of the TPU's host is full",
-                    "check with `gdnctl dev-tpu-execute --no-sync -- df -h`");
+                    "check with `gdnctl dev-tpu-execute --tpu-name NAME --no-sync -- df -h`");
     }
-    return Answer{result.exit_code, std::move(result.out), std::move(result.err)};
+    return Answer{result.exit_code, std::string(after_mark(result.out)), std::move(result.err)};
 }
 
 std::string touch_line(std::string_view lease, std::string_view record) {
@@ -230,14 +268,18 @@ Status touch_lease(const Road& road, std::string_view record, milliseconds limit
     return fail(ErrorKind::remote_missing, "no lease file " + road.lease + " on the TPU's host");
 }
 
-std::string receive_line() {
-    return fmt::format("s=$(cat); case $s in *'{0}') eval \"$s\";; esac; echo 'the command was cut short' >&2; exit 98",
-                       k_last_line);
+std::string receive_line(std::size_t size) {
+    // A byte at a time, so that nothing of what follows is taken.
+    const std::string read = size == 0 ? "cat" : fmt::format("dd bs=1 count={} 2>/dev/null", size);
+    return fmt::format("s=$({}); case $s in *'{}') eval \"$s\";; esac; echo 'the command was cut short' >&2; exit 98",
+                       read, k_last_line);
 }
 
 std::string command_script(const Road& road, const HostCommand& command) {
     const std::string complaint = fmt::format("{{ echo '{}' >&2; exit {}; }}", k_no_tree, k_no_tree_code);
-    return script_head(road, command, complaint).append(k_run).append(k_last_line);
+    std::string script = script_head(road, command, complaint);
+    script += marked(command.reads_stdin ? "exec 3<&0\n" : "exec 3</dev/null\n");
+    return script.append(k_run).append(k_last_line);
 }
 
 std::string terminal_script(const Road& road, const HostCommand& command) {

@@ -22,7 +22,7 @@ struct Road {
     bool is_local() const { return ssh.empty(); }
 };
 
-// `options` go between "ssh" and the alias. They include BatchMode, except for interactive use.
+// `options` go between "ssh" and the alias.
 Road ssh_road(std::vector<std::string> options, std::string_view tpu_name, std::string_view submission_id);
 Road local_road(const std::filesystem::path& hold_folder, std::string_view submission_id);
 std::filesystem::path local_lease(const std::filesystem::path& hold_folder, std::string_view submission_id);
@@ -40,8 +40,15 @@ struct Answer {
 Result<Answer> ask_host(const Road& road, std::string_view line, std::string input, std::chrono::milliseconds limit,
                         Process& process, std::stop_token stop);
 
-// Why ssh exited with 255, from its last lines. Pure.
+// Why ssh exited with 255, from its last lines: authentication (no key was accepted), or infrastructure. Pure.
 Error ssh_error(std::string_view stderr_text);
+inline constexpr std::string_view k_key_changed = "the host's key has changed since this hold began";
+
+// What a login shell prints before it runs our line, from a ~/.bashrc with an `echo` for instance, is no output of the
+// command. `marked` prints a mark first; what comes before it is dropped, or nothing where it is missing. Pure.
+std::string marked(std::string_view line);
+std::string_view after_mark(std::string_view out);
+inline constexpr std::string_view k_mark = "gdnctl-begins\n";
 
 // The line that renews a lease where there is one, and with it a run's record (empty: none). Pure.
 std::string touch_line(std::string_view lease, std::string_view record);
@@ -57,16 +64,20 @@ struct HostCommand {
     std::string run_id;  // starts with the hold's id; marks everything that the command starts
     std::int64_t lease_s = 600;
     std::string record;  // the file that this run's client renews with the lease; empty: the lease file alone counts
+    bool reads_stdin = false;  // what follows the script on the road's standard input is the command's
 };
 
 // Next to the lease file; empty if there is none. `run_id` ends with a dot and a part that is unique to the run.
 std::string run_record(std::string_view lease, std::string_view run_id);
 
-// A line that reads a script from standard input and runs it once it is complete. It needs no disk on the host.
-std::string receive_line();
+// A line that reads a script from standard input and runs it once it is complete. It needs no disk on the host. `size`:
+// the script's, if more follows it; 0: it is all there is.
+std::string receive_line(std::size_t size = 0);
 // That script: enters the tree, sets the environment, runs the command in its own session, watches it (it ends with the
 // hold or the connection, or if its record was not renewed for as long as the lease), ends what it leaves behind, and
-// exits with its code; 255 becomes 254.
+// exits with its code. k_mark precedes the command's own output. 255 would look like a failure of ssh: it becomes 254,
+// with k_was_255 as the end of stderr.
+inline constexpr std::string_view k_was_255 = "gdnctl-host: the command's exit code is 255\n";
 std::string command_script(const Road& road, const HostCommand& command);
 // The same for a command with a terminal. The script is a file, which gets its own path as its first word and removes
 // itself. Without a tree the command runs in the home. What it leaves behind goes on until the hold is over.

@@ -42,7 +42,18 @@ std::string_view bare(std::string_view line) {
     return line;
 }
 
-std::string quoted(const fs::path& path) { return '"' + path.string() + '"'; }
+// Root may write everything, but a store of configuration files is not to be changed.
+Status check_writable(const fs::path& config) {
+    std::error_code problem;
+    fs::path real = fs::canonical(config, problem);
+    if (problem) real = config;
+    for (const fs::path& path : {real, real.parent_path()}) {
+        const auto facts = fs::status(path, problem);
+        if (!fs::exists(facts) || (facts.permissions() & fs::perms::owner_write) != fs::perms::none) continue;
+        return fail(ErrorKind::local_io, path.string() + " is read-only");
+    }
+    return {};
+}
 
 Status edit(const fs::path& config, const std::function<std::string(std::string_view)>& change) {
     std::error_code problem;
@@ -50,6 +61,7 @@ Status edit(const fs::path& config, const std::function<std::string(std::string_
     if (!problem && is_new) fs::permissions(config.parent_path(), fs::perms::owner_all, problem);
     if (problem)
         return tl::unexpected(file_error(ErrorKind::local_io, "create", config.parent_path(), problem.value()));
+    GDNCTL_TRY(check_writable(config));
     GDNCTL_TRY_ASSIGN(const FileLock lock, FileLock::acquire(config.parent_path() / ".gdnctl-config.lock",
                                                              {std::chrono::milliseconds(k_config_lock_wait)}));
     GDNCTL_TRY_ASSIGN(const auto before, read_file_if_exists(config));
@@ -63,17 +75,30 @@ Status edit(const fs::path& config, const std::function<std::string(std::string_
 
 }  // namespace
 
-std::string ssh_block(const SshHost& host) {
-    std::string block = marker("BEGIN", host.name) + "\n";
-    block += fmt::format("Host {}\n  HostName {}\n  HostKeyAlias {}\n  CheckHostIP no\n  User {}\n",
-                         ssh_alias(host.name), host.hostname, host.key_alias, host.user);
-    block += fmt::format("  StrictHostKeyChecking accept-new\n  UserKnownHostsFile {}\n", quoted(host.known_hosts));
-    if (!host.identity.empty()) block += fmt::format("  IdentityFile {}\n", quoted(host.identity));
-    block += "  ConnectTimeout 10\n  ServerAliveInterval 15\n  ServerAliveCountMax 4\n";
-    if (!host.control.empty()) {
-        block += fmt::format("  ControlMaster auto\n  ControlPath {}\n  ControlPersist 60\n", quoted(host.control));
+SshSettings ssh_settings(const SshHost& host) {
+    SshSettings settings = {{"HostName", host.hostname}, {"HostKeyAlias", host.key_alias}};
+    if (!host.user.empty()) settings.emplace_back("User", host.user);
+    settings.emplace_back("CheckHostIP", "no");
+    settings.emplace_back("StrictHostKeyChecking", "accept-new");
+    settings.emplace_back("UserKnownHostsFile", ssh_path(host.known_hosts));
+    if (!host.identity.empty()) {
+        settings.emplace_back("IdentityFile", ssh_path(host.identity));
+        settings.emplace_back("IdentitiesOnly", "yes");
     }
-    return block + marker("END", host.name) + "\n";
+    settings.emplace_back("ConnectTimeout", "10");
+    settings.emplace_back("ServerAliveInterval", "15");
+    settings.emplace_back("ServerAliveCountMax", "4");
+    const bool shared = !host.control.empty();
+    settings.emplace_back("ControlMaster", shared ? "auto" : "no");
+    settings.emplace_back("ControlPath", shared ? ssh_path(host.control, "/%C") : "none");
+    settings.emplace_back("ControlPersist", shared ? "60" : "no");
+    return settings;
+}
+
+std::string ssh_block(const SshHost& host) {
+    std::string block = marker("BEGIN", host.name) + "\nHost " + ssh_alias(host.name) + "\n";
+    for (const auto& [name, value] : ssh_settings(host)) block += fmt::format("  {} {}\n", name, value);
+    return block + "Match all\n" + marker("END", host.name) + "\n";
 }
 
 std::string without_block(std::string_view config, std::string_view name) {
@@ -128,8 +153,9 @@ Status write_block(const fs::path& config, const SshHost& host) {
 }
 
 Status remove_block(const fs::path& config, std::string_view name) {
-    std::error_code ignored;
-    if (!fs::exists(config, ignored)) return {};
+    // A file without the block is not even locked: its folder may be read-only.
+    GDNCTL_TRY_ASSIGN(const auto now, read_file_if_exists(config));
+    if (!now || without_block(*now, name) == *now) return {};
     return edit(config, [&](std::string_view text) { return without_block(text, name); });
 }
 

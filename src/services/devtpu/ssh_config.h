@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/result.h"
+#include "platform/ssh_options.h"
 
 namespace gdnctl::devtpu {
 
@@ -17,10 +18,15 @@ struct SshHost {
     std::string key_alias;              // HostKeyAlias: a recreated machine has a new key
     std::filesystem::path known_hosts;  // used only by us
     std::filesystem::path identity;     // empty: none
-    std::filesystem::path control;      // ControlPath, with %C; empty: connections are not shared
+    std::filesystem::path control;      // folder of shared connections; empty: connections are not shared
 };
 
-// The lines from `# BEGIN_DEV_TPU_<NAME>` to `# END_DEV_TPU_<NAME>`. Pure.
+// How ssh reaches the host. With a key of its own only that one and those of the user's configuration are offered: a
+// server accepts few attempts, and an ssh-agent may hold many keys. Pure.
+SshSettings ssh_settings(const SshHost& host);
+
+// The lines from `# BEGIN_DEV_TPU_<NAME>` to `# END_DEV_TPU_<NAME>`. They end with `Match all`, so that lines without a
+// `Host` below them still apply to all hosts. Pure.
 std::string ssh_block(const SshHost& host);
 
 // The configuration with the block of this TPU replaced, or put at its top: ssh takes the first value that it finds. A
@@ -32,7 +38,7 @@ std::string without_block(std::string_view config, std::string_view name);
 bool has_alias(std::string_view config, std::string_view name);
 
 // The same for a file, locked by a file next to it and replaced as a whole. Keeps mode and symbolic links, and once a
-// copy as FILE.bak. Errors: local_io.
+// copy as FILE.bak. A file or folder without write permission stays unchanged, also for root. Errors: local_io.
 Status write_block(const std::filesystem::path& config, const SshHost& host);
 Status remove_block(const std::filesystem::path& config, std::string_view name);
 

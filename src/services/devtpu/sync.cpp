@@ -44,10 +44,24 @@ Result<WorkingTree> present(const WorkingTree& tree) {
     return out;
 }
 
-// The program and its options for "where to": "alias:marin/" of rsync.
+// A word of rsync's `-e`, which knows quotes but no backslashes.
+std::string rsync_word(std::string_view word) {
+    std::string out = "'";
+    for (const char c : word) out.append(c == '\'' ? 2 : 1, c);
+    return out + "'";
+}
+
+// rsync's way to the host: ssh, without what the host's login shell prints before rsync's own bytes. They begin after
+// the mark that k_rsync_there prints. `read` takes single bytes from a pipe, so the rest is left for `cat`.
 std::string rsync_shell(const Road& road) {
-    const std::vector<std::string> words(road.ssh.begin(), road.ssh.end() - 1);
-    return text::shell_join(words);
+    const std::string script = fmt::format(
+        "exec 4>&1; rc=$({{ {{ \"$@\"; echo $? >&3; }} | {{ while IFS= read -r line; do case $line in *{0}) exec cat "
+        ">&4;; "
+        "esac; done; }} }} 3>&1); exit \"$rc\"",
+        k_mark.substr(0, k_mark.size() - 1));
+    std::string shell = "sh -c " + rsync_word(script) + " sh";
+    for (auto word = road.ssh.begin(); word != road.ssh.end() - 1; ++word) shell += " " + rsync_word(*word);
+    return shell;
 }
 
 Error transfer_error(const ProcessResult& result, const ProcessSpec& spec, std::string_view program) {
@@ -57,11 +71,17 @@ Error transfer_error(const ProcessResult& result, const ProcessSpec& spec, std::
     if (full) {
         return {ErrorKind::infrastructure,
                 "the disk of the TPU's host is full: the tree was not synced",
-                "check with `gdnctl dev-tpu-execute --no-sync -- df -h`",
+                "check with `gdnctl dev-tpu-execute --tpu-name NAME --no-sync -- df -h`",
                 {}};
     }
     const bool by_ssh = result.exit_code == 255 || result.err.find("Permission denied (") != std::string::npos;
     if (by_ssh) return ssh_error(result.err);
+    if (result.err.find("is your shell clean") != std::string::npos) {
+        return {ErrorKind::infrastructure,
+                "the login shell of the TPU's host prints text when it starts, which disturbs " + std::string(program),
+                "look for `echo` and the like in ~/.bashrc there, and print only in interactive shells",
+                {}};
+    }
     std::string said;
     for (const auto line : text::split(text::trim(result.err), '\n')) said = text::visible(text::trim(line));
     return {ErrorKind::infrastructure,
@@ -88,8 +108,16 @@ ProcessSpec transfer_spec(const WorkingTree& tree, std::stop_token stop) {
 Result<bool> by_rsync(const Road& road, const WorkingTree& tree, Process& process, std::stop_token stop) {
     ProcessSpec spec = transfer_spec(tree, std::move(stop));
     // By default rsync compares whole seconds and would miss a second edit of the same length.
-    spec.argv = {"rsync",           "-azL", "--modify-window=-1",       "--from0", "--files-from=-", "-e",
-                 rsync_shell(road), "./",   road.ssh.back() + ":marin/"};
+    spec.argv = {"rsync",
+                 "-azL",
+                 "--modify-window=-1",
+                 "--from0",
+                 "--files-from=-",
+                 "-e",
+                 rsync_shell(road),
+                 "--rsync-path=" + marked("rsync"),
+                 "./",
+                 road.ssh.back() + ":marin/"};
     auto result = process.run(spec);
     if (!result) return false;
     if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());

@@ -1,16 +1,13 @@
 #include "services/git/calls.h"
 
 #include <algorithm>
-#include <array>
-#include <fstream>
+#include <csignal>
 #include <set>
 
 #include <fmt/format.h>
 
-#include "core/log.h"
 #include "core/text.h"
 #include "platform/clock.h"
-#include "platform/descendants.h"
 #include "platform/fs.h"
 #include "services/git/git.h"
 
@@ -24,61 +21,7 @@ constexpr std::chrono::minutes k_longest_call{10};
 constexpr int k_lock_tries = 3;
 constexpr std::chrono::seconds k_lock_pause{2};
 
-// Settings before every subcommand: no hook, monitor, signature, background collection or pager, and plain output
-// formats.
-constexpr std::array k_settings = {"core.hooksPath=/dev/null",
-                                   "core.fsmonitor=false",
-                                   "core.quotePath=false",
-                                   "core.pager=cat",
-                                   "commit.gpgSign=false",
-                                   "log.showSignature=false",
-                                   "gc.auto=0",
-                                   "maintenance.auto=false",
-                                   "merge.autoStash=false",
-                                   "rebase.autoStash=false",
-                                   "rebase.updateRefs=false",
-                                   "submodule.recurse=false",
-                                   "diff.noprefix=false",
-                                   "diff.mnemonicPrefix=false",
-                                   "diff.suppressBlankEmpty=false",
-                                   "core.safecrlf=false",
-                                   "advice.addEmbeddedRepo=false",
-                                   "color.ui=false",
-                                   "merge.verifySignatures=false"};
-
 }  // namespace
-
-bool git_runs_in(const fs::path& root, const fs::path& common) {
-    for (const ProcessInfo& one : all_processes()) {
-        if (one.dead()) continue;
-        const fs::path folder = fs::path("/proc") / std::to_string(one.id.pid);
-        std::ifstream file(folder / "comm");
-        std::string name;
-        std::getline(file, name);
-        if (!name.starts_with("git")) continue;
-        std::error_code problem;
-        const fs::path cwd = fs::read_symlink(folder / "cwd", problem);
-        if (problem == std::errc::no_such_file_or_directory || problem == std::errc::no_such_process)
-            continue;  // it has ended
-        // We cannot look into this process, so it may be here.
-        if (problem || is_inside(root, cwd) || is_inside(common, cwd)) return true;
-    }
-    return false;
-}
-
-std::string lock_in_the_way(std::string_view words) {
-    // What is between `before` and `after`, and ends with `name`.
-    const auto named = [&](std::string_view before, std::string_view name, std::string_view after) -> std::string {
-        const auto at = words.find(before);
-        if (at == std::string_view::npos) return {};
-        const std::string_view rest = words.substr(at + before.size());
-        const auto end = rest.find(std::string(name) + std::string(after));
-        return end == std::string_view::npos ? std::string() : std::string(rest.substr(0, end + name.size()));
-    };
-    std::string lock = named("Unable to create '", ".lock", "': File exists");
-    // At an empty one, every `git worktree` fails, whichever worktree it is about.
-    return lock.empty() ? named("failed to read ", "/commondir", ": ") : lock;
-}
 
 std::string reason_of(std::string_view words) {
     std::string first, fatal;
@@ -135,23 +78,15 @@ std::map<std::string, std::string> programs_in(std::string_view list) {
 
 Result<ProcessResult> Calls::run_once(const Words& words, const CallOptions& options) const {
     ProcessSpec spec;
-    spec.argv = {"git"};
-    for (const char* setting : k_settings) spec.argv.insert(spec.argv.end(), {"-c", setting});
-    spec.argv.insert(spec.argv.end(), words.begin(), words.end());
+    spec.argv = git_command(words);
     spec.cwd = root;
     spec.env = git_environment();
     spec.env["GIT_DIR"] = git_dir.string();
     spec.env["GIT_COMMON_DIR"] = common_dir.string();
     spec.env["GIT_WORK_TREE"] = root.string();
-    spec.env["GIT_NO_REPLACE_OBJECTS"] = "1";
     spec.env["GIT_EDITOR"] = ":";
     spec.env["GIT_SEQUENCE_EDITOR"] = ":";
-    for (const char* name :
-         {"GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_EXTERNAL_DIFF", "GIT_ASKPASS",
-          "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_REPLACE_REF_BASE", "GIT_GRAFT_FILE", "GIT_LITERAL_PATHSPECS",
-          "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_SHALLOW_FILE", "GIT_PREFIX"}) {
-        spec.env[name] = std::nullopt;
-    }
+    for (const char* name : {"GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_ASKPASS"}) spec.env[name] = std::nullopt;
     if (!overrides.empty()) {
         std::size_t n = 0;
         for (const auto& [key, value] : overrides) {
@@ -170,6 +105,7 @@ Result<ProcessResult> Calls::run_once(const Words& words, const CallOptions& opt
     spec.stdin_bytes = options.input;
     spec.stdout_file = options.out_file;
     spec.survives_size_limit = true;
+    spec.death_signal = SIGTERM;  // git removes its locks at that
     spec.on_stdout_line = options.on_line;
     if (!options.on_line) spec.capture_limit = std::size_t{256} << 20;
     spec.wall_limit = k_longest_call;
@@ -200,11 +136,7 @@ Result<ProcessResult> Calls::run(Words words, const CallOptions& options) const 
             clock.sleep_for(k_lock_pause, {});
             continue;
         }
-        // Its owner was killed in the middle of a call.
-        if (!is_inside(common_dir, lock) || git_runs_in(root, common_dir)) return result;
-        log::warning("removing {}, left behind by a git process that was killed", lock);
-        fs::remove(lock, problem);
-        if (problem) return result;
+        if (!is_inside(common_dir, lock) || !remove_abandoned(*this, lock, {})) return result;
         removed.insert(lock);
         attempt = -1;  // there may be another lock
     }

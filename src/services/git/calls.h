@@ -36,14 +36,15 @@ struct Calls {
     Clock& clock;
     // Configuration keys that are not trusted, with the values to use instead.
     std::map<std::string, std::string> overrides = {};
-    bool includes = true;  // whether the configuration includes further files, as far as known
+    bool includes = true;     // whether the configuration includes further files, as far as known
+    bool is_private = false;  // `git_dir` belongs to a slot: nobody else works there
 
     // Cache of the last few ranges between full ids.
     std::map<std::string, GitRange> ranges = {};
     std::map<std::string, std::vector<GitFileChange>> diffs = {};
 
-    // Returns any exit code. Waits for a lock that another process holds (three times, 2 s), then removes it if no
-    // process can hold it any more (left by a killed git). Errors: as Process::run, and local_io on a full disk.
+    // Returns any exit code. Waits for a lock that another process holds (three times, 2 s), then removes it if
+    // is_abandoned(). Errors: as Process::run, and local_io on a full disk.
     Result<ProcessResult> run(Words words, const CallOptions& options = {}) const;
     // Its stdout; an exit code other than 0 is an error that names the call.
     Result<std::string> output(const Words& words, const CallOptions& options = {}) const;
@@ -58,6 +59,13 @@ private:
 
 // Whether a git is working in this repository right now, whoever started it.
 bool git_runs_in(const std::filesystem::path& root, const std::filesystem::path& common);
+// Whether the owner of a lock is gone for sure: no git runs in the repository, no process has the lock open or works in
+// its folder, and it is ten minutes old, or can only be ours, or was made after `ended_since`: by then all that could
+// make it had been started by us, and has been ended.
+bool is_abandoned(const Calls& calls, const std::filesystem::path& lock,
+                  std::optional<std::filesystem::file_time_type> ended_since);
+bool remove_abandoned(const Calls& calls, const std::filesystem::path& lock,
+                      std::optional<std::filesystem::file_time_type> ended_since);  // false: it stays
 
 // ---- pure
 

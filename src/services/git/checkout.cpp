@@ -43,7 +43,8 @@ T remember(std::map<std::string, T>& known, const std::string& key, T answer) {
 // Asks git for three places of the checkout at `start`: its root, its git folder and the shared one.
 Result<std::vector<std::string>> ask_places(const fs::path& start, Process& process) {
     ProcessSpec spec;
-    spec.argv = {"git", "rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir"};
+    spec.argv =
+        git_command({"rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir"});
     spec.cwd = start;
     spec.env = git_environment();
     auto result = process.run(spec);
@@ -320,10 +321,27 @@ Result<std::map<std::string, std::string>> GitCheckout::refs(std::string_view pr
     return found;
 }
 
+Result<bool> git::is_bare_by_own_config(const Calls& calls) {
+    std::error_code problem;
+    const fs::path file = calls.common_dir / "config.worktree";
+    if (!fs::exists(file, problem)) return false;
+    GDNCTL_TRY_ASSIGN(const ProcessResult used, calls.run({"config", "--type=bool", "extensions.worktreeConfig"}));
+    GDNCTL_TRY_ASSIGN(const ProcessResult bare,
+                      calls.run({"config", "--file", file.string(), "--type=bool", "core.bare"}));
+    return text::trim(used.out) == "true" && text::trim(bare.out) == "true";
+}
+
 Result<std::vector<GitWorktree>> GitCheckout::worktrees() const {
     GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"worktree", "list", "--porcelain", "-z"}));
     auto found = git::parse_worktrees(out);
-    if (git_dir() != common_dir()) return found;
+    if (git_dir() != common_dir()) {
+        // git takes a bare repository for a checkout if `core.bare` is in its own config.worktree, as its manual
+        // advises.
+        GDNCTL_TRY_ASSIGN(const bool bare, git::is_bare_by_own_config(*m_calls));
+        const fs::path main = common_dir().filename() == ".git" ? common_dir().parent_path() : common_dir();
+        if (bare) std::erase_if(found, [&](const GitWorktree& one) { return one.path == main; });
+        return found;
+    }
     // git reports the git directory if the repository is elsewhere (--separate-git-dir, a submodule), and a checkout
     // that was declared bare is not listed.
     const auto own = std::find_if(found.begin(), found.end(), [&](const GitWorktree& one) {

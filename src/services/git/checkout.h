@@ -178,7 +178,7 @@ public:
     Status patch_lines(std::string_view from, std::string_view to,
                        const std::function<void(std::string_view)>& line) const;
     Result<std::vector<GitStatusEntry>> status(bool with_ignored = false) const;
-    // As reported by `git status --porcelain` with the user's settings; empty: clean.
+    // As reported by `git status --porcelain`, whatever settings hide; empty: clean.
     Result<std::vector<std::string>> dirty_paths() const;
     Result<std::map<std::string, std::string>> refs(std::string_view prefix) const;
     // Branches, tags, notes (except ours) and stashes. Excludes fetched refs, which another fetch restores.
@@ -254,10 +254,11 @@ public:
     Status drop_stash(std::string_view commit) const;  // no error if the stash is already gone
     // Lists it again, as the newest one.
     Status store_stash(const std::string& commit, const std::string& message) const;
-    // Removes locks on index, HEAD, branch, stash and refs/gdnctl* that a killed git left, if no git is running.
-    Status clear_stale_locks() const;
-    // Clears the lock of the index before work in the checkout: waits for it, and removes it if no git is running.
-    // Error: conflict, one is running.
+    // Removes all locks of this checkout and of what checkouts share whose owners are gone for sure. `ended_since`: all
+    // that we have started since then has been ended, and may have left locks that are not old yet.
+    Status clear_stale_locks(std::optional<std::filesystem::file_time_type> ended_since = {}) const;
+    // Clears the lock of the index before work in the checkout: waits for it, and removes it if its owner is gone for
+    // sure. Error: conflict.
     Status clear_index_lock() const;
     // "merge", "rebase", "cherry-pick" or "revert" if one is in progress; empty: none.
     std::string unfinished() const;
@@ -270,6 +271,7 @@ public:
 
 private:
     friend class GitSlot;
+    friend class GitSetup;
     explicit GitCheckout(std::unique_ptr<git::Calls> calls);
     Result<GitLanding> land_in(const GitCheckout& checkout, std::string_view base, std::string_view head,
                                bool again) const;

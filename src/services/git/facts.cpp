@@ -90,6 +90,11 @@ std::string_view trailer(std::string_view message, std::string_view key) {
     return value;
 }
 
+Result<bool> HistoryFacts::is_shallow() {
+    GDNCTL_TRY_ASSIGN(const auto cut, m_repository->shallow_commits());
+    return !cut.empty();
+}
+
 Result<std::optional<CommitInfo>> HistoryFacts::resolve(std::string_view revision) {
     const std::string key(revision);
     if (const auto known = m_resolved.find(key); known != m_resolved.end()) return known->second;
@@ -245,7 +250,7 @@ Result<std::optional<CommitInfo>> HistoryFacts::introduced_line(std::string_view
     GDNCTL_TRY_ASSIGN(const auto cut, m_repository->shallow_commits());
     if (std::find(cut.begin(), cut.end(), *sha) != cut.end()) {
         return fail(ErrorKind::config, "the clone is shallow and ends before the commit that introduced the line",
-                    "fetch the rest of the history with `git fetch --unshallow`");
+                    std::string(k_fetch_all));
     }
     return resolve(*sha);
 }

@@ -18,6 +18,7 @@ class HistoryFacts final : public CommitFacts {
 public:
     explicit HistoryFacts(std::unique_ptr<Repository> repository) : m_repository(std::move(repository)) {}
 
+    Result<bool> is_shallow() override;
     Result<std::optional<CommitInfo>> resolve(std::string_view revision) override;
     Result<bool> is_ancestor_of_head(std::string_view sha) override;
     Result<bool> on_parked_ref(std::string_view sha) override;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/commit_facts.h"
 #include "core/result.h"
@@ -27,8 +28,11 @@ enum class GitReader { automatic, libgit2, program };
 Result<std::unique_ptr<CommitFacts>> open_commit_facts(const std::filesystem::path& start, Process& process,
                                                        GitReader reader = GitReader::automatic);
 
-// Environment for every `git` that gdnctl starts (ProcessSpec::env). Settings for our caller's git, for example inside
-// a hook, must not lead to another repository; git does not prompt, take optional locks or start a pager.
+// argv of every `git` that gdnctl starts: fixes each setting that would change what the call sees or does. The table in
+// fixed_settings.cpp says which, and which stay the user's.
+std::vector<std::string> git_command(std::vector<std::string> words);
+// Its environment (ProcessSpec::env). Settings for our caller's git, for example inside a hook, must not lead to
+// another repository; git does not prompt, take optional locks, start a pager, replace objects or write traces.
 std::map<std::string, std::optional<std::string>> git_environment();
 
 }  // namespace gdnctl

@@ -15,6 +15,8 @@ namespace gdnctl::git {
 Result<std::vector<std::string>> hidden_files(const Calls& calls);
 // `unread`: a folder cannot be read, and is left out.
 Result<std::vector<GitStatusEntry>> status_of(const Calls& calls, bool with_ignored, bool& unread);
+// Whether the main repository is bare by its config.worktree, which the git of a linked worktree does not read.
+Result<bool> is_bare_by_own_config(const Calls& calls);
 // Removes the commits base..head from the checkout by `git reset --keep`. Their files that the rules of `base` ignore
 // stay.
 Result<ProcessResult> reset_beside_ignored(const GitCheckout& checkout, const Calls& calls, std::string_view base,

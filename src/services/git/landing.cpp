@@ -183,12 +183,15 @@ Status GitCheckout::complete_landing(std::string_view base, std::string_view hea
 Status GitCheckout::take_back_landing(std::string_view base, std::string_view head, Error& why) const {
     GDNCTL_TRY_ASSIGN(const LandingTraces traces, traces_of_landing(*this, *m_calls, base, head));
     if (!traces.theirs.empty()) {
+        why.message +=
+            fmt::format("; left unchanged, because it differs from what git would write: {}", few_of(traces.theirs));
+    }
+    // Ignored files are in no snapshot, and nothing here touches them.
+    if (!traces.theirs.empty() && !traces.present.commit.empty()) {
         // Pin first, so that it exists whatever happens to the files from here on.
         const GitRefUpdate pin{"refs/gdnctl/rescued/" + traces.present.commit, traces.present.commit};
         GDNCTL_TRY(update_refs(std::span(&pin, 1)));
-        why.message +=
-            fmt::format("; left unchanged, because it differs from what git would write: {} (also kept at {})",
-                        few_of(traces.theirs), pin.name);
+        why.message += fmt::format(" (also kept at {})", pin.name);
     }
     git::CallOptions paths, added;
     for (const auto& change : traces.ours) {
@@ -232,27 +235,6 @@ Result<ProcessResult> GitCheckout::fetch(std::string_view remote, std::string_vi
     return done;
 }
 
-Status GitCheckout::clear_index_lock() const {
-    constexpr int k_looks = 3;
-    constexpr std::chrono::seconds k_pause{2};
-    const std::filesystem::path lock = git_dir() / "index.lock";
-    std::error_code problem;
-    for (int i = 0; std::filesystem::exists(lock, problem); ++i) {
-        if (i < k_looks) {
-            m_calls->clock.sleep_for(k_pause, {});
-            continue;
-        }
-        if (git::git_runs_in(root(), common_dir())) {
-            return fail(ErrorKind::conflict, fmt::format("another git process is running in {}", root().string()),
-                        "wait for it, then run the command again");
-        }
-        log::warning("removing {}, left behind by a git process that was killed", lock.string());
-        std::filesystem::remove(lock, problem);
-        break;
-    }
-    return {};
-}
-
 Status GitCheckout::forget_unfinished() const { return m_calls->done({"reset", "-q"}); }
 
 Status GitCheckout::leave_unborn(std::string_view commit, std::string_view branch) const {
@@ -263,29 +245,6 @@ Status GitCheckout::leave_unborn(std::string_view commit, std::string_view branc
     log::warning("HEAD of {} is {}, which has no commit: restored it", root().string(), text::trim(name.out));
     if (!branch.empty()) return m_calls->done({"symbolic-ref", "-m", "gdnctl: back", "HEAD", std::string(branch)});
     return m_calls->done({"update-ref", "--no-deref", "-m", "gdnctl: back", "HEAD", std::string(commit)});
-}
-
-Status GitCheckout::clear_stale_locks() const {
-    std::vector<std::filesystem::path> locks = {git_dir() / "index.lock", git_dir() / "HEAD.lock",
-                                                common_dir() / "packed-refs.lock"};
-    GDNCTL_TRY_ASSIGN(const GitHead now, head());
-    if (!now.branch.empty()) locks.push_back(common_dir() / (now.branch + ".lock"));
-    locks.push_back(common_dir() / "refs/stash.lock");
-    std::error_code none;
-    for (const char* ours : {"refs/gdnctl", "refs/gdnctl-others"}) {
-        // Refs appear and vanish during the iteration, and `++` would throw.
-        std::filesystem::recursive_directory_iterator at(common_dir() / ours, none);
-        for (; at != std::filesystem::recursive_directory_iterator(); at.increment(none)) {
-            if (at->path().extension() == ".lock") locks.push_back(at->path());
-        }
-    }
-    for (const auto& lock : locks) {
-        std::error_code problem;
-        if (!std::filesystem::exists(lock, problem) || git::git_runs_in(root(), common_dir())) continue;
-        log::warning("removing {}, left behind by a git process that was killed", lock.string());
-        std::filesystem::remove(lock, problem);
-    }
-    return {};
 }
 
 Status GitCheckout::undo_to(std::string_view base) const {

@@ -44,11 +44,9 @@ public:
     // nullopt if git fails and `may_fail` is set.
     Result<std::optional<std::string>> git(std::vector<std::string> words, bool may_fail, std::string input = {}) {
         ProcessSpec spec;
-        spec.argv = {"git", "-c", "log.showSignature=false", "-c", "log.showRoot=true", "-c", "core.quotePath=false"};
-        spec.argv.insert(spec.argv.end(), std::make_move_iterator(words.begin()), std::make_move_iterator(words.end()));
+        spec.argv = git_command(std::move(words));
         spec.cwd = m_root;
-        spec.env = git_environment();
-        spec.env["GIT_NO_REPLACE_OBJECTS"] = "1";  // libgit2 ignores replacement objects, too
+        spec.env = git_environment();  // without replacement objects, as with libgit2
         spec.stdin_bytes = std::move(input);
         spec.capture_limit = std::size_t{1} << 30;
         spec.wall_limit = std::chrono::minutes(2);
@@ -212,20 +210,3 @@ Result<std::unique_ptr<Repository>> open_with_program(const std::filesystem::pat
 }
 
 }  // namespace gdnctl::git
-
-namespace gdnctl {
-
-std::map<std::string, std::optional<std::string>> git_environment() {
-    return {{"GIT_DIR", std::nullopt},
-            {"GIT_WORK_TREE", std::nullopt},
-            {"GIT_INDEX_FILE", std::nullopt},
-            {"GIT_OBJECT_DIRECTORY", std::nullopt},
-            {"GIT_COMMON_DIR", std::nullopt},
-            {"GIT_NAMESPACE", std::nullopt},
-            {"GIT_TERMINAL_PROMPT", "0"},
-            {"GIT_OPTIONAL_LOCKS", "0"},
-            {"GIT_PAGER", "cat"},
-            {"LC_ALL", "C"}};
-}
-
-}  // namespace gdnctl

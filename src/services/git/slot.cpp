@@ -95,6 +95,7 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
     }
     GitCheckout checkout(std::make_unique<git::Calls>(place, admin, repository.common_dir(), process, clock));
     checkout.m_calls->overrides = repository.m_calls->overrides;
+    checkout.m_calls->is_private = true;
     GitSlot slot(std::move(checkout), admin);
     if (emptied) GDNCTL_TRY(slot.mend_link());
     GDNCTL_TRY_ASSIGN(const GitHead users, repository.head());

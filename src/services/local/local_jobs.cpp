@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/redact.h"
 #include "core/text.h"
+#include "platform/env.h"
 #include "platform/fd.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
@@ -154,6 +155,7 @@ private:
 
 std::map<std::string, std::string> LocalJobs::job_environment(const JobRequest& request) const {
     std::map<std::string, std::string> env = m_config.env;
+    for (const std::string_view name : active_python_variables()) env.erase(std::string(name));
     for (const JobEnv& item : request.env) env[item.name] = item.value;
     env["PYTHONUNBUFFERED"] = "1";
     env["GDNCTL_SUBMISSION_ID"] = request.submission_id;

@@ -155,6 +155,20 @@ def uv_test_of_a_marin_checkout(t):
 
 
 @case(tpu=True)
+def uv_other_indexes_of_the_machine(t):
+    words = checkout(t)
+    wheel(t.path("index/mirror/torch"), "torch", "2.8.0", "")
+    mirror = t.index.url + "/mirror"
+    settings = t.path("uv.toml")
+    with open(settings, "w") as f:
+        f.write('[pip]\ntorch-backend = "cu128"\nno-index = true\n')
+    for name, value in (("UV_INDEX", mirror), ("UV_EXTRA_INDEX_URL", mirror), ("UV_TORCH_BACKEND", "cu128"),
+                        ("UV_CONFIG_FILE", settings)):
+        ran = t.run(0, "ray-test", "--json", "--tpu", "v5p-8", "--pytest-args=-s", *words, "-e", f"{name}={value}")
+        t.equal(given(t, ran)["torch"], PINNED, "torch with " + name)
+
+
+@case(tpu=True)
 def uv_profile_of_a_marin_checkout(t):
     words = checkout(t)
     for active in ("", t.path("active")):

@@ -44,6 +44,36 @@ Status parse_with(
 
 }  // namespace
 
+TEST_CASE("option table: a leading ~ in a path, or after a kernel's prefix, is the home folder") {
+    OptionDef def;
+    CHECK(with_home(def, "~/x", "/home/me") == "~/x");  // not a path
+    for (const Complete path : {Complete::file, Complete::directory}) {
+        def.complete = path;
+        CHECK(with_home(def, "~/x", "/home/me") == "/home/me/x");
+        CHECK(with_home(def, "~", "/home/me") == "/home/me");
+        CHECK(with_home(def, "~root/x", "/home/me") == "/root/x");
+        CHECK(with_home(def, "~no-such-user/x", "/home/me") == "~no-such-user/x");
+        CHECK(with_home(def, "./~/x", "/home/me") == "./~/x");
+        CHECK(with_home(def, "", "/home/me").empty());
+    }
+    def.complete = Complete::kernel;
+    CHECK(with_home(def, "src:~/k.c", "/home/me") == "src:/home/me/k.c");
+    CHECK(with_home(def, "builtin:chunk", "/home/me") == "builtin:chunk");
+}
+
+TEST_CASE("option table: a path in it may begin with the home folder") {
+    const ConfigTable table = table_of("folder = '~/x'\n");
+    Args globals, args;
+    std::string folder;
+    args.option(folder, {.names = "--folder", .value = "DIR", .help = "a folder", .complete = Complete::directory});
+    const auto environment = [](std::string_view name) {
+        return name == "HOME" ? std::optional<std::string>("/home/me") : std::nullopt;
+    };
+    REQUIRE(parse_words(globals, args, {}, environment, [] { return false; },
+                        {"cmd", [&]() -> Result<const ConfigTable*> { return &table; }}));
+    CHECK(folder == "/home/me/x");
+}
+
 TEST_CASE("option table: its values stand below words and environment, and count as given") {
     const ConfigTable table = table_of("number = 7\nshare = 2\nword = 'file'\nflag = true\nitem = ['a', 'b']\n");
     TableOptions options;

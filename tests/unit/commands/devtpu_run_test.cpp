@@ -26,7 +26,7 @@ struct Host final : Process {
         if (lines.size() < 100) lines.push_back(text::join(spec.argv, " ") + "\n" + spec.stdin_bytes);
         if (spec.on_stdout && !prints.empty()) spec.on_stdout(prints);
         ProcessResult result;
-        result.exit_code = code;
+        if (!spec.stdin_bytes.empty()) result.exit_code = code;  // not of questions about the host
         return result;
     }
     bool has_run(std::string_view words) {
@@ -60,6 +60,7 @@ struct DevTpuWorld : CommandWorld {
         record.address = record.ray_address = k_cluster;
         record.submission_id = "hold-" + name;
         record.user = "me";
+        record.host.ip_address = ssh.value_or(false) ? "203.0.113.7" : "";
         record.alias = "dev-tpu-" + name;
         record.state = "ready";
         record.created = clock.wall();
@@ -127,7 +128,7 @@ TEST_CASE("dev-tpu-connect and -setup: a host without ssh") {
     DevTpuWorld world;
     world.remembers("a", false);
     CHECK(world.ask(k_dev_tpu_connect_row, {"--tpu-name", "a"}) == 4);
-    CHECK(world.said.find("hint: --via ray runs the command as a job on the holder's host") != std::string::npos);
+    CHECK(world.said.find("--via ray runs the command as a job on the holder's host") != std::string::npos);
     CHECK(world.host.lines.empty());
 }
 
@@ -189,6 +190,20 @@ TEST_CASE("dev-tpu-test and -profile: a name that nobody holds, a test by the ro
     CHECK(world.ask(k_dev_tpu_test_row, words) == 1);
     CHECK(world.json()["status"] == "FAILED");
     CHECK(world.remembered() == 1);
+}
+
+TEST_CASE("dev-tpu-test and -profile: without a target of the user's own nothing runs on a held TPU") {
+    DevTpuWorld world;
+    world.remembers("a", true);
+    for (const cli::Command* row : {&k_dev_tpu_test_row, &k_dev_tpu_profile_row}) {
+        for (const bool named : {true, false}) {  // the cluster
+            const std::vector<std::string> words = {"--tpu-name", "a", "--no-sync"};
+            CHECK((named ? world.ask(*row, words) : world.run(*row, words)) == 2);
+            CHECK(world.said.find("no target is named for a job on a cluster") != std::string::npos);
+            CHECK(world.said.find("hint: ") != std::string::npos);
+        }
+    }
+    CHECK(world.host.lines.empty());
 }
 
 TEST_CASE("dev-tpu-profile: the metric that the run prints, a run that prints none, one that fails") {

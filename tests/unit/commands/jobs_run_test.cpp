@@ -67,6 +67,15 @@ TEST_CASE("commands of jobs: what is refused before anything is asked") {
     CHECK(world.process.calls.empty());
 }
 
+TEST_CASE("commands of jobs: without a target of the user's own nothing is sent to a cluster") {
+    JobsWorld world;
+    for (const cli::Command* row : {&k_ray_test_row, &k_ray_profile_row}) {
+        CHECK(world.ask(*row, {"--no-wait"}) == 2);
+        CHECK(world.said.find("no target is named for a job on a cluster") != std::string::npos);
+    }
+    CHECK(world.http.asked.empty());
+}
+
 TEST_CASE("commands of jobs: --no-local refuses this machine") {
     CommandWorld world;
     for (const cli::Command* row : {&k_ray_test_row, &k_ray_profile_row, &k_ray_list_row}) {

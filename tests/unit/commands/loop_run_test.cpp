@@ -2,6 +2,7 @@
 #include "command_world.h"
 #include "loop/engine/journal.h"
 #include "loop/evolve/journal.h"
+#include "services/git/git.h"
 #include "unit/loop/run_script.h"
 
 namespace gdnctl::commands {
@@ -212,7 +213,7 @@ TEST_CASE("prompts: the default is marked, a file is a prompt, directives are ap
     CHECK(world.printed("Iteration 2 of 5 at aaaa"));
     CHECK(world.printed("be brief"));
     CHECK(world.said.find("unknown placeholder {{ODD}}") != std::string::npos);
-    world.process.expect({"git", "*", "*", "*", "*", "*"}, 128);
+    world.process.expect(git_command({"*", "*", "*", "*", "*"}), 128);
     CHECK(world.run(k_prompts_render_row, {"mine.md"}) == 9);
     CHECK(world.said.find("hint: pass the commit with --head-sha") != std::string::npos);
 }

@@ -1,5 +1,8 @@
 // What the commands for a setup decide.
+#include "cli/described.h"
+#include "cli/option_table.h"
 #include "command_world.h"
+#include "commands/table.h"
 
 namespace gdnctl::commands {
 namespace {
@@ -67,15 +70,19 @@ TEST_CASE("init marin: only in a Marin checkout, a file that differs is kept") {
 TEST_CASE("doctor: a required program that is missing is 1, an optional one is not") {
     CommandWorld world;
     world.env.values["PATH"] = (world.folder / "bin").string();
+    const auto no_uv = [&] { world.process.expect({"bash", "-lc", "*"}, 0, "welcome\n\n\n"); };
+    no_uv();
     CHECK(world.run(k_doctor_row, {"--json"}) == 1);
     CHECK(world.json()["ok"] == false);
     test::write_text(world.folder / "bin/git", "#!/bin/sh\n");
     fs::permissions(world.folder / "bin/git", fs::perms::owner_all);
     world.process.expect({"*", "--version"}, 0, "git version 2.39.5\n");
+    no_uv();
     CHECK(world.run(k_doctor_row, {}) == 0);
     CHECK(world.printed("git version 2.39.5"));
     CHECK(world.printed("absent"));
     world.process.expect({"*", "--version"}, 3, "");
+    no_uv();
     CHECK(world.run(k_doctor_row, {}) == 1);
     CHECK(world.said.find("something required is missing") != std::string::npos);
 }
@@ -111,6 +118,23 @@ TEST_CASE("ce-infer: block sizes of a known chip, a shape without all three size
                     {"--device", "TPU v5", "--batch", "8192", "--hidden", "4096", "--vocab", "128256", "--json"}) == 0);
     CHECK(world.printed("block"));
     world.check({k_ce_infer_row, {"--device", "TPU v5", "--batch", "0", "--hidden", "4096", "--vocab", "9"}, 2, "0"});
+}
+
+TEST_CASE("options: each one that takes a path of this machine is marked, so that ~ is the home folder") {
+    const cli::Table commands = table();
+    const auto all = cli::describe_all(commands);
+    int paths = 0;
+    for (const cli::Described& one : all->commands) {
+        for (const cli::OptionDef& option : one.args.options()) {
+            const std::string& value = option.value;
+            const bool is_path = value.starts_with("FILE") || value.starts_with("PATH") || value.starts_with("DIR");
+            if (!is_path || option.canonical() == "--worktree-link") continue;  // that one is of the repository
+            ++paths;
+            CAPTURE(option.canonical());
+            CHECK(cli::with_home(option, "~/x", "/home/me") == "/home/me/x");
+        }
+    }
+    CHECK(paths > 40);
 }
 
 }  // namespace gdnctl::commands

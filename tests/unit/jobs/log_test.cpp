@@ -30,6 +30,26 @@ TEST_CASE("job log: each byte exactly once, with equal lines, bytes that are not
     CHECK(filtered("x", std::nullopt, huge, 65536) == huge.substr(2, huge.size() - 4));
 }
 
+TEST_CASE("job log: without the lines that Ray adds, wherever they come") {
+    const std::string announced = "Running entrypoint for job id-1: printf x\necho two lines\n";
+    const std::string setting_up = "2026-11-21 15:07:29,076\tINFO job_manager.py:581 -- Runtime env is setting up.\n";
+    const auto own = [](const std::string& log, std::size_t step) {
+        std::string out;
+        WithoutRayLines lines("id-1", "printf x\necho two lines", [&](std::string_view s) { out += s; });
+        for (std::size_t at = 0; at < log.size(); at += step) lines.feed(std::string_view(log).substr(at, step));
+        lines.finish();
+        return out;
+    };
+    for (const std::size_t step : {1U, 7U, 1000U}) {
+        CHECK(own(setting_up + announced + "x", step) == "x");
+        CHECK(own(setting_up + "x" + announced + "y\n", step) == "xy\n");
+        CHECK(own("x\n" + setting_up, step) == "x\n" + setting_up);  // the command's own words
+        CHECK(own(announced + announced, step) == announced);
+        CHECK(own("Running entrypoint for job id-2: x\nRun", step) == "Running entrypoint for job id-2: x\nRun");
+        CHECK(own("", step).empty());
+    }
+}
+
 TEST_CASE("job log: grep before tail") {
     const std::string log = "a 1\nb\na 2\nb\na 3\nb\nb\nb";
     for (const std::size_t step : {1U, 3U, 1000U}) {

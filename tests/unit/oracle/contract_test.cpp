@@ -74,12 +74,17 @@ TEST_CASE("contract: every field of every named one") {
         {"fla",
          {"interleaved", "B,H,K,V", "log", "prob", "off", "1e-06", root, "none", "query", "input", "passthrough",
           "none"}},
+        {"fla-recurrent",
+         {"interleaved", "B,H,K,V", "log", "prob", "off", "1e-06", root, "none", "query", "f32", "passthrough",
+          "none"}},
         {"flashinfer",
-         {"interleaved", "B,H,V,K", "raw", "logit", "off", "1e-06", root, "none", "query", "f32", "zeros", "none"}},
+         {"interleaved", "B,H,V,K", "raw", "logit", "off", "1e-06", root, "none", "query", "input", "zeros", "none"}},
         {"ggml",
          {"tiled", "B,H,V,K", "log", "prob", "off", "1e-06", root, "none", "f32", "f32", "passthrough", "none"}},
         {"ik",
          {"interleaved", "B,H,K,V", "log", "logit", "off", "1e-06", root, "none", "f32", "f32", "passthrough", "+50"}},
+        {"sglang",
+         {"interleaved", "B,H,K,V", "log", "prob", norm, "1e-06", root, "none", "query", "f32", "passthrough", "none"}},
         {"sglang-cpu",
          {"interleaved", "B,H,K,V", "log", "prob", "off", "1e-06", root, "none", "query", "bf16", "passthrough",
           "none"},
@@ -189,6 +194,25 @@ TEST_CASE("inputs: a small file does not claim more rows without tokens than the
     const auto refused = problem_of((1 << 29) + 3);
     REQUIRE(!refused);
     CHECK(refused.error().message.find("are too large") != std::string::npos);
+}
+
+TEST_CASE("inputs: g, alpha and beta count as what their names say if the contract only defaults to raw gates") {
+    const auto kinds = [](const char* gate, std::vector<std::string> sets) {
+        TensorFile file = load_safetensors(vectors() / "gdn_gva.inputs.safetensors");
+        file.metadata.clear();
+        std::erase_if(file.tensors, [](const NamedTensor& t) { return t.name == "initial_state"; });
+        for (NamedTensor& t : file.tensors) {
+            if (t.name == "g") t.name = gate;
+        }
+        auto contract = resolve_contract("flashinfer", {}, sets);
+        REQUIRE(contract);
+        const auto problem = read_problem(file, *contract);
+        if (!problem) return problem.error().message;
+        return origin_of(*contract, "g_kind") + ", " + origin_of(*contract, "beta_kind");
+    };
+    CHECK(kinds("g", {}) == "log from inputs tensor g, prob from inputs tensor beta");
+    CHECK(kinds("alpha", {}) == "alpha from inputs tensor alpha, prob from inputs tensor beta");
+    CHECK(kinds("g", {"g_kind=raw"}) == "tensor 'a' is missing from the inputs");
 }
 
 TEST_CASE("inputs: head counts must fit the head map") {

@@ -217,6 +217,25 @@ TEST_CASE("pattern: what is not finite is told by the gates") {
     expect(-HUGE_VAL, "gate", "values are not finite where g = -inf: consistent with differences of sums, -inf - -inf");
 }
 
+TEST_CASE("pattern: a few values that are not finite beside a right final state were never written") {
+    const auto nan = std::numeric_limits<double>::quiet_NaN();
+    expect_text(short_chunks(),
+                {"1 of ", "tile", [nan](GdnOutputs& x, const GdnReference&) { x.out[10 * 32 + 3] = nan; }});
+    expect_text(short_chunks(),
+                {"the last 2 rows of out are not finite and the final state is right", "padding",
+                 [nan](GdnOutputs& x, const GdnReference&) { std::fill(x.out.end() - 2 * 32, x.out.end(), nan); }});
+}
+
+TEST_CASE("pattern: NaN in rows outside every sequence was left there") {
+    GdnCase c;
+    c.dims = {1, 28, 1, 2, 8, 4};
+    c.cu_seqlens = {0, 10, 20};
+    const GdnReference r = made(c);
+    GdnOutputs left = r.truth;
+    std::fill(left.out.begin() + 20 * 8, left.out.end(), std::numeric_limits<double>::quiet_NaN());
+    CHECK(judged(r, outputs_of(r, left)).verdict == Verdict::ok);
+}
+
 TEST_CASE("pattern: rows outside every sequence") {
     GdnCase c;
     c.dims = {1, 28, 1, 2, 8, 4};

@@ -38,6 +38,26 @@ TEST_CASE("http setup: loopback never goes through a proxy, and the environment'
     CHECK(http::settings_from(MapEnv(Values{{"no_proxy", "*"}})).no_proxy == "*");
 }
 
+TEST_CASE("http setup: a folder of certificates, by any of the names") {
+    const auto folder = http::settings_from(MapEnv(Values{{"SSL_CERT_FILE", "/usr"}, {"SSL_CERT_DIR", "/etc:/opt"}}));
+    CHECK(folder.ca_file.empty());
+    CHECK(folder.ca_folder == "/etc:/opt:/usr");
+    CHECK(http::settings_from(MapEnv(Values{{"REQUESTS_CA_BUNDLE", "/usr"}})).ca_folder == "/usr");
+}
+
+TEST_CASE("http setup: a proxy's name for messages never has its password") {
+    const auto one = http::settings_from(MapEnv(Values{{"HTTPS_PROXY", "http://me:sec@ret/word@proxy.corp:3128/x"},
+                                                       {"HTTP_PROXY", "not-used"},
+                                                       {"all_proxy", "socks.corp:1080"}}));
+    CHECK(one.https_proxy.variable == "HTTPS_PROXY");
+    CHECK(one.https_proxy.place == "proxy.corp:3128");
+    CHECK(one.https_proxy.with_user);
+    CHECK(one.http_proxy.variable == "all_proxy");
+    CHECK(one.http_proxy.place == "socks.corp:1080");
+    CHECK_FALSE(one.http_proxy.with_user);
+    CHECK(http::settings_from(MapEnv(Values{{"https_proxy", ""}, {"ALL_PROXY", "x"}})).https_proxy.variable.empty());
+}
+
 TEST_CASE("http setup: a libcurl before 7.85 is refused with the version that is needed") {
     CHECK(http::check_curl_version(0x075801, "7.88.1").has_value());
     CHECK(http::check_curl_version(0x075500, "7.85.0").has_value());

@@ -16,7 +16,7 @@ namespace gdnctl::test {
 struct HttpWorld {
     FakeClock clock;
     LoopbackServer server;
-    http::CurlHttp http{clock, {"gdnctl/9.9", "localhost,127.0.0.1,::1", ""}};
+    http::CurlHttp http{clock, {"gdnctl/9.9", "localhost,127.0.0.1,::1", "", "", {}, {}}};
 
     HttpWorld() {
         log::set_sink([](log::Level, std::string_view) {});

@@ -1,10 +1,13 @@
 #include "platform/process.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -102,6 +105,33 @@ TEST_CASE("process: stdin is fed while output is read") {
     spec.argv = {"cat"};
     spec.stdin_bytes = std::string(std::size_t{3} << 20, 'y');
     CHECK(must_run(spec).out == spec.stdin_bytes);
+}
+
+TEST_CASE("process: what comes through a descriptor follows, in its own time, and need not end") {
+    std::array<int, 2> ends{};
+    REQUIRE(pipe2(ends.data(), O_CLOEXEC) == 0);
+    const std::string much(std::size_t{3} << 20, 'z');
+    std::thread writer([&] {
+        for (std::size_t at = 0; at < much.size();) {
+            const ssize_t n = write(ends[1], much.data() + at, much.size() - at);
+            if (n <= 0) break;
+            at += static_cast<std::size_t>(n);
+        }
+        close(ends[1]);
+    });
+    ProcessSpec spec;
+    spec.argv = {"cat"};
+    spec.stdin_bytes = "first ";
+    spec.stdin_fd = ends[0];
+    CHECK(must_run(spec).out == "first " + much);
+    writer.join();
+    close(ends[0]);
+    REQUIRE(pipe2(ends.data(), O_CLOEXEC) == 0);
+    spec.argv = {"head", "-c", "3"};
+    spec.stdin_fd = ends[0];
+    CHECK(must_run(spec).out == "fir");  // although the pipe stays open
+    close(ends[0]);
+    close(ends[1]);
 }
 
 TEST_CASE("process: without input stdin is empty") {

@@ -29,6 +29,8 @@ struct FakeFacts final : CommitFacts {
         return found == table.end() ? std::nullopt : std::optional(found->second);
     }
     Result<std::optional<CommitInfo>> resolve(std::string_view revision) override { return look(commits, revision); }
+    bool shallow = false;
+    Result<bool> is_shallow() override { return shallow; }
     Result<bool> is_ancestor_of_head(std::string_view sha) override { return has(ancestors, sha); }
     Result<bool> on_parked_ref(std::string_view sha) override { return has(parked, sha); }
     Result<bool> is_reverted(std::string_view sha) override { return has(reverted, sha); }

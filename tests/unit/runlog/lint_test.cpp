@@ -142,6 +142,21 @@ TEST_CASE("runlog fields: L102, L103, L104, L105, L106") {
     CHECK(Linted(entry("abcdef1", "- Assessment: <text>\n- Interpretation:\n")).count("L106") == 2);
 }
 
+TEST_CASE("runlog history: what a shallow clone lacks is one finding, and no entry is called wrong for it") {
+    FakeFacts facts;
+    facts.shallow = true;
+    LintOptions all;
+    all.all_entries = true;
+    const std::string two = entry(k_sha) + entry(std::string(40, 'b'));
+    const Linted l(two, all, &facts);
+    REQUIRE(l.count("L201") == 1);
+    const auto found = std::find_if(l.report.findings.begin(), l.report.findings.end(),
+                                    [](const Finding& one) { return one.rule->id == "L201"; });
+    CHECK(found->message.find("fetch-depth: 0") != std::string::npos);
+    facts.shallow = false;
+    CHECK(Linted(two, all, &facts).count("L201") == 2);
+}
+
 TEST_CASE("runlog history: L201-L205") {
     FakeFacts facts;
     CHECK(Linted(entry(k_sha), {}, &facts).count("L201") == 1);

@@ -47,6 +47,11 @@ std::string env_text(const EnvList& env) {
     return text;
 }
 
+const std::string k_only_this_index =
+    "env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_FIND_LINKS -u UV_NO_INDEX "
+    "-u UV_TORCH_BACKEND -u UV_EXCLUDE -u UV_EXCLUDE_NEWER -u UV_CONSTRAINT -u UV_OVERRIDE -u UV_REQUIRE_HASHES "
+    "-u UV_CONFIG_FILE UV_NO_CONFIG=1 ";
+
 }  // namespace
 
 TEST_CASE("target: ray-test on marin, golden command and environment") {
@@ -60,23 +65,41 @@ TEST_CASE("target: ray-test on marin, golden command and environment") {
         command->entrypoint ==
         R"x(bash -lc 'set -e; step=start; ended() { rc=$?; [ $rc = 0 ] || )x"
         R"x(echo "gdnctl: failed step: $step (exit status $rc)"; }; trap ended EXIT; )x"
+        R"x(command -v uv >/dev/null || PATH=$PATH:$HOME/.local/bin; )x"
         R"x(command -v uv >/dev/null || { step="find uv"; )x"
-        R"x(echo "gdnctl: uv is not in the PATH of a login shell (bash -l) on $(uname -n)"; )x"
+        R"x(echo "gdnctl: uv is not in the PATH of a login shell (bash -l) on $(uname -n), nor in ~/.local/bin"; )x"
         R"x(echo "hint: install it there, for example with: pip install uv"; exit 127; }; )x"
         R"x(venv=${VIRTUAL_ENV:-${UV_PROJECT_ENVIRONMENT:-.venv}}; case $venv in /*) ;; *) venv=$PWD/$venv ;; esac; )x"
         R"x(export UV_PROJECT_ENVIRONMENT=$venv; )x"
         R"x(cd lib/levanter || { step="find "lib/levanter", which is not there"; exit 1; }; )x"
         R"x(step="uv sync"; if [ -n "${VIRTUAL_ENV:-}" ]; then uv sync --active --extra=tpu --group test; )x"
         R"x(else uv sync --extra=tpu --group test; fi; export UV_NO_SYNC=1; )x"
-        R"x(step="install torch"; uv pip install --python "$venv/bin/python" --force-reinstall --index-url )x"
-        R"x(https://download.pytorch.org/whl/cpu torch==2.9.0+cpu; )x"
-        R"x(step="install transformers"; uv pip install --python "$venv/bin/python" transformers; )x"
-        R"x(step="JAX device check"; )x"
-        R"x("$venv/bin/python" -c '\''import json, sys, jax; b = jax.default_backend(); )x"
-        R"x(print("GDNCTL_DEVICE " + json.dumps({"backend": b, "count": jax.device_count()}, separators=(",", ":")), )x"
-        R"x(flush=True); b == "tpu" or sys.exit("gdnctl: JAX runs on " + b + ", not on a TPU )x"
-        R"x((--allow-cpu accepts that)")'\''; )x"
-        R"x(step="pytest"; uv run pytest tests/test_gdn_kernels.py tests/test_gdn_layer.py -v')x");
+        R"x(step="install torch"; )x" +
+            k_only_this_index +
+            R"x(uv pip install --python "$venv/bin/python" --force-reinstall --index-url )x"
+            R"x(https://download.pytorch.org/whl/cpu torch==2.9.0+cpu; )x"
+            R"x(step="install transformers"; uv pip install --python "$venv/bin/python" transformers; )x"
+            R"x(step="JAX device check"; )x"
+            R"x("$venv/bin/python" -c '\''import json, sys, jax; b = jax.default_backend(); )x"
+            R"x(print("GDNCTL_DEVICE " + json.dumps({"backend": b, "count": jax.device_count()}, separators=(",", ":")), )x"
+            R"x(flush=True); b == "tpu" or sys.exit("gdnctl: JAX runs on " + b + ", not on a TPU )x"
+            R"x((--allow-cpu accepts that)")'\''; )x"
+            R"x(step="pytest"; uv run pytest tests/test_gdn_kernels.py tests/test_gdn_layer.py -v')x");
+}
+
+TEST_CASE("target: on this machine marin's tests use no environment that a login shell activates") {
+    auto target = select_target(named("marin"), "/nowhere");
+    REQUIRE(target);
+    const std::string there = test_command(*target, {}, "g")->entrypoint;
+    const std::string profile = profile_command(*target, {}, "g")->entrypoint;
+    target->here = true;
+    const std::string here = test_command(*target, {}, "g")->entrypoint;
+    CHECK(there.find("$1") == std::string::npos);
+    CHECK(here.find(
+              "VIRTUAL_ENV=$1; [ -n \"$1\" ] || unset VIRTUAL_ENV; UV_PROJECT_ENVIRONMENT=$2; venv=${VIRTUAL_ENV") !=
+          std::string::npos);
+    CHECK(here.ends_with("-v' gdnctl \"${VIRTUAL_ENV:-}\" \"${UV_PROJECT_ENVIRONMENT:-}\""));
+    CHECK(profile_command(*target, {}, "g")->entrypoint == profile);
 }
 
 TEST_CASE("target: what marin's jobs need on a cluster") {
@@ -112,18 +135,22 @@ TEST_CASE("target: ray-profile on marin, golden command and environment") {
           "GDN_PROFILE_PROFILE_START_STEP=2\nGDN_PROFILE_PROFILE_NUM_STEPS=6\n"
           "GDN_PROFILE_RUN_NAME_PREFIX=gdn_tinyprof\nGDN_PROFILE_TPU_VARIANT=v5p-8\nGDN_PROFILE_BATCH_SIZE=8\n"
           "LEVANTER_PALLAS_TPU_BWD_USE_XLA_STREAMING_BENCH=0\n");
-    CHECK(command->entrypoint ==
-          R"x(bash -lc 'set -e; step=start; ended() { rc=$?; [ $rc = 0 ] || )x"
-          R"x(echo "gdnctl: failed step: $step (exit status $rc)"; }; trap ended EXIT; )x"
-          R"x(command -v uv >/dev/null || { step="find uv"; )x"
-          R"x(echo "gdnctl: uv is not in the PATH of a login shell (bash -l) on $(uname -n)"; )x"
-          R"x(echo "hint: install it there, for example with: pip install uv"; exit 127; }; )x"
-          R"x(unset VIRTUAL_ENV; export UV_PROJECT_ENVIRONMENT=.venv; step="uv sync"; uv sync; export UV_NO_SYNC=1; )x"
-          R"x(step="install torch"; uv pip install --python .venv/bin/python --force-reinstall --index-url )x"
-          R"x(https://download.pytorch.org/whl/cpu torch==2.9.0+cpu; )x"
-          R"x(step="remove torchvision"; (uv pip uninstall --python .venv/bin/python torchvision || true); )x"
-          R"x(step="profiled run"; .venv/bin/python -m experiments.speedrun.hackable_transformer_gdn.tiny_profile )x"
-          R"x(--force_run_failed true')x");
+    CHECK(
+        command->entrypoint ==
+        R"x(bash -lc 'set -e; step=start; ended() { rc=$?; [ $rc = 0 ] || )x"
+        R"x(echo "gdnctl: failed step: $step (exit status $rc)"; }; trap ended EXIT; )x"
+        R"x(command -v uv >/dev/null || PATH=$PATH:$HOME/.local/bin; )x"
+        R"x(command -v uv >/dev/null || { step="find uv"; )x"
+        R"x(echo "gdnctl: uv is not in the PATH of a login shell (bash -l) on $(uname -n), nor in ~/.local/bin"; )x"
+        R"x(echo "hint: install it there, for example with: pip install uv"; exit 127; }; )x"
+        R"x(unset VIRTUAL_ENV; export UV_PROJECT_ENVIRONMENT=.venv; step="uv sync"; uv sync; export UV_NO_SYNC=1; )x"
+        R"x(step="install torch"; )x" +
+            k_only_this_index +
+            R"x(uv pip install --python .venv/bin/python --force-reinstall --index-url )x"
+            R"x(https://download.pytorch.org/whl/cpu torch==2.9.0+cpu; )x"
+            R"x(step="remove torchvision"; (uv pip uninstall --python .venv/bin/python torchvision || true); )x"
+            R"x(step="profiled run"; .venv/bin/python -m experiments.speedrun.hackable_transformer_gdn.tiny_profile )x"
+            R"x(--force_run_failed true')x");
 }
 
 TEST_CASE("target: every profile setting of marin reaches its variable") {

@@ -23,6 +23,8 @@ struct GradientTruth {
     DType input = DType::f32;  // dtype of the tensor it is the gradient of, as stored
 };
 
+inline bool has_tokens(const GradientTruth& t) { return t.axes.starts_with("b,t"); }
+
 // If out is narrower than d_out, a correct kernel may use it either way.
 enum class CotangentUse { no_choice, as_given, rounded };
 

@@ -12,13 +12,20 @@
 #include "oracle/gdn/kernels/backward32.h"
 #include "oracle/gdn/kernels/clipped.h"
 #include "oracle/gdn/kernels/prepare.h"
+#include "oracle/simd/tasks.h"
 
 namespace gdnctl::oracle {
 
 namespace {
 
-// How much fp32 backward passes may lose beyond the effect of one roundoff on every input. Measured: tests/calibration.
-constexpr double k_backward_allowance = 4;
+// How much backward passes may lose beyond the effect of one roundoff on every input: with fp32 products, where chunked
+// forms differ most, and with 16-bit ones, whose operands dominate. Measured: tests/calibration.
+constexpr double k_allowance_fp32 = 4;
+constexpr double k_allowance_16bit = 2;
+// Tokens whose errors are measured together, for the allowance of each of their elements.
+constexpr std::size_t k_block_tokens = 16;
+// How much larger than the root mean square of its block's error the error of an element may be.
+constexpr double k_element_allowance = 2.5;
 // fp32 sums that include a gate near -1e4 lose most of what follows it. An error this large is measured well, and
 // allowed as measured. Seen in correct kernels: 1e-4 to 3e-4 in every gradient of levanter.
 constexpr double k_gate_loss = 2.5e-4;
@@ -174,57 +181,105 @@ std::vector<double> sizes_at_norm(const GdnContract& contract, std::size_t width
     return along.empty() ? std::vector<double>() : gradient;
 }
 
+// How the errors of measured runs become a budget.
+struct Rates {
+    double roundoff = 0;   // of the operands of products
+    double allowance = 0;  // on measured errors, and in roundoffs of the values
+    double cancelled = 0;  // part of the reference size that is lost where a gradient cancels
+};
+
 // The budget from the error of a run with fp32 sums of gates, where `moved` is that of perturbed inputs alone. `size`:
 // of the values.
-double allowed_by_sums(double error, double moved, double size) {
-    const double usual = k_backward_allowance * error;
+double allowed_by_sums(const Rates& rates, double error, double moved, double size) {
+    const double usual = rates.allowance * error;
     return error <= 2 * moved ? usual : std::min(usual, std::max(error, k_gate_loss * size));
 }
 
+// The errors of one run in one gradient.
+struct RunErrors {
+    std::vector<GroupSums> groups;
+    std::vector<double> blocks;  // see block_rms(); empty: the gradient has no tokens
+};
+
 // `runs`: perturbed inputs, the same with fp32 sums of gates, and others. `floors`: sums of the reference sizes for a
 // gradient that cancels; else empty.
-TensorBudget budget_of(const std::vector<std::vector<GroupSums>>& runs, const std::vector<GroupSums>& own,
-                       const std::vector<GroupSums>& floors, double roundoff) {
+TensorBudget budget_of(const std::vector<RunErrors>& runs, const std::vector<GroupSums>& own,
+                       const std::vector<GroupSums>& floors, const Rates& rates) {
     TensorBudget budget;
-    const std::size_t count = runs.front().size();
+    const std::size_t count = runs.front().groups.size();
     budget.groups.resize(count);
     std::vector<GroupSize> sizes(count);
     double errors = 0;
     double squares = 0;
     for (std::size_t g = 0; g < count; ++g) {
         GroupBudget& b = budget.groups[g];
-        const GroupSums& truth = runs.front()[g];
+        const GroupSums& truth = runs.front().groups[g];
         const double floor = floors.empty() ? 0 : floors[g].truth_rms();
         const double size = std::max(truth.truth_rms(), floor);
         sizes[g] = {size, std::max(truth.max_truth, size), truth.count};
         for (std::size_t i = 0; i < runs.size(); ++i) {
-            const GroupSums& run = runs[i][g];
+            const GroupSums& run = runs[i].groups[g];
             const bool sums = i == 1;
-            b.rms = std::max(b.rms, sums ? allowed_by_sums(run.error_rms(), truth.error_rms(), size)
-                                         : k_backward_allowance * run.error_rms());
-            b.max_abs = std::max(b.max_abs, sums ? allowed_by_sums(run.max_error, truth.max_error, sizes[g].largest)
-                                                 : k_backward_allowance * run.max_error);
+            b.rms = std::max(b.rms, sums ? allowed_by_sums(rates, run.error_rms(), truth.error_rms(), size)
+                                         : rates.allowance * run.error_rms());
+            b.max_abs =
+                std::max(b.max_abs, sums ? allowed_by_sums(rates, run.max_error, truth.max_error, sizes[g].largest)
+                                         : rates.allowance * run.max_error);
         }
         errors += b.rms * b.rms * static_cast<double>(truth.count);
         squares += sizes[g].rms * sizes[g].rms * static_cast<double>(truth.count);
     }
-    budget.relative = std::max(squares > 0 ? std::sqrt(errors / squares) : 0, 4 * roundoff);
+    budget.relative = std::max(squares > 0 ? std::sqrt(errors / squares) : 0, rates.allowance * rates.roundoff);
     const GroupBudget usual = usual_relative(budget.groups, sizes);
     for (std::size_t g = 0; g < count; ++g) {
         const double floor = floors.empty() ? 0 : floors[g].truth_rms();
-        const double largest = std::max(runs.front()[g].max_truth, 4 * floor);
+        const GroupSums& truth = runs.front().groups[g];
+        const double largest = std::max(truth.max_truth, 4 * floor);
         const double trace = 1e-37 + 0x1p-40 * largest;
         GroupBudget& b = budget.groups[g];
         if (sizes[g].count < k_small_group) {
             b.rms = std::max(b.rms, usual.rms * sizes[g].rms);
             b.max_abs = std::max(b.max_abs, usual.max_abs * largest);
         }
-        b.rms = std::max({b.rms, 4 * roundoff * sizes[g].rms, trace});
-        b.max_abs = std::max({b.max_abs, 8 * roundoff * largest, trace});
+        const double of_values = rates.allowance * rates.roundoff;
+        b.rms = std::max({b.rms, of_values * truth.truth_rms(), rates.cancelled * sizes[g].rms, trace});
+        b.max_abs = std::max({b.max_abs, 2 * of_values * truth.max_truth, 2 * rates.cancelled * largest, trace});
         b.rms = std::max(b.rms, std::min(own[g].error_rms(), k_own_allowance * b.rms));
         b.max_abs = std::max(b.max_abs, std::min(own[g].max_error, k_own_allowance * b.max_abs));
     }
     return budget;
+}
+
+// The root mean square of `values` (or of its distance from `want`) over k_block_tokens tokens of each head, for every
+// token and head: [rows, heads]. Values that are not finite on either side were not measured.
+std::vector<double> block_rms(const GradientTruth& t, const GdnProblem& p, const std::vector<double>& values,
+                              const std::vector<double>* want, int threads) {
+    const std::size_t heads = t.groups.of_run.size() / static_cast<std::size_t>(p.rows());
+    const std::size_t width = t.groups.width;
+    std::vector<double> rms(t.groups.of_run.size(), 0);
+    run_tasks(p.sequences.size() * heads, threads, [&] {
+        return [&](std::size_t lane) {
+            const GdnSequence& s = p.sequences[lane / heads];
+            const auto end = static_cast<std::size_t>(s.end);
+            for (auto first = static_cast<std::size_t>(s.begin); first < end; first += k_block_tokens) {
+                const std::size_t last = std::min(first + k_block_tokens, end);
+                double squares = 0;
+                std::size_t count = 0;
+                for (std::size_t row = first; row < last; ++row) {
+                    const std::size_t at = (row * heads + lane % heads) * width;
+                    for (std::size_t i = at; i < at + width; ++i) {
+                        const double x = want == nullptr ? values[i] : values[i] - (*want)[i];
+                        if (!std::isfinite(x)) continue;
+                        squares += x * x;
+                        ++count;
+                    }
+                }
+                const double mean = count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
+                for (std::size_t row = first; row < last; ++row) rms[row * heads + lane % heads] = mean;
+            }
+        };
+    });
+    return rms;
 }
 
 // They pass through (I + M)^-1 and its transpose, so a large inverse counts twice. Seen: levanter's d_initial_state,
@@ -238,6 +293,40 @@ std::vector<double> widening_of(const GdnReference& r) {
     return widening;
 }
 
+// Fills `local`: an element may be off by its block's error, as the runs measure it, or by the part of its block's size
+// that its group may be off by. `floors`: as in budget_of(), of the reference sizes `size`.
+void grant_locally(const GdnReference& r, const std::vector<RunErrors>& runs, const RunErrors& own,
+                   const std::vector<GroupSums>& floors, const std::vector<double>& size, double allowance, int threads,
+                   GradientTruth& t) {
+    const std::vector<double> truth = block_rms(t, r.problem, t.want, nullptr, threads);
+    const std::vector<double> other = size.empty() ? truth : block_rms(t, r.problem, size, nullptr, threads);
+    std::vector<double> relative;
+    for (std::size_t g = 0; g < t.groups.count; ++g) {
+        const double whole = std::max(runs.front().groups[g].truth_rms(), floors.empty() ? 0 : floors[g].truth_rms());
+        relative.push_back(whole > 0 ? t.budget.groups[g].rms / whole : 0);
+    }
+    t.budget.local_width = t.groups.width;
+    // Automatic differentiation of repeated key heads rounds the gradient of each repetition.
+    const GdnDims& d = r.problem.dims;
+    if ((t.canonical == "dq" || t.canonical == "dk") && d.Hk != d.Hv)
+        t.budget.summed.assign(truth.begin(), truth.end());
+    t.budget.local.resize(truth.size());
+    for (std::size_t run = 0; run < truth.size(); ++run) {
+        if (t.groups.of_run[run] + 1 == t.groups.count) {  // outside all sequences: judged with their group
+            t.budget.local[run] = static_cast<float>(HUGE_VAL);
+            continue;
+        }
+        double error = relative[t.groups.of_run[run]] * std::max(truth[run], other[run]);
+        for (const RunErrors& measured : runs) error = std::max(error, allowance * measured.blocks[run]);
+        error = std::max(error, std::min(own.blocks[run], k_own_allowance * error));
+        t.budget.local[run] = static_cast<float>(k_element_allowance * error + 8 * k_smallest);
+    }
+}
+
+bool is_at_gates(std::string_view name) {
+    return name == "dg" || name == "d_a" || name == "d_alpha" || name == "d_A_log" || name == "d_dt_bias";
+}
+
 }  // namespace
 
 void budget_gradients(const GdnReference& r, const GdnBackward& backward, const std::vector<MeasuredGradient>& all,
@@ -246,13 +335,15 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
     const GdnContract& c = r.contract.value;
     const GdnCotangents& cotangents = backward.cotangents;
     const double roundoff = roundoff_of(c);
-    const auto sums_of = [&](const GdnGradients& run) {
-        std::vector<std::vector<GroupSums>> sums;
+    const double allowance = roundoff > k_fp32_roundoff ? k_allowance_16bit : k_allowance_fp32;
+    const auto errors_of = [&](const GdnGradients& run) {
+        std::vector<RunErrors> errors;
         for (const MeasuredGradient& g : all) {
-            sums.push_back(
-                sum_groups(g.truth->groups, g.values(run), g.truth->want, threads, NotFinite::is_unmeasured));
+            const GradientTruth& t = *g.truth;
+            errors.push_back({sum_groups(t.groups, g.values(run), t.want, threads, NotFinite::is_unmeasured), {}});
+            if (has_tokens(t)) errors.back().blocks = block_rms(t, p, g.values(run), &t.want, threads);
         }
-        return sums;
+        return errors;
     };
     // One after the other, because each is as large as all gradients.
     const auto measure_moved = [&](std::uint64_t salt, bool fp32_sums) {
@@ -260,19 +351,19 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
         GdnCotangents pulled = cotangents;
         perturb_all(moved, pulled, roundoff, salt);
         cross_roundings(p, c, moved);
-        return sums_of(fp32_sums ? run_with_fp32_sums(moved, c, pulled, threads)
-                                 : run_adjoint64(moved, c, pulled, threads));
+        return errors_of(fp32_sums ? run_with_fp32_sums(moved, c, pulled, threads)
+                                   : run_adjoint64(moved, c, pulled, threads));
     };
     std::vector moved = {measure_moved(1, false), measure_moved(101, true)};
     if (sums_narrow(p, c)) {
         const GdnProblem summed = with_narrow_sums(p, c, SumOrder::blocks_of_16);
-        moved.push_back(sums_of(run_with_gates(p, c, summed, cotangents, threads)));
+        moved.push_back(errors_of(run_with_gates(p, c, summed, cotangents, threads)));
     }
-    std::vector<std::vector<GroupSums>> clipped;
+    std::vector<RunErrors> clipped;
     if (const auto other = with_other_clip(p, c, backward.gradients)) {
-        clipped = sums_of(run_adjoint64(p, *other, cotangents, threads));
+        clipped = errors_of(run_adjoint64(p, *other, cotangents, threads));
     }
-    const auto own = sums_of(run_backward32(p, c, cotangents, threads));
+    const auto own = errors_of(run_backward32(p, c, cotangents, threads));
     GdnGradients sizes = sizes_at_gates(p, c, backward);
     const auto width = static_cast<std::size_t>(p.dims.dk);
     sizes.dq = sizes_at_norm(c, width, p.q, backward.gradients.q_along, backward.gradients.dq);
@@ -282,17 +373,19 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
     for (std::size_t i = 0; i < all.size(); ++i) {
         GradientTruth& t = *all[i].truth;
         const std::vector<double>& size = all[i].values(sizes);
-        std::vector<std::vector<GroupSums>> runs;
+        const std::vector<GroupSums> floors =
+            size.empty() ? std::vector<GroupSums>{} : sum_groups(t.groups, size, size, threads);
+        std::vector<RunErrors> runs;
         for (const auto& run : moved) runs.push_back(run[i]);
         // For other gradients the clip says nothing: what it leaves of a cleared state would be wrong in out, too.
         if (!clipped.empty() && t.canonical == "d_initial_state") runs.push_back(clipped[i]);
-        const bool at_gates =
-            t.canonical == "dg" || t.canonical == "da" || t.canonical == "d_A_log" || t.canonical == "d_dt_bias";
-        t.budget =
-            budget_of(runs, own[i], size.empty() ? std::vector<GroupSums>{} : sum_groups(t.groups, size, size, threads),
-                      at_gates ? long_sums * roundoff : roundoff);
+        const double cancelled =
+            is_at_gates(t.canonical) ? k_allowance_fp32 * long_sums * k_fp32_roundoff : allowance * roundoff;
+        t.budget = budget_of(runs, own[i].groups, floors, {roundoff, allowance, cancelled});
         const bool by_key_head = t.canonical == "dq" || t.canonical == "dk";
         widen(t.budget, widening, t.axes != "h" && (!by_key_head || p.dims.Hk == p.dims.Hv));
+        if (has_tokens(t) && r.unstable_reason.empty())
+            grant_locally(r, runs, own[i], floors, size, allowance, threads, t);
     }
 }
 

@@ -25,8 +25,6 @@ std::vector<std::size_t> value_heads(const GdnReference& r, const GradientTruth&
     return heads;
 }
 
-bool has_tokens(const GradientTruth& t) { return t.axes.starts_with("b,t"); }
-
 // Calls use(sequence, head, run) for each run of a gradient inside a sequence.
 template <class Use>
 void each_run(const GdnReference& r, const GradientTruth& t, const Use& use) {
@@ -68,10 +66,11 @@ void add_chunks(const GdnReference& r, const GradientEvidence& g, std::vector<La
 
 // Whether a run of elements (one token of one head) contributes to its group's error.
 bool is_wrong_run(const GradientEvidence& g, std::size_t run, const GroupSums& sums, const GroupBudget& budget) {
+    const RowError row = row_error(g.evidence, run * g.truth->groups.width, g.truth->groups.width);
+    if (row.local > k_ok_band) return true;
     const bool by_element = !(sums.max_error <= k_ok_band * budget.max_abs);
     if (!by_element && sums.error_rms() <= k_ok_band * budget.rms) return false;
-    const double largest = row_error(g.evidence, run * g.truth->groups.width, g.truth->groups.width).largest;
-    return largest > (by_element ? k_ok_band * budget.max_abs : budget.rms);
+    return row.largest > (by_element ? k_ok_band * budget.max_abs : budget.rms);
 }
 
 }  // namespace

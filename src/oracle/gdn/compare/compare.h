@@ -28,8 +28,13 @@ struct GroupBudget {
 struct TensorBudget {
     std::vector<GroupBudget> groups;
     double relative = 0;  // rms over the whole tensor / rms of the truth, for people
-    // The allowed error of each element, whatever happens to others of its group. Empty: unknown.
+    // The allowed error of each element, whatever happens to others of its group; each `local_width` consecutive
+    // elements share one. Empty: unknown.
     std::vector<float> local = {};
+    std::size_t local_width = 1;
+    // If an element is a sum whose terms may have been rounded like the result: the size of the values around it, for
+    // the same elements as `local`. Empty: it is not.
+    std::vector<float> summed = {};
 };
 
 // Whether correct arithmetic computes the tensor well enough for a comparison to be meaningful.
@@ -119,6 +124,9 @@ struct GdnReport {
     // Those that look like gradients; `reason` is the name under which they would be judged.
     std::vector<NotCompared> unjudged_gradients;
     bool outputs_are_truth = false;  // the dump is the truth as written by `oracle run`
+    // The words of a command line under which the dump is OK, and what they say; empty: there are none, or it is OK.
+    std::vector<std::string> declare;
+    std::string declare_meaning;
 };
 
 // Lists what `file` contains beyond what was requested, each name once: names that `meaning` does not know in

@@ -2,6 +2,7 @@
 // budgets of groups alone, one extreme value, even one that a gate has erased, would excuse everything around it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -47,10 +48,11 @@ void grant_locally(const GdnProblem& problem, const GdnContract& contract, const
                    TensorBudget& out, TensorBudget& state);
 
 // The allowed error of element `i`, stored as `judged`. A truth that overflows fp32 allows anything.
-inline double granted_locally(const std::vector<float>& local, std::size_t i, double want, DType judged) {
-    const double size = std::fabs(want);
+inline double granted_locally(const TensorBudget& budget, std::size_t i, double want, DType judged) {
+    double size = std::fabs(want);
     if (!(size <= static_cast<double>(std::numeric_limits<float>::max()))) return HUGE_VAL;
-    const auto granted = static_cast<double>(local[i]);
+    const auto granted = static_cast<double>(budget.local[i / budget.local_width]);
+    if (!budget.summed.empty()) size = std::max(size, static_cast<double>(budget.summed[i / budget.local_width]));
     if (judged == DType::bf16) return granted + 0x1p-8 * size;
     if (judged == DType::f16) return granted + 0x1p-11 * size + 0x1p-25;
     return granted;

@@ -15,7 +15,7 @@ struct Evidence {
     const std::vector<double>* want = nullptr;
     std::vector<GroupBudget> budgets;  // with output rounding
     DType judged = DType::f32;
-    const std::vector<float>* local = nullptr;  // see TensorBudget; nullptr: unknown
+    const TensorBudget* budget = nullptr;  // for `local`; nullptr: unknown
 };
 
 struct ForwardEvidence {

@@ -85,14 +85,37 @@ private:
 
     std::optional<Diagnosis> nonfinite() const {
         if (!m_evidence.out) return std::nullopt;
+        std::size_t values = 0, rows = 0, whole = 0, first = m_end, last = m_begin;
         for (std::size_t row = m_begin; row < m_end; ++row) {
+            std::size_t count = 0;
             for (std::size_t column = 0; column < m_dv; ++column) {
-                const double error = out_error(row, column);
-                if (std::isfinite(error) || !std::isfinite(truth(row, column))) continue;
-                return nonfinite_in((row - m_begin) / m_chunk);
+                count += !std::isfinite(out_error(row, column)) && std::isfinite(truth(row, column)) ? 1 : 0;
             }
+            if (count == 0) continue;
+            values += count;
+            ++rows;
+            whole += count == m_dv ? 1 : 0;
+            first = std::min(first, row);
+            last = row;
         }
-        return std::nullopt;
+        if (rows == 0) return std::nullopt;
+        const std::size_t chunk = (first - m_begin) / m_chunk;
+        // What a chunk's inverse or decays make infinite reaches the state, and with it everything later.
+        const bool few = chunk == (last - m_begin) / m_chunk || values < m_dv;
+        const bool later_right = (last - m_begin) / m_chunk < (m_end - 1 - m_begin) / m_chunk;
+        const bool state_right = m_evidence.state && m_lane->final_state.value_or(0) <= k_ok_band;
+        if (!few || (!later_right && !state_right)) return nonfinite_in(chunk);
+        const std::string_view right = state_right ? "the final state is right" : "later chunks are right";
+        if (whole == rows && last + 1 == m_end && rows == m_end - first) {
+            return guess({"padding", "tile"},
+                         fmt::format("the last {} rows of out are not finite and {}: consistent with rows that are "
+                                     "never written",
+                                     rows, right));
+        }
+        return guess({"tile", "padding", "output"},
+                     fmt::format("{} of {} values of out are not finite and {}: consistent with single values that are "
+                                 "never written, or read before they are",
+                                 values, (m_end - m_begin) * m_dv, right));
     }
 
     Diagnosis nonfinite_in(std::size_t chunk) const {

@@ -37,12 +37,12 @@ struct RowError {
 
 inline RowError row_error(const Evidence& e, std::size_t begin, std::size_t count) {
     RowError row;
-    if (e.local == nullptr || e.local->empty()) {
+    if (e.budget == nullptr || e.budget->local.empty()) {
         for (std::size_t i = begin; i < begin + count; ++i) row.add((*e.got)[i], (*e.want)[i]);
         return row;
     }
     for (std::size_t i = begin; i < begin + count; ++i) {
-        row.add((*e.got)[i], (*e.want)[i], granted_locally(*e.local, i, (*e.want)[i], e.judged));
+        row.add((*e.got)[i], (*e.want)[i], granted_locally(*e.budget, i, (*e.want)[i], e.judged));
     }
     return row;
 }

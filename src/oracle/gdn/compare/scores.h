@@ -19,7 +19,7 @@ struct Pair {
 
     // The allowance of an element by itself; infinity: unknown.
     double granted(std::size_t i) const {
-        return budget->local.empty() ? HUGE_VAL : granted_locally(budget->local, i, (*want)[i], judged);
+        return budget->local.empty() ? HUGE_VAL : granted_locally(*budget, i, (*want)[i], judged);
     }
 };
 

@@ -195,6 +195,8 @@ const std::vector<NamedContract>& named_contracts() {
         {"hf-old", {{"l2norm", "off"}, {"rounding", "input"}, {"out_dtype", "query"}}},
         // The solved matrix, W, U and the states that are read have the inputs' dtype, like all operands.
         {"fla", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}, {"matmul", "input"}}},
+        // Its recurrent kernels multiply in fp32.
+        {"fla-recurrent", {{"head_map", "interleaved"}, {"l2norm", "off"}, {"out_dtype", "query"}}},
         {"flashinfer",
          {{"head_map", "interleaved"},
           {"state_layout", "B,H,V,K"},
@@ -202,9 +204,11 @@ const std::vector<NamedContract>& named_contracts() {
           {"beta_kind", "logit"},
           {"l2norm", "off"},
           {"out_dtype", "query"},
+          {"matmul", "input"},
           {"empty", "zeros"}}},
         {"ggml", {{"head_map", "tiled"}, {"state_layout", "B,H,V,K"}, {"l2norm", "off"}}},
         {"ik", {{"head_map", "interleaved"}, {"beta_kind", "logit"}, {"l2norm", "off"}, {"exp_clip", "+50"}}},
+        {"sglang", {{"head_map", "interleaved"}, {"out_dtype", "query"}}},
         {"sglang-cpu",
          {{"head_map", "interleaved"},
           {"l2norm", "off"},

@@ -25,6 +25,7 @@ constexpr NameRow k_names[] = {
     {"v", "v", GdnRole::input},
     {"value", "v", GdnRole::input},
     {"g", "g", GdnRole::input},
+    {"alpha", "g", GdnRole::input},
     {"beta", "beta", GdnRole::input},
     {"a", "a", GdnRole::input},
     {"b", "b", GdnRole::input},

@@ -141,6 +141,31 @@ Status read_sequences(const TensorFile& file, const Tensor* cu, GdnProblem& p) {
     return {};
 }
 
+// Whether `field` has the value that its named contract gives it, and not one that somebody declared.
+bool is_named(const ResolvedContract& contract, std::string_view field) {
+    return std::any_of(contract.fields.begin(), contract.fields.end(),
+                       [&](const ContractField& f) { return f.name == field && f.origin.starts_with("contract "); });
+}
+
+// Where the named contract takes raw gates or logits and the inputs have g, alpha or beta instead, those count as what
+// their names say. `alpha` always does.
+Status read_kinds(const TensorFile& file, ResolvedContract& contract) {
+    const auto has = [&](std::string_view name) {
+        return file.any_name([name](std::string_view other) { return other == name; });
+    };
+    const bool raw = contract.value.g_kind == GateKind::raw;
+    if (is_named(contract, "g_kind") && !has("a") && has("alpha") && !has("g")) {
+        GDNCTL_TRY(set_field(contract, "g_kind", "alpha", "inputs tensor alpha"));
+    } else if (is_named(contract, "g_kind") && raw && !has("a") && has("g")) {
+        GDNCTL_TRY(set_field(contract, "g_kind", "log", "inputs tensor g"));
+    }
+    if (is_named(contract, "beta_kind") && contract.value.beta_kind != BetaKind::prob && !has("b") && has("beta")) {
+        if (raw && contract.value.g_kind != GateKind::raw)
+            GDNCTL_TRY(set_field(contract, "beta_kind", "prob", "inputs tensor beta"));
+    }
+    return {};
+}
+
 Status read_gates(const TensorFile& file, const GdnContract& contract, GdnProblem& p) {
     const Shape per_head = token_shape(p, {p.dims.Hv});
     if (contract.g_kind == GateKind::raw) {
@@ -285,6 +310,7 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
     GDNCTL_TRY_ASSIGN(const Tensor* v, required(file, "v", ""));
     GDNCTL_TRY(read_dims(*q, *v, p));
     GDNCTL_TRY(read_scale(file, contract));
+    GDNCTL_TRY(read_kinds(file, contract));
     GDNCTL_TRY(check_heads(p.dims, contract.value.head_map));
     GDNCTL_TRY(read_sequences(file, cu_seqlens, p));
     p.qk_dtype = q->dtype;

@@ -8,6 +8,7 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "platform/fs.h"
+#include "platform/home_folder.h"
 #include "services/hub/transfer/failure.h"
 #include "services/hub/transfer/url.h"
 
@@ -20,9 +21,10 @@ namespace fs = std::filesystem;
 // Expands "~" and "$NAME" like a shell. A value is not expanded again.
 std::string expanded(const Env& env, std::string_view path) {
     std::string text;
-    if (path == "~" || path.starts_with("~/")) {
-        text = env.get("HOME").value_or("");
-        path.remove_prefix(1);
+    const std::size_t first = std::min(path.size(), path.find('/'));
+    if (path.starts_with('~')) {
+        text = expand_home(path.substr(0, first), env.get("HOME").value_or(""));
+        path.remove_prefix(first);
     }
     for (std::size_t at = path.find('$'); at != std::string_view::npos; at = path.find('$')) {
         const bool braced = path.substr(at + 1).starts_with('{');

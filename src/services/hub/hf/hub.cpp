@@ -85,8 +85,15 @@ void HfRepo::pass_on_warning(const HttpHeaders& headers) {
     if (!message.empty() && m_topics.insert(topic).second) log::warning("the Hub says: {}", shown(message));
 }
 
+void HfRepo::remember(std::string id, std::string commit, std::vector<TreeFile> files) {
+    m_target.id = std::move(id);
+    m_earlier_commit = std::move(commit);
+    m_earlier_files = std::move(files);
+}
+
 Outcome<std::string> HfRepo::revision_offline() const {
     const std::string revision = m_target.revision.value_or("main");
+    if (!m_earlier_commit.empty()) return m_earlier_commit;
     if (auto commit = HubCache(m_places.cache, m_target.type, m_target.id).commit_of(revision)) return *commit;
     Failure failure;
     failure.message =
@@ -187,6 +194,7 @@ bool HfRepo::take_known_tree(HfListing& listing, const Selection& selection) {
     const auto text = m_folder.read(tree_path(m_commit), k_longest_tree);
     auto files = text && *text ? parse_tree_file(**text) : std::nullopt;
     if (!files && m_wire == nullptr) files = cache.tree(m_commit);
+    if (!files && m_commit == m_earlier_commit && !m_earlier_files.empty()) files = m_earlier_files;
     if (!files && m_wire == nullptr) files = cache.snapshot(m_commit);
     if (!files) return false;
     sort_out(listing, selection, std::move(*files), false);
@@ -226,7 +234,7 @@ Outcome<HfListing> HfRepo::list(const Selection& selection) {
         return tl::unexpected(
             Failure{ErrorKind::infrastructure,
                     fmt::format("offline, and no listing of '{}' at {} is on this machine", m_target.id, m_commit),
-                    "run the command once online",
+                    "run the same command once online",
                     0,
                     {}});
     }

@@ -32,6 +32,9 @@ public:
     // `wire`: nullptr when offline. All arguments must outlive it.
     HfRepo(RepoTarget target, const HfPlaces& places, std::string token_source, Wire* wire, OutFolder& folder);
 
+    // What an earlier download knows, for when there is no wire: the repository's current name, the commit, and all
+    // files that the same selection takes (empty: it had another one).
+    void remember(std::string id, std::string commit, std::vector<TreeFile> files);
     // Errors: infrastructure, authentication, remote_missing, local_io (a selected name is unsafe), interrupted.
     Outcome<HfListing> list(const Selection& selection);
     // Checks with a HEAD request whether hash and size still match the listing. Error: conflict, or that of the
@@ -61,6 +64,8 @@ private:
     Wire* m_wire;
     OutFolder& m_folder;
     std::string m_commit;
+    std::string m_earlier_commit;  // empty: not known
+    std::vector<TreeFile> m_earlier_files;
     std::map<std::string, TreeFile> m_all;  // from a full listing
     bool m_all_known = true;
     std::set<std::string> m_topics;  // topics of the Hub's warnings shown so far

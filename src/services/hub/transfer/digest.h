@@ -17,9 +17,14 @@ struct Digest {
     std::string hex;  // lower case
 };
 
+inline constexpr std::size_t k_md5_digits = 32;
 inline constexpr std::size_t k_sha1_digits = 40;
 inline constexpr std::size_t k_sha256_digits = 64;
 bool is_hex(std::string_view text, std::size_t digits);  // lower case
+
+// MD5 in manifests is base64. Empty: not base64.
+std::string hex_of_base64(std::string_view base64);
+std::string base64_of_hex(std::string_view hex);
 
 // Hashes a file's bytes in order, as required by its Digest.
 class Digester {

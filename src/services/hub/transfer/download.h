@@ -39,12 +39,14 @@ struct FileResult {
     std::int64_t bytes_transferred = 0;
     std::chrono::milliseconds elapsed{0};
     int attempts = 0;
+    bool hashed = false;  // all its bytes were hashed in this run, and the hash is right
     std::optional<Failure> failure;
 };
 
 struct DownloadOptions {
     int jobs = 8;
     bool verify = true;
+    bool hash_all = false;  // also files that the records call up to date
     bool force = false;
     bool records = true;   // write the official client's metadata; off where names differ from the repository's
     bool dry_run = false;  // only finds out what would be done; writes nothing
@@ -83,8 +85,9 @@ public:
 
 private:
     friend class FileTransfer;
+    enum class Found { missing, by_record, by_hash, other_content };
     FileResult look_at(const Wanted& file);
-    Outcome<bool> is_there(const Wanted& file);
+    Outcome<Found> is_there(const Wanted& file);
     Outcome<bool> has_content(const Wanted& file, const UniqueFd& fd) const;
     Outcome<bool> copy_blob(const Wanted& file);
     Outcome<void> publish(const Wanted& file, std::string_view part);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/log.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
 #include "services/hub/transfer/download.h"
@@ -79,31 +80,33 @@ Outcome<void> Downloader::write_metadata(const Wanted& file) {
 }
 
 // By the record of an earlier download, or by the file's own hash.
-Outcome<bool> Downloader::is_there(const Wanted& file) {
+Outcome<Downloader::Found> Downloader::is_there(const Wanted& file) {
     const auto facts = m_folder.facts(file.local);
     if (!facts) return tl::unexpected(facts.error());
-    if (!*facts) return false;
+    if (!*facts) return Found::missing;
     if (S_ISDIR((*facts)->st_mode)) return tl::unexpected(local_failure("write", m_folder.whole(file.local), EISDIR));
-    if ((*facts)->st_size != file.size) return false;
-    if (m_options.records) {
+    if ((*facts)->st_size != file.size) return Found::other_content;
+    if (m_options.records && !m_options.hash_all) {
         const std::string path = metadata_path(file.local);
         const auto text = m_folder.read(path, k_longest_metadata);
         const auto record = text && *text ? parse_metadata(**text) : std::nullopt;
         const bool valid = record && seconds_of((*facts)->st_mtim) - k_clock_slack_s <= record->time;
         if (valid && record->etag == file.etag) {
-            if (record->commit == m_options.commit) return true;
+            if (record->commit == m_options.commit) return Found::by_record;
             if (auto written = write_metadata(file); !written) return tl::unexpected(std::move(written).error());
-            return true;
+            return Found::by_record;
         }
-        if (valid) return false;  // the record is for another version, and the file was not modified since
+        if (valid)
+            return Found::other_content;  // the record is for another version, and the file was not modified since
         if (text && *text && !record && !m_options.dry_run) m_folder.remove(path);
     }
     auto fd = m_folder.open_file(file.local, O_RDONLY);
     if (!fd) return tl::unexpected(std::move(fd).error());
-    auto same = has_content(file, *fd);
-    if (!same || !*same) return same;
+    const auto same = has_content(file, *fd);
+    if (!same) return tl::unexpected(same.error());
+    if (!*same) return Found::other_content;
     if (auto written = write_metadata(file); !written) return tl::unexpected(std::move(written).error());
-    return true;
+    return Found::by_hash;
 }
 
 Outcome<bool> Downloader::copy_blob(const Wanted& file) {
@@ -145,27 +148,36 @@ FileResult Downloader::look_at(const Wanted& file) {
         result.status = stopped ? FileStatus::skipped : FileStatus::failed;
         return result;
     };
+    bool differs = false;
     if (file.refused) return failed(*file.refused);
     if (m_stop.stop_requested()) return failed(failure_of(stopped_error()));
     if (!m_options.force) {
         auto there = is_there(file);
         if (!there) return failed(std::move(there).error());
-        if (*there) {
+        if (*there == Found::by_record || *there == Found::by_hash) {
             result.status = FileStatus::up_to_date;
+            result.hashed = *there == Found::by_hash;
             return result;
         }
         auto copied = copy_blob(file);
         if (!copied) return failed(std::move(copied).error());
         if (*copied) {
             result.status = FileStatus::copied;
+            result.hashed = true;
             return result;
         }
+        differs = *there == Found::other_content;
     }
     if (m_options.offline) {
         Failure missing;
-        missing.message =
-            fmt::format("{} is not on this machine, and nothing is fetched in offline mode", shown(file.path));
+        missing.kind = differs && m_options.hash_all ? ErrorKind::conflict : ErrorKind::infrastructure;
+        missing.message = fmt::format("{} {}, and nothing is fetched in offline mode", shown(file.path),
+                                      differs ? "has other content on this machine" : "is not on this machine");
         return failed(std::move(missing));
+    }
+    if (differs && m_options.hash_all) {
+        log::warning("{}: the file on this machine has another hash than the service's; it is downloaded again",
+                     shown(file.path));
     }
     return result;
 }

@@ -270,6 +270,7 @@ void FileTransfer::verify() {
     }
     auto published = m_owner.publish(m_file, m_part.path());
     if (!published) return fail(std::move(published).error());
+    m_result.hashed = m_owner.m_options.verify && m_file.digest.kind != Digest::Kind::none;
     finish(m_resumed ? FileStatus::resumed : FileStatus::downloaded);
 }
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_fields.h"
 
 namespace gdnctl::hub {
 
@@ -24,22 +25,6 @@ Json failure_json(const Failure& failure, bool of_file) {
     return json;
 }
 
-std::string base64_of_hex(std::string_view hex) {
-    constexpr std::string_view k_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string bits;
-    for (const char c : hex) bits += fmt::format("{:04b}", c <= '9' ? c - '0' : c - 'a' + 10);
-    std::string text;
-    for (std::size_t i = 0; i < bits.size(); i += 6) {
-        std::string group = bits.substr(i, 6);
-        group.resize(6, '0');
-        std::size_t value = 0;
-        for (const char bit : group) value = value * 2 + (bit == '1' ? 1 : 0);
-        text += k_digits[value];
-    }
-    while (text.size() % 4 != 0) text += '=';
-    return text;
-}
-
 Json file_json(const Wanted& file, const FileResult& result, const std::filesystem::path& output) {
     Json json;
     json["path"] = file.path;
@@ -52,8 +37,33 @@ Json file_json(const Wanted& file, const FileResult& result, const std::filesyst
     json["bytes_transferred"] = result.bytes_transferred;
     json["elapsed"] = static_cast<double>(result.elapsed.count()) / 1000.0;
     json["attempts"] = result.attempts;
+    json["hashed"] = result.hashed;
     if (result.failure) json["error"] = failure_json(*result.failure, true);
     return json;
+}
+
+std::optional<Wanted> recorded_file(const Json& entry) {
+    Wanted file;
+    file.path = file.local = json::text(entry, "path");
+    file.size = json::integer(entry, "size").value_or(-1);
+    if (const std::string sha256 = json::text(entry, "sha256"); !sha256.empty()) {
+        file.digest = {Digest::Kind::sha256, sha256};
+    } else if (const std::string git_sha1 = json::text(entry, "git_sha1"); !git_sha1.empty()) {
+        file.digest = {Digest::Kind::git_sha1, git_sha1};
+    } else {
+        file.digest = {Digest::Kind::md5, hex_of_base64(json::text(entry, "md5"))};
+    }
+    file.etag = file.digest.hex;
+    const std::size_t digits = file.digest.kind == Digest::Kind::sha256     ? k_sha256_digits
+                               : file.digest.kind == Digest::Kind::git_sha1 ? k_sha1_digits
+                                                                            : k_md5_digits;
+    if (file.path.empty() || file.size < 0) return std::nullopt;
+    if (is_hex(file.digest.hex, digits)) return file;
+    // A file without a hash is stored elsewhere; the service cannot send it.
+    const Json* error = json::object(entry, "error");
+    if (error == nullptr || !file.digest.hex.empty()) return std::nullopt;
+    file.refused = Failure{ErrorKind::authentication, json::text(*error, "message"), {}, 0, {}};
+    return file;
 }
 
 }  // namespace
@@ -81,7 +91,12 @@ std::string_view word_of(TraceKind kind) {
 std::string report_text(const Report& report, std::string_view output) {
     Json json;
     json["schema"] = "gdnctl.download/1";
-    for (const auto& [key, value] : report.head) json[key] = value.empty() ? Json(nullptr) : Json(value);
+    for (const auto& [key, value] : report.head) json[key] = json::or_null(value);
+    json["asked"] = Json::parse(report.asked, nullptr, false);
+    json["selection"] = Json::parse(report.selection, nullptr, false);
+    for (const char* key : {"asked", "selection"}) {
+        if (json[key].is_discarded()) json[key] = nullptr;
+    }
     json["error"] = report.error ? failure_json(*report.error, false) : Json(nullptr);
     Json files = Json::array();
     std::map<TraceKind, Json> kinds;
@@ -97,6 +112,49 @@ std::string report_text(const Report& report, std::string_view output) {
     for (auto& [kind, paths] : kinds) by_kind[std::string(word_of(kind))] = std::move(paths);
     json["by_kind"] = std::move(by_kind);
     return to_text(json, 1) + "\n";
+}
+
+std::string asked_text(const Fields& fields) {
+    Json json;
+    for (const auto& [key, value] : fields) json[key] = json::or_null(value);
+    return to_text(json);
+}
+
+std::string selection_text(const SelectionOptions& selection, bool exact) {
+    Json json;
+    json["prefix"] = selection.prefix;
+    json["exact"] = exact;
+    json["patterns"] = selection.patterns;
+    json["includes"] = selection.includes;
+    json["excludes"] = selection.excludes;
+    json["include_xplane"] = selection.include_xplane;
+    json["latest_session"] = selection.latest_session;
+    json["limit"] = json::or_null(selection.limit);
+    return to_text(json);
+}
+
+std::string value_of(const Fields& fields, std::string_view name) {
+    const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& one) { return one.first == name; });
+    return found == fields.end() ? std::string() : found->second;
+}
+
+std::optional<Report> parse_report(std::string_view text) {
+    const Json json = Json::parse(text, nullptr, false);
+    if (json::text(json, "schema") != "gdnctl.download/1") return std::nullopt;
+    const Json* files = json::array(json, "files");
+    if (files == nullptr) return std::nullopt;
+    Report report;
+    for (const auto& [key, value] : json.items()) {
+        if (value.is_string()) report.head.emplace_back(key, value.get<std::string>());
+    }
+    if (const Json* asked = json::object(json, "asked")) report.asked = to_text(*asked);
+    if (const Json* selection = json::object(json, "selection")) report.selection = to_text(*selection);
+    for (const Json& entry : *files) {
+        auto file = recorded_file(entry);
+        if (!file) return std::nullopt;
+        report.files.push_back(std::move(*file));
+    }
+    return report;
 }
 
 std::string shown_bytes(std::int64_t bytes) {

@@ -103,23 +103,6 @@ Page<T> page_of(const Json& connection, const Read& read) {
     return page;
 }
 
-// Converts base64 to lower-case hex; empty: not base64.
-std::string hex_of_base64(std::string_view text) {
-    constexpr std::string_view k_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string hex;
-    unsigned bits = 0;
-    int held = 0;
-    for (const char c : text.substr(0, text.find('='))) {
-        const std::size_t value = k_digits.find(c);
-        if (value == std::string_view::npos) return {};
-        bits = (bits << 6U) | static_cast<unsigned>(value);
-        for (held += 6; held >= 8; held -= 8)
-            hex += fmt::format("{:02x}", (bits >> static_cast<unsigned>(held - 8)) & 0xFFU);
-        bits &= (1U << static_cast<unsigned>(held)) - 1;
-    }
-    return hex;
-}
-
 void collect_places(const Json& value, const std::string& at, std::vector<std::string>& places, int depth = 0) {
     if (value.is_object() && depth < k_deepest_config) {
         for (const auto& [key, inner] : value.items()) {
@@ -269,8 +252,9 @@ Result<Manifest> parse_manifest(std::string_view json) {
     }
     for (const auto& [path, entry] : contents->items()) {
         if (!entry.is_object()) return bad(fmt::format("the entry of {}", hub::shown(path)));
-        ManifestEntry file{path, json::integer(entry, "size").value_or(0), hex_of_base64(json::text(entry, "digest")),
-                           json::text(entry, "birthArtifactID"), json::text(entry, "ref")};
+        ManifestEntry file{path, json::integer(entry, "size").value_or(0),
+                           hub::hex_of_base64(json::text(entry, "digest")), json::text(entry, "birthArtifactID"),
+                           json::text(entry, "ref")};
         const bool sized = entry.contains("size") && entry["size"].is_number_integer() && file.size >= 0;
         if (file.ref.empty() && (!sized || file.md5.size() != k_md5_digits)) {
             return bad(fmt::format("no size or digest of {}", hub::shown(path)));

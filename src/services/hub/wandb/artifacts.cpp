@@ -83,7 +83,7 @@ Failure RunArtifacts::explain(const std::string& url, int status, const HttpHead
     if (at_home && status == k_unauthorized) {
         failure.kind = ErrorKind::authentication;
         failure.message = fmt::format("W&B rejects the key of {}{}", m_access.key_source, suffix);
-        failure.hint = "get a new one at https://wandb.ai/authorize";
+        failure.hint = "get a new one at " + m_access.authorize_page();
         return failure;
     }
     failure.kind = status == k_unauthorized || status == k_forbidden ? ErrorKind::authentication

@@ -36,7 +36,7 @@ Error refused(const HttpResponse& answer, const WandbAccess& access) {
     if (answer.status == 401) {
         return {ErrorKind::authentication,
                 "W&B rejects the key of " + access.key_source,
-                "get a new one at https://wandb.ai/authorize",
+                "get a new one at " + access.authorize_page(),
                 {}};
     }
     if (answer.status == 403) {
@@ -59,7 +59,8 @@ std::optional<WandbPath> parse_wandb_url(std::string_view url) {
     const auto parts = text::split(url.substr(scheme + 3), '/');
     if (parts.size() < 5 || parts[3] != "runs") return std::nullopt;
     WandbPath path{unescaped(parts[1]), unescaped(parts[2]),
-                   unescaped(parts[4].substr(0, parts[4].find_first_of("?#")))};
+                   unescaped(parts[4].substr(0, parts[4].find_first_of("?#"))),
+                   fmt::format("{}://{}", text::to_lower(url.substr(0, scheme)), parts[0])};
     if (path.entity.empty() || path.project.empty() || path.run.empty()) return std::nullopt;
     return path;
 }

@@ -22,19 +22,30 @@ struct WandbAccess {
     std::string url;         // "https://api.wandb.ai": without a trailing slash
     std::string key;         // registered as a secret
     std::string key_source;  // for people: "WANDB_API_KEY", "/home/x/.netrc"
+
+    std::string web_pages() const;       // "https://wandb.ai"
+    std::string authorize_page() const;  // where people get a key
 };
-// The URL is WANDB_BASE_URL, else https://api.wandb.ai. The key is WANDB_API_KEY, else `api_key` of W&B's settings
-// file, else the entry for that host in the netrc file (NETRC, ~/.netrc, ~/_netrc). Errors: config (invalid URL, or one
-// that would send the key unencrypted), authentication (no key, or the netrc file cannot be read).
-Result<WandbAccess> find_wandb(const Env& env);
+// The server is WANDB_BASE_URL, else `base_url` of W&B's settings file, else https://api.wandb.ai. `address`: where the
+// web address of a run leads ("https://HOST[:PORT]"); if that is neither wandb.ai nor the configured server, it is the
+// server, and only keys that name it are used. The key is WANDB_API_KEY, else `api_key` of the settings file if it is
+// for the same server, else the entry for that host, with or without its port, in the netrc file (NETRC, ~/.netrc,
+// ~/_netrc). Errors: config (invalid URL, one that would send the key unencrypted, or a private server's key without
+// that server), authentication (no key, or a file cannot be read).
+Result<WandbAccess> find_wandb(const Env& env, const std::string& address = {});
+// Its server alone. Errors: config, authentication (the settings file cannot be read).
+Result<std::string> find_wandb_server(const Env& env, const std::string& address = {});
+// The configured server, if it is not https://api.wandb.ai; else empty. Whoever gets WANDB_API_KEY needs it as well.
+std::string private_wandb_server(const Env& env);
 
 // The password in a netrc file for exactly this host (its `default` entry is ignored). Pure.
 std::optional<std::string> netrc_password(std::string_view text, std::string_view host);
 
 struct WandbPath {
     std::string entity, project, run;
+    std::string server = {};  // "https://HOST[:PORT]" of a web address; empty: not given
 };
-// Parses https://HOST/<entity>/<project>/runs/<id>.
+// Parses http[s]://HOST/<entity>/<project>/runs/<id>.
 std::optional<WandbPath> parse_wandb_url(std::string_view url);
 
 // Selects the values of these keys at steps first..last, inclusive; no keys: none.

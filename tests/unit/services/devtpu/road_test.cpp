@@ -48,17 +48,16 @@ public:
         return ask(receive_line(), command_script(m_road, command));
     }
     Answer receive(std::string script) { return ask(receive_line(), std::move(script)); }
-    void manifest(const std::vector<std::string>& files) {
-        CHECK(ask(manifest_line(m_road), zero_list(files)).exit_code == 0);
-    }
-
-private:
     Answer ask(const std::string& line, std::string input) {
         auto answer = ask_host(m_road, line, std::move(input), std::chrono::seconds(20), system_process(), {});
         REQUIRE(answer);
         return *answer;
     }
+    void manifest(const std::vector<std::string>& files) {
+        CHECK(ask(manifest_line(m_road), zero_list(files)).exit_code == 0);
+    }
 
+private:
     test::TempDir m_folder;
     Road m_road;
 };
@@ -182,4 +181,35 @@ TEST_CASE("why ssh failed") {
     CHECK(ssh_error("@ REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.")
               .message.find("key has changed since this hold began") != std::string::npos);
     CHECK(ssh_error("").message == "ssh: the connection was lost");
+    const Error many = ssh_error(
+        "Received disconnect from 127.0.0.1 port 22:2: Too many authentication failures\r\n"
+        "Disconnected from 127.0.0.1 port 22\r\n");
+    CHECK(many.kind == ErrorKind::authentication);
+    CHECK(many.message == "ssh: Received disconnect from 127.0.0.1 port 22:2: Too many authentication failures");
+    CHECK(many.hint.find("IdentitiesOnly") != std::string::npos);
+    CHECK(ssh_error("kex_exchange_identification: read: Connection reset by peer\nConnection reset by 10.0.0.1 port 22")
+              .message ==
+          "ssh: kex_exchange_identification: read: Connection reset by peer; "
+          "Connection reset by 10.0.0.1 port 22");
+    CHECK(ssh_error("Load key \"/k\": bad permissions\na@h: Permission denied (publickey).").message ==
+          "ssh: Load key \"/k\": bad permissions; a@h: Permission denied (publickey).");
+}
+
+TEST_CASE("what a login shell prints first is not the answer") {
+    CHECK(after_mark("Welcome\nto host 1gdnctl-begins\n/home/a\n") == "/home/a\n");
+    CHECK(after_mark("gdnctl-begins\n").empty());
+    CHECK(after_mark("no mark\n") == "no mark\n");
+    CHECK(marked("pwd") == "echo gdnctl-begins; pwd");
+}
+
+TEST_CASE("a command's input follows its script, and its exit code 255 is told") {
+    Host host;
+    HostCommand command{
+        "read -r a; echo \"got $a\"; cat; exit 255", {}, fmt::format("hold-1.{}e", ::getpid()), 60, {}, true};
+    const std::string script = command_script(host.road(), command);
+    const Answer answer = host.ask(receive_line(script.size()), script + std::string("one\ntwo\0three", 13));
+    CHECK(answer.out == std::string("got one\ntwo\0three", 17));
+    CHECK(answer.exit_code == 254);
+    CHECK(answer.err == k_was_255);
+    CHECK(host.run("cat; exit 254").err.empty());
 }

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 SshHost host(std::string name, std::string address = "203.0.113.7") {
-    return {std::move(name), std::move(address), "alice", "gdnctl-hold-1", "/state/ssh/known hosts", "", "/s/%C"};
+    return {std::move(name), std::move(address), "alice", "gdnctl-hold-1", "/state/ssh/known hosts", "", "/s"};
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ TEST_CASE("the block comes first and leaves the rest as it is") {
     const std::string mine = "Host *\r\n  User bob\n\n# no end of line at the end";
     const std::string with = with_block(mine, host("gdn"));
     CHECK(with.starts_with("# BEGIN_DEV_TPU_GDN\nHost dev-tpu-gdn\n  HostName 203.0.113.7\n"));
-    CHECK(with.ends_with("# END_DEV_TPU_GDN\n" + mine));
+    CHECK(with.ends_with("Match all\n# END_DEV_TPU_GDN\n" + mine));
     CHECK(with.find("UserKnownHostsFile \"/state/ssh/known hosts\"\n") != std::string::npos);
     CHECK(with_block(with, host("gdn")) == with);
     CHECK(without_block(with, "gdn") == mine);
@@ -70,6 +70,38 @@ TEST_CASE("the file keeps its mode, its link and a first copy") {
     REQUIRE(remove_block(link, "gdn"));
     REQUIRE(remove_block(link, "other"));
     CHECK(*read_file(real) == "Host x\n");
+}
+
+TEST_CASE("a read-only file or folder is left alone, behind a link too") {
+    const test::TempDir folder;
+    const fs::path store = folder.path() / "store", link = folder.path() / ".ssh" / "config";
+    fs::create_directories(store);
+    fs::create_directories(link.parent_path());
+    REQUIRE(atomic_replace(store / "config", "Host x\n"));
+    fs::create_symlink(store / "config", link);
+    const auto refused = [&](const fs::path& path, mode_t mode) {
+        REQUIRE(chmod(path.c_str(), mode) == 0);
+        const Status written = write_block(link, host("gdn"));
+        REQUIRE(chmod(path.c_str(), mode | 0200U) == 0);
+        CHECK(!written);
+        CHECK(*read_file(link) == "Host x\n");
+        CHECK(fs::is_symlink(link));
+        return written ? std::string() : written.error().message;
+    };
+    CHECK(refused(store / "config", 0444) == (store / "config").string() + " is read-only");
+    CHECK(refused(store, 0555) == store.string() + " is read-only");
+    CHECK(remove_block(link, "gdn"));
+    CHECK(!fs::exists(folder.path() / ".ssh" / "config.bak"));
+}
+
+TEST_CASE("only the key of the host and the user's own are offered where it has one") {
+    SshHost one = host("gdn");
+    CHECK(ssh_block(one).find("IdentitiesOnly") == std::string::npos);
+    one.identity = "/home/a/.ssh/50% \"key\"";
+    CHECK(ssh_block(one).find("  IdentityFile \"/home/a/.ssh/50%% \\\"key\\\"\"\n  IdentitiesOnly yes\n") !=
+          std::string::npos);
+    one.control.clear();
+    CHECK(ssh_block(one).find("  ControlPath none\n") != std::string::npos);
 }
 
 TEST_CASE("names of TPUs") {

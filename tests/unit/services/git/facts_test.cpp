@@ -202,6 +202,8 @@ TEST_CASE("git facts: SHA-256 repositories and shallow clones go to the git prog
     const auto unknown = facts->introduced_line("log.md", "### Iteration 0");
     REQUIRE(!unknown);
     CHECK(unknown.error().hint.find("--unshallow") != std::string::npos);
+    CHECK(*facts->is_shallow());
+    CHECK_FALSE(*open_ok(repo.path(), GitReader::program)->is_shallow());
 }
 
 TEST_CASE("git facts: not a repository, a bare one, a damaged one") {

@@ -106,8 +106,31 @@ TEST_CASE("git landing: locks of killed gits go one after the other, one that st
     CHECK(landed.error().kind == ErrorKind::conflict);
     CHECK(repo.head() == base);
     CHECK(repo.status().empty());
-    repo.sh("rm -r .git/refs/heads/main.lock && touch .git/refs/heads/main.lock .git/index.lock");
+    repo.sh("rm -r .git/refs/heads/main.lock && touch -d '-11 minutes' .git/refs/heads/main.lock .git/index.lock");
     CHECK(ok(checkout.land("refs/heads/main", base, next, false)).kind == GitLanding::Kind::landed);
     CHECK(repo.head() == next);
     CHECK(repo.read("a.txt") == "two\n");
+}
+
+TEST_CASE(
+    "git landing: one that a lock refuses leaves an ignored file at a path of the commit alone, and is taken back") {
+    GitRepo repo;
+    repo.write("a.txt", "one\n");
+    repo.write(".gitignore", "*.dat\n");
+    const std::string base = repo.commit("base");
+    const auto checkout = ok(GitCheckout::open(repo.path(), system_process(), repo.clock));
+    const std::string next = ok(checkout.commit_files(base, {{"a.txt", "two\n"}, {"out.dat", "theirs\n"}}, "m\n"));
+    repo.write("out.dat", "mine\n");
+    repo.write(".git/index.lock", "");
+    const auto landed = checkout.land("refs/heads/main", base, next, false);
+    REQUIRE_FALSE(landed);
+    CHECK(landed.error().kind == ErrorKind::conflict);
+    CHECK(says(landed.error(), "index.lock"));
+    CHECK(says(landed.error(), "left unchanged, because it differs from what git would write: out.dat"));
+    CHECK(repo.head() == base);
+    CHECK(repo.read("out.dat") == "mine\n");
+    CHECK(repo.read(".git/index.lock").empty());
+    CHECK(repo.sh("git for-each-ref refs/gdnctl").empty());
+    repo.sh("rm .git/index.lock");
+    CHECK(repo.status().empty());
 }

@@ -10,6 +10,7 @@
 #include "services/hub/hf/tree.h"
 #include "services/hub/transfer/digest.h"
 #include "services/hub/transfer/rate_limit.h"
+#include "services/hub/transfer/report.h"
 #include "services/hub/transfer/validate.h"
 #include "services/hub/transfer/wire.h"
 
@@ -20,6 +21,50 @@ const std::string k_sha1(40, 'a');
 const std::string k_sha256(64, 'b');
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 }  // namespace
+
+TEST_CASE("manifest: an earlier one is read back, a damaged one is none") {
+    Report report;
+    report.head = {{"source", "wandb"}, {"commit", ""}};
+    report.asked = asked_text({{"run", "r"}, {"alias", ""}});
+    report.selection = selection_text({}, false);
+    const std::string md5(32, 'c');
+    for (const Digest& digest : {Digest{Digest::Kind::sha256, k_sha256}, Digest{Digest::Kind::git_sha1, k_sha1},
+                                 Digest{Digest::Kind::md5, md5}, Digest{Digest::Kind::md5, ""}}) {
+        Wanted file;
+        file.path = file.local = "a/b";
+        file.size = 7;
+        file.digest = digest;
+        report.files.push_back(file);
+        report.results.emplace_back();
+    }
+    report.results.back().failure = Failure{ErrorKind::authentication, "it is stored at gs://x", {}, 0, {}};
+    const std::string text = report_text(report, "out");
+    const auto back = parse_report(text);
+    REQUIRE(back);
+    CHECK(value_of(back->head, "source") == "wandb");
+    CHECK(value_of(back->head, "commit").empty());
+    CHECK(back->asked == report.asked);
+    CHECK(back->selection == report.selection);
+    REQUIRE(back->files.size() == 4);
+    for (std::size_t i = 0; i < 3; ++i) {
+        CHECK(back->files[i].digest.kind == report.files[i].digest.kind);
+        CHECK(back->files[i].etag == report.files[i].digest.hex);
+        CHECK_FALSE(back->files[i].refused);
+    }
+    CHECK(back->files[3].refused->message == "it is stored at gs://x");
+    for (const auto& [from, to] : std::map<std::string, std::string>{{"gdnctl.download/1", "x"},
+                                                                     {"\"size\": 7", "\"size\": -7"},
+                                                                     {k_sha1, "aa"},
+                                                                     {"a/b\",\n   \"size", "\",\n   \"size"},
+                                                                     {"\"files\"", "\"other\""}}) {
+        CAPTURE(from);
+        std::string bad = text;
+        const std::size_t at = bad.find(from);
+        REQUIRE(at != std::string::npos);
+        CHECK_FALSE(parse_report(bad.replace(at, from.size(), to)));
+    }
+    CHECK_FALSE(parse_report(text.substr(0, text.size() / 2)));
+}
 
 TEST_CASE("tree: entries of a page") {
     const auto page = parse_tree_page(R"([{"type":"directory","path":"d","oid":"x"},{"type":"file","oid":")" + k_sha1 +

@@ -98,6 +98,49 @@ TEST_CASE("wandb: no key goes where others can read it, or to an address that is
     CHECK(find_wandb(env).error().text() == "the key for W&B of WANDB_API_KEY contains a blank");
 }
 
+TEST_CASE("wandb: a key goes to the server that it is for, and to no other") {
+    const Scratch home;
+    FakeEnv env{{"HOME", home.path().string()}, {"WANDB_API_KEY", k_wandb_key}};
+    const auto url = [&](const char* address = "") {
+        const auto access = find_wandb(env, address);
+        return access ? access->url : std::string("(") + access.error().message + ")";
+    };
+    const auto settings = [&](const std::string& text) { home.file(".config/wandb/settings", text); };
+    settings("[default]\nbase_url = https://wandb.corp:8443/\n");
+    CHECK(url() == "https://wandb.corp:8443");
+    CHECK(private_wandb_server(env) == "https://wandb.corp:8443/");
+    // A web address on wandb.ai only names a run, and one on the configured server is that server's.
+    CHECK(url("https://wandb.ai") == "https://wandb.corp:8443");
+    CHECK(url("https://Wandb.corp:8443") == "https://wandb.corp:8443");
+    env.values["WANDB_BASE_URL"] = "https://api.corp";
+    CHECK(url("https://app.corp") == "https://api.corp");
+    env.values["WANDB_APP_URL"] = "https://pages.corp/";
+    CHECK(url("https://pages.corp:443") == "https://api.corp");
+    // WANDB_API_KEY is not for another host. Its own key in the netrc file is.
+    CHECK(url("https://other.corp").starts_with("(no key for W&B at other.corp"));
+    home.file(".netrc",
+              "machine other.corp:1 password no\nmachine other.corp password old-style\n"
+              "machine other.corp:8443 password with-port\n");
+    CHECK(find_wandb(env, "https://other.corp")->key == "old-style");
+    CHECK(find_wandb(env, "https://other.corp:8443")->key == "with-port");
+    CHECK(find_wandb(env, "http://other.corp").error().kind == ErrorKind::config);
+    // The key in the settings file is for the server in the settings file.
+    env.values.erase("WANDB_API_KEY");
+    settings("[default]\nbase_url = https://wandb.corp\napi_key = of-the-settings\n");
+    CHECK(url().starts_with("(no key for W&B at api.corp"));
+    env.values["WANDB_BASE_URL"] = "https://wandb.corp/";
+    CHECK(find_wandb(env)->key == "of-the-settings");
+    // A private server's key is never sent to wandb.ai; an address says which server it may be for.
+    env.values.erase("WANDB_BASE_URL");
+    settings("[default]\n");
+    env.values["WANDB_API_KEY"] = std::string("local-") + k_wandb_key;
+    CHECK(find_wandb(env).error().kind == ErrorKind::config);
+    CHECK(find_wandb(env).error().hint.find("base_url") != std::string::npos);
+    CHECK(url("https://wandb.corp") == "https://wandb.corp");
+    CHECK(find_wandb_server(env) == "https://api.wandb.ai");
+    CHECK(private_wandb_server(env).empty());
+}
+
 TEST_CASE("wandb: netrc files as people write them") {
     const auto password = [](const char* text) { return netrc_password(text, "api.wandb.ai").value_or("(none)"); };
     CHECK(password("machine api.wandb.ai login user password k1") == "k1");
@@ -121,6 +164,7 @@ TEST_CASE("wandb: the address of a run") {
     CHECK(path->entity == "marin-community");
     CHECK(path->project == "my project");
     CHECK(path->run == "x-1");
+    CHECK(path->server == "https://wandb.ai");
     for (const char* bad : {"", "x", "https://wandb.ai/a/b", "https://wandb.ai/a/b/sweeps/c",
                             "https://wandb.ai/a//runs/c", "https://wandb.ai/a/b/runs/"}) {
         CAPTURE(bad);

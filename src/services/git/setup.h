@@ -1,0 +1,68 @@
+// What decides how git behaves in a repository, other than its commits: configuration, hooks, attributes, excludes,
+// replaced objects, grafts, shallow and borrowed history, sparse checkouts, marks that hide files. An agent that
+// changes one of these changes what the user's own git shows, runs or sends, long after the agent has ended.
+//
+//   <common dir>/gdnctl-settings/before-<run>         as it was when the agent was started
+//   <common dir>/gdnctl-settings/<run>-<n>/           what was found after it, with a list of the places
+//   refs/gdnctl-others/<run>/replace/<object>         a replacement object that was found
+//
+// These copies are in the repository's own folder, because addresses in a configuration may contain passwords.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "services/git/checkout.h"
+
+namespace gdnctl {
+
+class GitSetup {
+public:
+    // Of the checkout, of its repository with all other checkouts and submodules, and of the user.
+    static Result<GitSetup> take(const GitCheckout& repository);
+    Status save(const GitCheckout& repository, const std::string& run) const;
+    static Result<std::optional<GitSetup>> load(const GitCheckout& repository, const std::string& run);
+    // Before a killed run is continued: if git refuses to work at `start`, puts back what that run remembered.
+    static Status mend(const std::filesystem::path& start, const std::string& run, Process& process, Clock& clock);
+    static void forget(const GitCheckout& repository, const std::string& run);
+
+    // Puts back what differs, keeps what was found, and reports both. Two changes stay: a branch that newly follows a
+    // remote that was configured before, and history that a shallow clone has got since. Returns the names of what was
+    // put back: keys, files, refs. Works with any configuration in the repository.
+    Result<std::vector<std::string>> put_back(const GitCheckout& repository, const std::string& run);
+
+private:
+    struct Place {
+        char kind = '-';  // '-': missing, f: file, l: link, o: something else
+        unsigned mode = 0;
+        std::string bytes;    // of the file; or where the link leads
+        bool config = false;  // a file in the format of git config
+        // A folder without which the place means nothing.
+        std::filesystem::path home = {};
+        bool same(const Place& other) const { return kind == other.kind && mode == other.mode && bytes == other.bytes; }
+    };
+    using Places = std::map<std::filesystem::path, Place>;
+    class Found;
+
+    static std::filesystem::path folder_of(const GitCheckout& repository);
+    static Result<std::map<std::string, char>> marks_of(const GitCheckout& repository);
+    static Place look_at(const std::filesystem::path& path);
+    void watch(const std::filesystem::path& home, const std::filesystem::path& path, bool config = false);
+    void watch_repository(const std::filesystem::path& folder);
+    void watch_modules(const std::filesystem::path& folder);
+    Status watch_users(const GitCheckout& repository);
+    Places differing() const;  // as they are now
+
+    static constexpr std::string_view k_replace = "refs/replace/";
+    Places m_places;
+    std::map<std::filesystem::path, std::filesystem::path> m_hooks;  // folder: home
+    std::map<std::string, std::string> m_replaced;                   // refs/replace/...: object
+    std::map<std::string, char> m_marks;                             // by `git ls-files -v`; a file without is not here
+};
+
+}  // namespace gdnctl

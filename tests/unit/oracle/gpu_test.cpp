@@ -1,0 +1,137 @@
+// Dumps of other people's kernels from a GPU (tests/fixtures/oracle/gpu): honest ones pass, a miscompiled one and
+// planted faults do not.
+#include <cmath>
+
+#include "oracle/gdn/compare/backward.h"
+#include "unit/oracle/judging.h"
+
+using namespace gdnctl;
+using namespace gdnctl::oracle;
+using namespace gdnctl::oracle::testing;
+
+namespace {
+
+std::filesystem::path recorded(const std::string& name) { return vectors() / "gpu" / (name + ".safetensors"); }
+
+struct GpuDump {
+    TensorFile outputs;
+    GdnReference reference;
+};
+
+GpuDump gpu_dump(const std::string& name, const std::string& kernel, std::string_view contract) {
+    const TensorFile inputs = load_safetensors(recorded(name + ".inputs"));
+    // `.vk` says that states are stored V,K.
+    GpuDump dump{load_safetensors(recorded(name.substr(0, name.find(".vk")) + "." + kernel + ".outputs")),
+                 reference_for(inputs, contract)};
+    REQUIRE(add_backward(dump.reference, inputs, dump.outputs, 2));
+    return dump;
+}
+
+GdnReport judged_plainly(const GdnReference& reference, const TensorFile& outputs) {
+    CompareOptions options;
+    options.hints = false;
+    return judged(reference, outputs, options);
+}
+
+Verdict verdict_of(const GdnReport& report, const std::string& canonical) {
+    for (const TensorReport& t : report.tensors) {
+        if (t.canonical == canonical) return t.verdict;
+    }
+    return Verdict::no_data;
+}
+
+Tensor& stored(TensorFile& file, const std::string& canonical, const GdnContract& contract) {
+    for (NamedTensor& t : file.tensors) {
+        if (name_in_dump(file, t.name, contract).canonical == canonical) return t.tensor;
+    }
+    FAIL("no such tensor");
+    return file.tensors.front().tensor;
+}
+
+// `values` in the layout of the truth; only for tensors whose layout in files is the canonical one.
+void store(Tensor& tensor, const std::vector<double>& values) {
+    const Tensor changed = from_f64(values, tensor.shape, tensor.dtype);
+    tensor = changed;
+}
+
+}  // namespace
+
+TEST_CASE("gpu: honest kernels of other libraries are OK under the contract of their name") {
+    struct Honest {
+        const char *name, *kernel, *contract;
+    };
+    for (const Honest& h : {Honest{"T65", "fla_chunk", "fla"}, Honest{"strong", "fla_chunk", "fla"},
+                            Honest{"raw", "fla_chunk", "fla"}, Honest{"cos91", "fla_chunk", "fla"},
+                            Honest{"fi_cos91.vk", "fi", "flashinfer"}, Honest{"decode_f32.vk", "sgl", "sglang"}}) {
+        CAPTURE(h.name);
+        const GpuDump dump = gpu_dump(h.name, h.kernel, h.contract);
+        CHECK(judged_plainly(dump.reference, dump.outputs).verdict == Verdict::ok);
+    }
+}
+
+TEST_CASE("gpu: the gradient of a miscompiled 16-bit kernel is WRONG and its forward pass right") {
+    for (const char* name : {"M", "dk40_dv24"}) {
+        CAPTURE(name);
+        const GpuDump dump = gpu_dump(name, "fla_chunk", "fla");
+        const GdnReport report = judged(dump.reference, dump.outputs);
+        CHECK(report.verdict == Verdict::wrong);
+        CHECK(report.backward_fault);
+        CHECK(verdict_of(report, "dv") == Verdict::wrong);
+        CHECK(verdict_of(report, "out") == Verdict::ok);
+    }
+}
+
+TEST_CASE("gpu: a changed gradient of a 16-bit kernel is never OK where the change is well above its own error") {
+    for (const char* name : {"T65", "strong", "raw", "cos91"}) {
+        const GpuDump dump = gpu_dump(name, "fla_chunk", "fla");
+        for (const GradientTruth& t : dump.reference.backward->truths) {
+            CAPTURE(name);
+            CAPTURE(t.canonical);
+            TensorFile outputs = dump.outputs;
+            Tensor& tensor = stored(outputs, t.canonical, dump.reference.contract.value);
+            const std::vector<double> honest = to_f64(tensor);
+            const double own = rms_difference(honest, t.want);
+            for (const double factor : {0.0, -1.0, 0.5}) {
+                CAPTURE(factor);
+                std::vector<double> changed = honest;
+                for (double& x : changed) x *= factor;
+                const double times = rms_difference(changed, honest) / own;
+                store(tensor, changed);
+                const Verdict verdict = verdict_of(judged_plainly(dump.reference, outputs), t.canonical);
+                if (times >= 60) CHECK(verdict == Verdict::wrong);
+                if (times >= 15) CHECK(verdict != Verdict::ok);
+            }
+        }
+    }
+}
+
+TEST_CASE("gpu: ten per cent in 16 tokens of one head are not OK") {
+    const GpuDump dump = gpu_dump("T65", "fla_chunk", "fla");
+    for (const GradientTruth& t : dump.reference.backward->truths) {
+        if (!has_tokens(t)) continue;
+        CAPTURE(t.canonical);
+        TensorFile outputs = dump.outputs;
+        Tensor& tensor = stored(outputs, t.canonical, dump.reference.contract.value);
+        const std::vector<double> honest = to_f64(tensor);
+        const std::size_t heads = t.groups.of_run.size() / 65;
+        const std::size_t width = t.groups.width;
+        const double size = rms_difference(std::vector<double>(honest.size(), 0), honest);
+        std::size_t blocks = 0;
+        for (std::size_t block = 0; block < 4 * heads; ++block) {
+            std::vector<double> changed = honest;
+            double squares = 0;
+            for (std::size_t token = block / heads * 16; token < block / heads * 16 + 16; ++token) {
+                const std::size_t at = (token * heads + block % heads) * width;
+                for (std::size_t i = at; i < at + width; ++i) {
+                    squares += honest[i] * honest[i];
+                    changed[i] *= 1.1;
+                }
+            }
+            if (std::sqrt(squares / static_cast<double>(16 * width)) < size / 2) continue;
+            ++blocks;
+            store(tensor, changed);
+            CHECK(verdict_of(judged_plainly(dump.reference, outputs), t.canonical) != Verdict::ok);
+        }
+        CHECK(blocks > 0);
+    }
+}
