@@ -50,8 +50,9 @@ Result<ExitCode> run(const Options& options, Context& context) {
                       ready_hold(options.name.tpu_name, options.name.place, options.sync, via, context));
     GDNCTL_TRY_ASSIGN(const PlannedJob job, plan_held_profile(std::move(target), std::move(settings),
                                                               options.marin_prefix, hold, via, context));
-    GDNCTL_TRY_ASSIGN(const JobRun run, run_held(hold, via, job.plan, {options.sync, options.run}, context));
-    return ray_profile::finish("gdnctl.dev-tpu-profile/1", options.profile, job.settings, job.target, run, context);
+    GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, job.plan, {options.sync, options.run}, context));
+    return ray_profile::finish("gdnctl.dev-tpu-profile/1", options.profile, job.settings, job.target, std::move(run),
+                               context);
 }
 
 }  // namespace gdnctl::commands::dev_tpu_profile

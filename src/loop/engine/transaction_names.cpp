@@ -174,6 +174,8 @@ Status Transactions::restore_setup() {
 
 Status Transactions::clear_locks_of_killed(WallTime since) {
     return tree().clear_stale_locks(std::filesystem::file_time_type::clock::from_sys(since));
+}
+
 Result<std::string> Transactions::subject(const Base& base, const std::string& head) const {
     constexpr std::size_t k_longest = 200;
     if (head == base.sha) return std::string();
