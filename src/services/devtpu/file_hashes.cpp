@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view k_heading = "gdnctl-hashes/1";
-constexpr std::size_t k_hash_digits = 64;
-constexpr std::size_t k_limit = std::size_t{256} << 20;
+constexpr std::size_t k_digits = 64;
+constexpr std::size_t k_cache_limit = std::size_t{256} << 20;
 constexpr std::int64_t k_settled_s = 2;  // longer than a tick of any file system's clock
 
 std::string key_of(const struct stat& info) {
@@ -43,13 +43,13 @@ Status check_link(const fs::path& root, const std::string& name) {
 }  // namespace
 
 FileHashes::FileHashes(fs::path file) : m_file(std::move(file)) {
-    const auto text = read_file_if_exists(m_file, k_limit);
+    const auto text = read_file_if_exists(m_file, k_cache_limit);
     if (!text || !*text) return;
     const auto records = text::split(**text, '\0');
     if (records.empty() || records.front() != k_heading || !(*text)->ends_with('\0')) return;
     for (const std::string_view record : records) {
-        if (record.size() <= k_hash_digits + 1 || record[k_hash_digits] != ' ') continue;
-        m_entries.emplace(record.substr(k_hash_digits + 1), Entry{std::string(record.substr(0, k_hash_digits))});
+        if (record.size() <= k_digits + 1 || record[k_digits] != ' ') continue;
+        m_entries.emplace(record.substr(k_digits + 1), Entry{std::string(record.substr(0, k_digits))});
     }
 }
 

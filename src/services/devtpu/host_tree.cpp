@@ -13,8 +13,8 @@ namespace gdnctl::devtpu {
 namespace {
 
 constexpr std::chrono::minutes k_look_limit{2}, k_hash_limit{15}, k_place_limit{10};
-constexpr std::size_t k_hash_digits = 64;
-constexpr std::size_t k_answer_limit = std::size_t{256} << 20;
+constexpr std::size_t k_sha256_digits = 64;
+constexpr std::size_t k_listing_limit = std::size_t{256} << 20;
 constexpr int k_busy_code = 75, k_changed_code = 76;
 
 // Names travel as "./NAME" with a NUL after each: no program takes one for an option, a comment or standard input.
@@ -136,8 +136,8 @@ SentFiles sent_files(std::string_view text) {
     SentFiles sent;
     while (!text.empty()) {
         const std::string_view record = take(text);
-        if (record.size() <= k_hash_digits + 1) continue;
-        sent.emplace(bare(record.substr(k_hash_digits + 1)), record.substr(0, k_hash_digits));
+        if (record.size() <= k_sha256_digits + 1) continue;
+        sent.emplace(bare(record.substr(k_sha256_digits + 1)), record.substr(0, k_sha256_digits));
     }
     return sent;
 }
@@ -188,7 +188,7 @@ Result<HostTree> look_at_host(const Road& road, const std::set<std::string>& nam
                               std::stop_token stop) {
     const std::vector<std::string> asked(names.begin(), names.end());
     GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, script(road, {}, k_look), wire_list(asked), k_look_limit,
-                                                    process, stop, k_answer_limit));
+                                                    process, stop, k_listing_limit));
     if (answer.exit_code != 0) return tl::unexpected(host_error("cannot look at the tree on the TPU's host", answer));
     return parse_host_tree(answer.out);
 }
@@ -199,12 +199,12 @@ Result<SentFiles> host_hashes(const Road& road, const std::vector<std::string>& 
     if (names.empty()) return hashes;
     const std::string line = "cd \"$t\" && xargs -0 -r sha256sum -z -- 2>/dev/null || :";
     GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, script(road, {}, line), wire_list(names), k_hash_limit,
-                                                    process, stop, k_answer_limit));
+                                                    process, stop, k_listing_limit));
     std::string_view rest = answer.out;
     while (!rest.empty()) {
         const std::string_view record = take(rest);
-        if (record.size() <= k_hash_digits + 2) continue;
-        hashes.emplace(bare(record.substr(k_hash_digits + 2)), record.substr(0, k_hash_digits));
+        if (record.size() <= k_sha256_digits + 2) continue;
+        hashes.emplace(bare(record.substr(k_sha256_digits + 2)), record.substr(0, k_sha256_digits));
     }
     return hashes;
 }
@@ -304,7 +304,7 @@ Result<Placed> place_files(const Road& road, std::string_view id, const HostTree
     list += "o" + source.commit + '\0';
     const std::string words = fmt::format("d={} id={} seen={}\n", incoming_folder(road, id), id, seen.mark);
     GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, script(road, words, k_place), std::move(list), k_place_limit,
-                                                    process, stop, k_answer_limit));
+                                                    process, stop, k_listing_limit));
     if (answer.exit_code == k_busy_code) return Placed::busy;
     if (answer.exit_code == k_changed_code) return Placed::changed;
     if (answer.exit_code != 0) return tl::unexpected(host_error("cannot place the files on the TPU's host", answer));
