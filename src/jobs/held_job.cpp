@@ -93,6 +93,7 @@ Result<PlannedJob> plan_held_test(Target target, const TestSelection& selection,
                                   Context& context) {
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_held_plan(std::move(target), hold, context));
     job.plan = {"test", job.target.name, {}, cluster_env(job.target), {}};
+    job.plan.log_decides = needs_log(job.target);
     GDNCTL_TRY_ASSIGN(job.plan.command, test_command(job.target, selection, context.program));
     return job;
 }
@@ -176,6 +177,7 @@ Result<JobRun> run_by_road(const FoundHold& hold, const JobPlan& plan, const Hel
         return run;
     }
     run.details.state = JobState::stopped;
+    if (run.metric) run.metric->discard("the end of the output is missing");
     run.verdict = {code.error().kind == ErrorKind::timeout ? FailureClass::timeout : failure_of(code.error()),
                    exit_code_of(code.error().kind)};
     run.cut_short = code.error();

@@ -27,6 +27,7 @@ struct ProcessSpec {
     std::map<std::string, std::optional<std::string>> env;
     bool clean_env = false;
 
+    int inherited = -1;        // a descriptor of ours that the child has under the same number
     int death_signal = 9;      // sent to the child when gdnctl dies for any reason; SIGINT lets it clean up
     bool new_session = false;  // setsid() instead of a new process group: no controlling terminal
     // At a file size limit, the child's write fails with EFBIG instead of SIGXFSZ ending it.

@@ -240,7 +240,8 @@ test_gcloud_is_told_the_project() {
   grep -q '^compute --project=project tpus tpu-vm ssh .* --zone=us-central1-a -- hostname$' "$WORK/gcloud.calls" || fail "$(cat "$WORK/gcloud.calls")"
   release
   HOLD+=(--cluster-config c.yaml)
-  RAY_AUTH_TOKEN=t allocate --no-sync
+  export RAY_AUTH_TOKEN=t
+  allocate --no-sync
   grep -q '^compute --project=team-tpus tpus tpu-vm ssh .* --zone=us-central1-a -- hostname$' "$WORK/gcloud.calls" || fail "$(cat "$WORK/gcloud.calls")"
   release
 }

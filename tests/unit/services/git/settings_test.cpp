@@ -122,8 +122,8 @@ std::string story(const GitRepo& repo, const std::string& base) {
         said.append(what).append(": ").append(result).append("\n");
     };
     const auto paths_of = [&] { return text::join(ok(checkout.dirty_paths()), " "); };
-    repo.write("a.txt", "one \nmine \n");  // white space that `git apply` may complain about
-    repo.sh("git add a.txt");
+    repo.write("a.txt", "one \nmine \n");               // white space that `git apply` may complain about
+    repo.sh("git -c core.ignoreStat=false add a.txt");  // true would mark it as unchanged for good
     repo.write("a.txt", "one \nmine \nmore\n");
     repo.write("new/\xc3\xa4.txt", "n\n");
     repo.write("odd", "o\n");
