@@ -1,6 +1,11 @@
 #include "core/json.h"
 
+#include <algorithm>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "core/text.h"
 
 #ifdef __clang__  // cmake/pch.h says why
 template class nlohmann::basic_json<nlohmann::ordered_map>;
@@ -23,8 +28,20 @@ Result<Json> parse_json(std::string_view text, std::string_view what) {
     return fail(ErrorKind::bad_input, std::string(what) + ": " + reason);
 }
 
+namespace {
+
+std::string escaped(char32_t c) {
+    if (c < 0x10000) return fmt::format("\\u{:04x}", static_cast<std::uint32_t>(c));
+    const auto rest = static_cast<std::uint32_t>(c) - 0x10000;
+    return fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10U), 0xDC00 + (rest & 0x3FFU));
+}
+
+}  // namespace
+
 std::string to_text(const Json& value, int indent) {
-    return value.dump(indent, ' ', false, nlohmann::detail::error_handler_t::replace);
+    const std::string text = value.dump(indent, ' ', false, nlohmann::detail::error_handler_t::replace);
+    const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return c >= 0 && c != 0x7F; });
+    return ascii ? text : text::replace_unseen(text, escaped);
 }
 
 }  // namespace gdnctl

@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 Result<Json> parse_json(std::string_view text, std::string_view what);
 
 // Serialises for stdout and state files. Invalid UTF-8 becomes U+FFFD; this never throws. `indent` < 0 prints one line.
+// Characters that text::visible() escapes are written as \uXXXX, which is the same JSON.
 std::string to_text(const Json& value, int indent = -1);
 
 }  // namespace gdnctl

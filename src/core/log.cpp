@@ -14,6 +14,7 @@
 #include "core/log_divert.h"
 #include "core/log_timed.h"
 #include "core/redact.h"
+#include "core/text.h"
 
 namespace gdnctl::log {
 
@@ -116,7 +117,7 @@ constexpr std::string_view k_prefix = "[gdnctl] ";
 
 // `time` comes after the prefix on stderr, and ends with a space where there is one.
 void write_lines(Level level, std::string_view time, std::string_view text) {
-    const std::string safe = redact(text);
+    const std::string safe = text::visible(redact(text));
     std::string_view rest = safe;
     for (;;) {
         const std::size_t end = rest.find('\n');

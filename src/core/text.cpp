@@ -49,23 +49,24 @@ std::string to_lower(std::string_view s) {
     return lower;
 }
 
-std::string visible(std::string_view s) {
-    constexpr std::string_view k_hex = "0123456789abcdef";
-    const std::string text = repair_utf8(s);
-    std::string shown;
-    shown.reserve(text.size());
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        auto c = static_cast<unsigned char>(text[i]);
-        // U+0080 to U+009F are control characters too.
-        const bool wide = c == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-        if (wide) c = static_cast<unsigned char>(text[++i]);
-        if (wide || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F) {
-            shown += {'\\', 'x', k_hex[c >> 4U], k_hex[c & 15U]};
-        } else {
-            shown += text[i];
+std::string without_colour(std::string_view s) {
+    std::string out;
+    out.reserve(s.size());
+    for (std::size_t i = 0; i < s.size(); ++i) {
+        if (s[i] != '\x1b' || i + 1 >= s.size() || s[i + 1] != '[') {
+            out += s[i];
+            continue;
         }
+        i += 2;
+        while (i < s.size() && !((s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= 'a' && s[i] <= 'z'))) ++i;
     }
-    return shown;
+    return out;
+}
+
+std::string visible_line(std::string_view line) {
+    std::string plain = without_colour(line);
+    while (plain.ends_with('\r')) plain.pop_back();
+    return visible(plain);
 }
 
 std::optional<std::int64_t> parse_int(std::string_view s) {

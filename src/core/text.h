@@ -17,8 +17,18 @@ std::string to_lower(std::string_view s);  // ASCII only
 bool is_valid_utf8(std::string_view s);
 // Invalid sequences become U+FFFD, one per maximal invalid prefix.
 std::string repair_utf8(std::string_view s);
-// Escapes control characters in text from outside, so that a terminal can show it: "\x1b". Newlines and tabs stay.
+// Escapes what can hide, replace or reorder text on a terminal or a page: control characters ("\x1b"), bidirectional
+// overrides, line separators and invisible characters ("\u202e"). Newlines and tabs stay, and so do the two joiners
+// that scripts and emoji need. For every text from outside: agents' reports, commits, file names, output of jobs.
 std::string visible(std::string_view s);
+// Without terminal colour sequences (ESC [ … letter).
+std::string without_colour(std::string_view s);
+// A line of a program's output: visible(), without its colours and the carriage return at its end.
+std::string visible_line(std::string_view line);
+// The first character that visible() escapes, as a part of `s`; empty: there is none. Invalid UTF-8 is skipped.
+std::string_view find_unseen(std::string_view s);
+// Replaces each of them; everything else stays as it is.
+std::string replace_unseen(std::string_view s, std::string (*escape)(char32_t));
 
 // Decimal integers only; a leading 0 does not mean octal. Rejects a plus sign, "0x", blanks and empty text.
 std::optional<std::int64_t> parse_int(std::string_view s);

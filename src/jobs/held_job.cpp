@@ -54,8 +54,11 @@ Result<FoundHold> ready_hold(const std::string& tpu_name, const PlaceOptions& pl
     GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(tpu_name, place, context));
     GDNCTL_TRY_ASSIGN(via, choose_via(hold, via, context));
     if (sync.no_sync || via != Via::ssh) return hold;
-    Status synced = sync_to_host(hold.record, root, context);
-    if (synced) return hold;
+    auto synced = sync_to_host(hold.record, root, sync.sync_path.has_value(), context);
+    if (synced) {
+        hold.synced = std::move(*synced);
+        return hold;
+    }
     if (synced.error().kind == ErrorKind::infrastructure) {
         if (auto over = over_now(hold, context)) {
             over->kind = ErrorKind::infrastructure;
@@ -90,6 +93,7 @@ Result<PlannedJob> plan_held_test(Target target, const TestSelection& selection,
                                   Context& context) {
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_held_plan(std::move(target), hold, context));
     job.plan = {"test", job.target.name, {}, cluster_env(job.target), {}};
+    job.plan.log_decides = needs_log(job.target);
     GDNCTL_TRY_ASSIGN(job.plan.command, test_command(job.target, selection, context.program));
     return job;
 }
@@ -141,6 +145,7 @@ Result<JobRun> run_by_road(const FoundHold& hold, const JobPlan& plan, const Hel
     command.env.insert(command.env.end(), own.begin(), own.end());
     for (const JobEnv& item : own) register_secret(item.value);
     command.line = plan.command.entrypoint;
+    command.alone = true;
     command.wall_limit = limit_of(options.run.timeout_s);
     if (plan.command.timeout_s && command.wall_limit.count() == 0) {
         command.wall_limit = std::chrono::seconds(*plan.command.timeout_s);
@@ -172,6 +177,7 @@ Result<JobRun> run_by_road(const FoundHold& hold, const JobPlan& plan, const Hel
         return run;
     }
     run.details.state = JobState::stopped;
+    if (run.metric) run.metric->discard("the end of the output is missing");
     run.verdict = {code.error().kind == ErrorKind::timeout ? FailureClass::timeout : failure_of(code.error()),
                    exit_code_of(code.error().kind)};
     run.cut_short = code.error();

@@ -25,6 +25,7 @@ struct HoldPlan {
     std::filesystem::path sync_path;  // absolute
     std::string ssh_user;
     bool sync = true, setup = true;
+    bool replaces_tree = false;  // on the host of a hold that is taken over: also the tree of another repository
     devtpu::Terms terms;
     std::chrono::milliseconds ready_timeout{900'000};
     std::chrono::milliseconds stop_timeout{60'000};  // for a release; after that, the end of the lease releases it
@@ -71,10 +72,18 @@ Result<std::unique_ptr<Holding>> hold_tpu(const Place& place, const PlaceOptions
 
 // ---- existing holds
 
+// The tree that a command has synced to the host.
+struct SyncedTree {
+    std::filesystem::path root;
+    bool replaces_other = false;  // also a tree that came from another repository
+    std::string mark;             // devtpu::tree_mark()
+};
+
 // The hold that a command acts on, and how to reach its backend.
 struct FoundHold {
     devtpu::HoldRecord record;
     PlaceOptions place;
+    std::optional<SyncedTree> synced = std::nullopt;
 };
 // Finds a hold by name, in this machine's records or else among this user's jobs on the cluster. Error infrastructure:
 // not held (in upstream's wording).

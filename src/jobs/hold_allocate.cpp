@@ -115,28 +115,60 @@ public:
     }
 
 private:
-    // Looks for a hold with this name; a running one of this user is taken over.
+    // Looks for a hold with this name; one of this user is taken over once it runs. It may have been requested a moment
+    // ago, so a waiting one gets a little time.
     Status look_for_another() {
-        GDNCTL_TRY_ASSIGN(const auto jobs, m_backend->list());
-        const std::string user = user_name(m_context.env);
-        for (const JobDetails& job : jobs) {
-            if (!is_hold(job) || hold_word(job, "tpu_name") != m_plan.tpu_name) continue;
-            const std::string owner = hold_word(job, "user");
-            if (owner == user && job.state == JobState::running) {
-                m_record = hold_of(job, *m_backend);
+        const auto limit = m_context.clock.monotonic() + k_quick_polls;
+        for (;;) {
+            GDNCTL_TRY_ASSIGN(const auto job, first_hold());
+            if (!job) return {};
+            const std::string owner = hold_word(*job, "user");
+            const bool mine = owner == user_name(m_context.env);
+            if (mine && job->state == JobState::running) {
+                m_record = hold_of(*job, *m_backend);
+                if (m_options.ray_address) m_record.ray_address = *m_options.ray_address;
                 m_adopted = true;
                 return {};
             }
-            return fail(ErrorKind::usage,
-                        owner == user
-                            ? fmt::format("dev TPU {} was already requested by job {}, which is still waiting",
-                                          m_plan.tpu_name, job.submission_id)
-                            : fmt::format("dev TPU {} is held by {}", m_plan.tpu_name, owner),
-                        owner == user ? fmt::format("`gdnctl dev-tpu-release{} --tpu-name {}` releases it",
-                                                    cluster_words(*m_backend), m_plan.tpu_name)
-                                      : std::string("choose another --tpu-name"));
+            if (!mine) {
+                return fail(ErrorKind::usage, fmt::format("dev TPU {} is held by {}", m_plan.tpu_name, owner),
+                            "choose another --tpu-name");
+            }
+            if (m_context.clock.monotonic() >= limit) {
+                return fail(ErrorKind::usage,
+                            fmt::format("dev TPU {} was already requested by job {}, which is still waiting",
+                                        m_plan.tpu_name, job->submission_id),
+                            fmt::format("`gdnctl dev-tpu-release{} --tpu-name {}` releases it",
+                                        cluster_words(*m_backend), m_plan.tpu_name));
+            }
+            if (!m_context.clock.sleep_for(k_quick_poll, m_context.stop)) return tl::unexpected(stopped_error());
         }
-        return {};
+    }
+
+    // The earliest hold with this name. Every client finds the same one.
+    Result<std::optional<JobDetails>> first_hold() {
+        GDNCTL_TRY_ASSIGN(const auto jobs, m_backend->list());
+        std::optional<JobDetails> first;
+        for (const JobDetails& job : jobs) {
+            if (!is_hold(job) || hold_word(job, "tpu_name") != m_plan.tpu_name) continue;
+            const auto age = [](const JobDetails& one) {
+                return std::pair(one.start_time.value_or(WallTime::max()), one.submission_id);
+            };
+            if (!first || age(job) < age(*first)) first = job;
+        }
+        return first;
+    }
+
+    // Two commands that saw no hold may both have submitted one: the later one gives way to the other. Looks after the
+    // submission and again once the job runs, because a cluster may show jobs late.
+    Result<bool> gives_way() {
+        const auto first = first_hold();
+        if (!first || !*first || (*first)->submission_id == m_record.submission_id) return false;
+        log::info("{} was requested at the same time by job {}, which came first: job {} gives way", m_plan.tpu_name,
+                  (*first)->submission_id, m_record.submission_id);
+        give_up();
+        GDNCTL_TRY(look_for_another());
+        return true;
     }
 
     JobRequest holder_request() {
@@ -179,8 +211,14 @@ private:
                 return tl::unexpected(submitted.error());
             }
             for (const std::string& warning : submitted->warnings) log::warning("{}", warning);
+            GDNCTL_TRY_ASSIGN(bool gave_way, gives_way());
+            if (gave_way && m_adopted) return {};
+            if (gave_way) continue;
             GDNCTL_TRY_ASSIGN(const JobDetails job, wait_until_running());
             if (job.state == JobState::running) {
+                GDNCTL_TRY_ASSIGN(gave_way, gives_way());
+                if (gave_way && m_adopted) return {};
+                if (gave_way) continue;
                 m_record.created = m_context.clock.wall();  // the holder counts from its own start
                 log::info("until its first renewal the hold ends at {} (grace {})",
                           local_clock(devtpu::lease_end(m_record.terms, m_record.created, std::nullopt)),
@@ -297,13 +335,15 @@ private:
     // A TPU is not given back because its host cannot be reached: jobs next to the holder need no ssh, and bring the
     // tree along.
     Status prepare_tree() {
-        const Status synced = sync_to_host(m_record, m_plan.sync_path, m_context);
+        const auto synced = sync_to_host(m_record, m_plan.sync_path, m_plan.replaces_tree || !m_adopted, m_context);
         if (synced) {
             if (m_plan.setup) m_record.setup_ok = set_up_host(m_record, m_context);
             return {};
         }
         const Error& error = synced.error();
-        if (error.kind != ErrorKind::infrastructure && error.kind != ErrorKind::authentication) return synced;
+        if (error.kind != ErrorKind::infrastructure && error.kind != ErrorKind::authentication) {
+            return tl::unexpected(error);
+        }
         log::warning("{}", error.text());
         log::warning("the hold is kept, without the tree on its host");
         if (!error.hint.empty()) log::warning("hint: {}", error.hint);
@@ -349,35 +389,6 @@ private:
 Result<std::unique_ptr<Holding>> hold_tpu(const Place& place, const PlaceOptions& options, const HoldPlan& plan,
                                           Context& context) {
     return Allocation(place, options, plan, context).run();
-}
-
-Holding::Holding(HoldRecord record, std::unique_ptr<JobBackend> backend, Context& context)
-    : m_record(std::move(record)), m_backend(std::move(backend)), m_context(context) {}
-
-Holding::~Holding() = default;
-
-std::optional<Error> Holding::lost() {
-    const auto job = m_backend->poll(m_record.submission_id);
-    if (!job && job.error().kind == ErrorKind::remote_missing) {
-        return hold_vanished(m_record);
-    }
-    if (!job || !is_terminal(job->state)) return std::nullopt;
-    return hold_over(m_record, *job, read_holder(*m_backend, m_record.submission_id).end());
-}
-
-Error Holding::wait() {
-    const milliseconds pause = m_backend->name() == "local" ? k_quick_poll : k_slow_poll;
-    for (;;) {
-        if (auto over = lost()) return std::move(*over);
-        if (!m_context.clock.sleep_for(pause, m_context.stop)) return stopped_error();
-    }
-}
-
-Status Holding::release(milliseconds limit) {
-    m_heart.reset();
-    m_backend->ignore_stop_requests();
-    Context patient = without_stop(m_context);
-    return release_hold(m_record, *m_backend, limit, patient);
 }
 
 }  // namespace gdnctl

@@ -217,20 +217,27 @@ Error for_held_tree(Error error) {
     return error;
 }
 
-Status sync_to_host(const HoldRecord& record, const fs::path& root, Context& context) {
+Result<SyncedTree> sync_to_host(const HoldRecord& record, const fs::path& root, bool replaces_other, Context& context) {
     const auto road = road_of(record, context);
     if (!road) {
         return fail(ErrorKind::infrastructure, "no ssh connection to " + record.tpu_name + ": the tree was not synced",
                     "`gdnctl dev-tpu-execute --via ray` uploads the tree with the command");
     }
     const auto began = context.clock.monotonic();
+    devtpu::SyncRequest request;
     auto listed = list_working_tree(root, context, TreeFilter::tracked);
     if (!listed) return tl::unexpected(for_held_tree(std::move(listed).error()));
-    const WorkingTree tree = std::move(*listed);
-    GDNCTL_TRY_ASSIGN(const auto report, devtpu::sync_tree(*road, tree, context.process, context.stop));
+    request.tree = std::move(*listed);
+    request.source = {root.lexically_normal().string(), head_commit(root, context)};
+    request.replaces_other = replaces_other;
+    request.has_commit = [&](const std::string& commit) { return has_commit(root, commit, context); };
+    request.hashes = context.state_dir / "sync" / record.tpu_name;
+    GDNCTL_TRY_ASSIGN(const auto report,
+                      devtpu::sync_tree(*road, request, context.process, context.clock, context.stop));
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(context.clock.monotonic() - began);
-    log::info("synced {} files of {} ({}, {})", report.files, root.string(), report.by, format_duration(took));
-    return {};
+    log::info("synced {} files of {} ({}, {})", report.files, root.string(),
+              report.by.empty() ? "up to date" : report.by, format_duration(took));
+    return SyncedTree{root, replaces_other, report.mark};
 }
 
 bool set_up_host(const HoldRecord& record, Context& context) {

@@ -32,8 +32,9 @@ Status forget_hold(const devtpu::HoldRecord& record, const Context& context);
 // An error about the working tree, with the hint that fits the commands for held TPUs.
 Error for_held_tree(Error error);
 
-// Syncs the tree. Errors: those of sync_tree(); infrastructure if there is no ssh.
-Status sync_to_host(const devtpu::HoldRecord& record, const std::filesystem::path& root, Context& context);
+// Syncs the tree below `root`. Errors: those of sync_tree(); infrastructure if there is no ssh.
+Result<SyncedTree> sync_to_host(const devtpu::HoldRecord& record, const std::filesystem::path& root,
+                                bool replaces_other, Context& context);
 
 // Installs uv, and the environment of a Marin checkout. On failure it logs a warning and returns false.
 bool set_up_host(const devtpu::HoldRecord& record, Context& context);

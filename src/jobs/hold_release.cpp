@@ -5,9 +5,11 @@
 #include "core/for_people.h"
 #include "core/log.h"
 #include "jobs/given_up.h"
+#include "jobs/hold_heart.h"
 #include "jobs/hold_host.h"
 #include "platform/clock.h"
 #include "platform/process.h"
+#include "platform/signals.h"
 #include "services/devtpu/names.h"
 
 namespace gdnctl {
@@ -88,6 +90,35 @@ Status release_hold(const HoldRecord& record, JobBackend& backend, milliseconds 
     close_ssh(record, context);
     if (!stopped) return stopped;
     return forget_hold(record, context);
+}
+
+Holding::Holding(HoldRecord record, std::unique_ptr<JobBackend> backend, Context& context)
+    : m_record(std::move(record)), m_backend(std::move(backend)), m_context(context) {}
+
+Holding::~Holding() = default;
+
+std::optional<Error> Holding::lost() {
+    const auto job = m_backend->poll(m_record.submission_id);
+    if (!job && job.error().kind == ErrorKind::remote_missing) {
+        return hold_vanished(m_record);
+    }
+    if (!job || !is_terminal(job->state)) return std::nullopt;
+    return hold_over(m_record, *job, read_holder(*m_backend, m_record.submission_id).end());
+}
+
+Error Holding::wait() {
+    const milliseconds pause = m_backend->name() == "local" ? milliseconds(250) : milliseconds(2000);
+    for (;;) {
+        if (auto over = lost()) return std::move(*over);
+        if (!m_context.clock.sleep_for(pause, m_context.stop)) return stopped_error();
+    }
+}
+
+Status Holding::release(milliseconds limit) {
+    m_heart.reset();
+    m_backend->ignore_stop_requests();
+    Context patient = without_stop(m_context);
+    return release_hold(m_record, *m_backend, limit, patient);
 }
 
 }  // namespace gdnctl

@@ -19,10 +19,12 @@
 #include "platform/run_in_terminal.h"
 #include "platform/signals.h"
 #include "services/devtpu/names.h"
+#include "services/devtpu/sync.h"
 
 namespace gdnctl {
 
 using devtpu::HoldRecord;
+using devtpu::Turn;
 using std::chrono::seconds;
 
 std::optional<Error> over_now(const FoundHold& hold, Context& context) {
@@ -64,7 +66,7 @@ private:
 // shell: its stdout is dropped, its stderr held back, because the error that may follow repeats it.
 class Streams {
 public:
-    Streams(const HostRun& run, bool is_local) : m_run(run), m_begun(is_local) {}
+    explicit Streams(const HostRun& run) : m_run(run) {}
 
     void feed_out(std::string_view bytes) {
         if (m_begun) return out(bytes);
@@ -116,7 +118,7 @@ private:
     const HostRun& m_run;
     StderrEnd m_end;
     std::string m_before, m_err;
-    bool m_begun;
+    bool m_begun = false;
 };
 
 void end_run(const devtpu::Road& road, const HoldRecord& record, const std::string& run_id, Context& context) {
@@ -253,33 +255,63 @@ Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context) {
     return tl::unexpected(std::move(error));
 }
 
-Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
-    const auto road = road_of(hold.record, context);
-    if (!road) return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + hold.record.tpu_name);
-    if (run.interactive) return run_interactive(hold, *road, run, context);
-    const devtpu::HostCommand command = command_for(hold, *road, run);
+namespace {
+
+// `tree`: the mark that the host's tree must have. With a turn that is not `mine`, the command has not run.
+Result<int> run_once(const FoundHold& hold, const devtpu::Road& road, const HostRun& run, const std::string& tree,
+                     Turn& turn, Context& context) {
+    devtpu::HostCommand command = command_for(hold, road, run);
+    command.tree = tree;
+    command.alone = run.alone;
     ProcessSpec spec;
-    spec.stdin_bytes = devtpu::command_script(*road, command);
+    spec.stdin_bytes = devtpu::command_script(road, command);
     spec.stdin_fd = run.stdin_fd;
-    std::string line = devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size());
-    if (!road->is_local()) line = devtpu::marked(line);
-    spec.argv = devtpu::road_argv(*road, line);
+    spec.argv = devtpu::road_argv(road, devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size()));
     spec.wall_limit = run.wall_limit;
     spec.idle_limit = run.idle_limit;
     spec.stop = context.stop;
-    spec.leaves_behind = [&](int) { return !road->is_local(); };
-    Streams streams(run, road->is_local());
+    spec.leaves_behind = [&](int) { return !road.is_local(); };
+    Streams streams(run);
+    spec.stdin_ready = [&] { return streams.begun(); };  // nothing is taken from a command that does not run
     spec.on_stdout = [&](std::string_view bytes) { streams.feed_out(bytes); };
     spec.on_stderr = [&](std::string_view bytes) { streams.feed_err(bytes); };
     const auto heart = start_heart(hold.record, hold.place, context, command.record);
     if (!heart) log::warning("the lease is not being renewed: {}", heart.error().text());
     GDNCTL_TRY_ASSIGN(ProcessResult result, context.process.run(spec));
     const bool exited = result.end == ProcessResult::End::exited;
-    const bool cut = exited && result.exit_code == k_ssh_failed && !road->is_local();
+    turn = exited && !streams.begun() ? devtpu::turn_of(result.exit_code, streams.said()) : Turn::mine;
+    if (turn != Turn::mine) return result.exit_code;
+    const bool cut = exited && result.exit_code == k_ssh_failed && !road.is_local();
     if (!cut || streams.begun()) result.exit_code = streams.finish(result.exit_code);
-    if (streams.begun() && (cut || !exited)) end_run(*road, hold.record, command.run_id, context);
+    if (streams.begun() && (cut || !exited)) end_run(road, hold.record, command.run_id, context);
     if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
     return judged(hold, result, spec, cut, streams.said(), context);
+}
+
+}  // namespace
+
+Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
+    const auto road = road_of(hold.record, context);
+    if (!road) return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + hold.record.tpu_name);
+    if (run.interactive) return run_interactive(hold, *road, run, context);
+    std::optional<Clock::Monotonic> deadline;  // from the first wait on
+    std::string tree = hold.synced ? hold.synced->mark : std::string();
+    for (bool waited = false;;) {
+        Turn turn = Turn::mine;
+        auto code = run_once(hold, *road, run, tree, turn, context);
+        if (turn == Turn::mine) return code;
+        if (!deadline) deadline = context.clock.monotonic() + devtpu::k_turn_limit;
+        if (context.clock.monotonic() >= *deadline) return tl::unexpected(devtpu::no_turn(*road));
+        if (turn == Turn::busy) {
+            if (!waited) log::info("waiting for another command that uses the TPU of {}", hold.record.tpu_name);
+            waited = true;
+            if (!context.clock.sleep_for(devtpu::k_turn_pause, context.stop)) return tl::unexpected(stopped_error());
+            continue;
+        }
+        GDNCTL_TRY_ASSIGN(const SyncedTree again,
+                          sync_to_host(hold.record, hold.synced->root, hold.synced->replaces_other, context));
+        tree = again.mark;
+    }
 }
 
 Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::vector<JobEnv>& extra, bool all,

@@ -20,9 +20,17 @@ constexpr std::size_t k_metric_line_limit = std::size_t{64} << 10;
 constexpr std::string_view k_json = "json:";
 constexpr std::string_view k_regex = "regex:";
 
+// Whether a text that begins with '{' may become an object: a name or the end follows, or nothing yet.
+bool is_meant_as_object(std::string_view text) {
+    constexpr std::size_t k_most_blanks = 1024;
+    const std::size_t next = text.substr(0, k_most_blanks).find_first_not_of(" \t\r\n", 1);
+    if (next == std::string_view::npos) return text.size() < k_most_blanks;
+    return text[next] == '"' || text[next] == '}';
+}
+
 }  // namespace
 
-// Processes one byte of an open object. False: it turned out not to be an object.
+// Processes one byte of an open object. False: it turned out not to be a whole object.
 bool JsonObjects::step(char c) {
     m_open += c;
     if (m_in_string) {
@@ -31,15 +39,16 @@ bool JsonObjects::step(char c) {
         m_escaped = c == '\\' && !m_escaped;
         return m_open.size() <= k_object_limit;
     }
+    if (!is_meant_as_object(m_open)) return false;
     if (c == '"') m_in_string = true;
     if (c == '{' || c == '[') ++m_depth;
     if (c == '}' || c == ']') --m_depth;
     return m_depth <= k_depth_limit && m_open.size() <= k_object_limit;
 }
 
-void JsonObjects::keep() {
-    m_whole.push_back(std::exchange(m_open, {}));
-    if (m_whole.size() > k_kept) m_whole.pop_front();
+void JsonObjects::keep(LogObject object) {
+    m_found.push_back(std::move(object));
+    if (m_found.size() > k_kept) m_found.pop_front();
 }
 
 // Gives up on the open object: returns the lines after its first one, which must be scanned again.
@@ -47,7 +56,9 @@ std::string JsonObjects::behind_first_line() {
     const std::string begun = std::exchange(m_open, {});
     const std::size_t newline = begun.find('\n');
     m_depth = 0;
+    m_behind = false;
     m_line_start = newline != std::string::npos;
+    if (is_meant_as_object(begun)) keep({begun, false});
     return m_line_start ? begun.substr(newline + 1) : std::string();
 }
 
@@ -57,8 +68,9 @@ void JsonObjects::scan(std::string_view bytes, std::string& again) {
     for (std::size_t i = 0; i < bytes.size(); ++i) {
         const char c = bytes[i];
         if (m_depth == 0) {
-            const bool begins = m_line_start && c == '{';
+            const bool begins = (m_line_start || m_behind) && c == '{';
             m_line_start = c == '\n';
+            m_behind = m_behind && (c == ' ' || c == '\t' || c == ',');
             if (begins) {
                 m_depth = 1;
                 m_open = c;
@@ -71,7 +83,10 @@ void JsonObjects::scan(std::string_view bytes, std::string& again) {
             again += bytes.substr(i + 1);
             return;
         }
-        if (m_depth == 0) keep();
+        if (m_depth == 0) {
+            keep({std::exchange(m_open, {}), true});
+            m_behind = true;
+        }
     }
 }
 
@@ -91,12 +106,19 @@ void JsonObjects::finish() {
     while (m_depth > 0) feed(behind_first_line());
 }
 
-std::string JsonObjects::last() const {
-    for (auto it = m_whole.rbegin(); it != m_whole.rend(); ++it) {
-        const auto json = parse_json(text::repair_utf8(*it), "object");
-        if (json && json->is_object()) return *it;
-    }
-    return {};
+Result<Json> JsonObjects::last() const {
+    if (m_found.empty()) return fail(ErrorKind::nothing_done, "the log contains no JSON object");
+    return parse_log_object(m_found.back());
+}
+
+Result<Json> parse_log_object(const LogObject& object) {
+    if (!object.whole) return fail(ErrorKind::bad_input, "the last JSON object of the log is cut off");
+    auto json = parse_json(text::repair_utf8(object.text), "object");
+    if (json) return json;
+    return fail(
+        ErrorKind::bad_input,
+        "the last JSON object of the log is not valid JSON (NaN, Infinity and numbers that a double cannot hold "
+        "are not)");
 }
 
 Result<MetricReader> MetricReader::create(const TargetMetric& metric) {
@@ -121,12 +143,10 @@ Result<MetricReader> MetricReader::create(const TargetMetric& metric) {
 void MetricReader::line(std::string_view text) {
     const auto found = m_regex->last_match(text);
     if (!found) return;
-    const auto number = text::parse_double(text::trim(*found));
-    if (number && std::isfinite(*number)) {
-        m_value = number;
-    } else {
-        m_lack = fmt::format("'{}' is not a number", text::repair_utf8(found->substr(0, 100)));
-    }
+    m_value = text::parse_double(text::trim(*found));
+    if (m_value && !std::isfinite(*m_value)) m_value.reset();
+    m_broken = !m_value;
+    m_lack = m_broken ? fmt::format("'{}' is not a number", text::repair_utf8(found->substr(0, 100))) : std::string();
 }
 
 void MetricReader::feed(std::string_view bytes) {
@@ -146,22 +166,23 @@ void MetricReader::feed(std::string_view bytes) {
 }
 
 void MetricReader::read_object() {
-    const std::string object = m_objects.last();
-    if (object.empty()) {
-        m_lack = "the log contains no JSON object";
+    const auto json = m_objects.last();
+    if (!json) {
+        m_lack = json.error().message;
+        m_broken = json.error().kind == ErrorKind::bad_input;
         return;
     }
-    const Json json = *parse_json(text::repair_utf8(object), "object");
     const Json::json_pointer pointer(m_pointer);
-    if (!json.contains(pointer)) {
+    if (!json->contains(pointer)) {
         m_lack = "the last JSON object of the log has no " + m_pointer;
         return;
     }
-    const Json& there = json.at(pointer);
+    const Json& there = json->at(pointer);
     if (there.is_number()) {
         m_value = there.get<double>();
     } else {
         m_lack = m_pointer + " of the log's last JSON object is not a number";
+        m_broken = !there.is_structured();  // a list of several shapes is for the loop
     }
 }
 
@@ -173,7 +194,6 @@ void MetricReader::finish() {
     }
     if (!m_partial.empty()) line(m_partial);
     m_partial.clear();
-    if (m_value) m_lack.clear();
     if (!m_value && m_lack.empty()) m_lack = "no line of the log matches";
 }
 

@@ -7,38 +7,50 @@
 #include <string>
 #include <string_view>
 
+#include "core/json.h"
 #include "core/line_regex.h"
 #include "core/result.h"
 #include "target/target.h"
 
 namespace gdnctl {
 
-// Finds the last complete JSON objects in a text that arrives in pieces. An object begins in the first column of a line
-// and may span lines, up to 1 MiB.
+// What a log has in the place of a JSON object.
+struct LogObject {
+    std::string text;
+    bool whole = false;  // its braces are balanced; it may still be no JSON: Python writes NaN
+};
+
+// Finds the last JSON objects in a text that arrives in pieces. An object begins in the first column of a line, or
+// behind another one, and may span lines, up to 1 MiB. A brace that neither a quote nor a brace follows begins none.
 class JsonObjects {
 public:
     void feed(std::string_view bytes);
-    // The text has ended: an unclosed object does not count, but objects inside it may.
+    // The text has ended: an unclosed object is cut off, but others may follow inside it.
     void finish();
-    // The last object that is valid JSON; "": none.
-    std::string last() const;
-    // The last few objects, in order; some may not be valid JSON.
-    const std::deque<std::string>& whole() const { return m_whole; }
+    // The last few, in the order in which they begin.
+    const std::deque<LogObject>& found() const { return m_found; }
+    // The last one. Errors: nothing_done (there is none), bad_input (it is cut off or no JSON: no earlier one counts).
+    Result<Json> last() const;
 
 private:
     void scan(std::string_view bytes, std::string& again);
     bool step(char c);
-    void keep();
+    void keep(LogObject object);
     std::string behind_first_line();
 
-    std::deque<std::string> m_whole;  // the last few with balanced braces, not parsed yet
-    std::string m_open;               // the unclosed object so far
-    std::size_t m_depth = 0;          // 0: none is open
-    bool m_line_start = true, m_in_string = false, m_escaped = false;
+    std::deque<LogObject> m_found;
+    std::string m_open;       // the unclosed object so far
+    std::size_t m_depth = 0;  // 0: none is open
+    bool m_line_start = true;
+    bool m_behind = false;  // nothing but blanks since the end of an object, on the same line
+    bool m_in_string = false, m_escaped = false;
 };
+// The value of what was found. Error: bad_input (cut off or no JSON).
+Result<Json> parse_log_object(const LogObject& object);
 
-// Applies the `from` of a target's metric to a log: "json:/pointer" names a number in the last complete JSON object;
-// the first group of "regex:..." (or the whole match) in the last matching line is a number.
+// Applies the `from` of a target's metric to a log: "json:/pointer" names a number in the last JSON object; the first
+// group of "regex:..." (or the whole match) in the last matching line is a number. Only the last one counts: where it
+// is unusable, an earlier one, of a warm-up for instance, is not the result.
 class MetricReader {
 public:
     // Error: config (invalid pointer or regex).
@@ -51,6 +63,13 @@ public:
     std::optional<double> value() const { return m_value; }
     // Why there is no value: "the log contains no JSON object".
     const std::string& lack() const { return m_lack; }
+    // The log has a result, but it is cut off or not a finite number.
+    bool broken() const { return m_broken; }
+    // What was read does not count, for instance because the end of the log is missing.
+    void discard(std::string why) {
+        m_value.reset();
+        m_lack = std::move(why);
+    }
 
 private:
     MetricReader(std::string pointer, std::optional<LineRegex> regex)
@@ -64,6 +83,7 @@ private:
     std::string m_partial;  // unfinished line; bytes beyond 64 KiB are dropped
     std::optional<double> m_value;
     std::string m_lack;
+    bool m_broken = false;
 };
 
 }  // namespace gdnctl

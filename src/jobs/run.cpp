@@ -128,6 +128,7 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
     watch.whole_messages = false;
     watch.submitted = true;
     watch.timeout = time_limit(plan, options);
+    watch.log_need = plan.metric || plan.log_decides ? LogNeed::of_success : LogNeed::none;
     watch.last = &run.details;
     auto watched = follow_job(
         backend, id, *log, watch,
@@ -139,11 +140,12 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
         context);
     own.finish();
     if (!watched) {
-        if (is_interruption(watched.error())) {
+        const bool ended = is_terminal(run.details.state);
+        if (is_interruption(watched.error()) && !ended) {
             if (auto end = leave_or_stop(options, backend, id, false, context)) run.details = std::move(*end);
         }
         Error error = std::move(watched).error();
-        if (error.kind == ErrorKind::local_io) error.hint = how_to_see(backend, run.details);
+        if (error.kind == ErrorKind::local_io || ended) error.hint = how_to_see(backend, run.details);
         return tl::unexpected(std::move(error));
     }
     if (watched->timed_out) {
@@ -164,6 +166,7 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
 
 void cut_short(JobRun& run, const Error& error) {
     finish_output(run);
+    if (run.metric) run.metric->discard("the end of the log is missing");
     run.verdict = {failure_of(error), exit_code_of(error.kind)};
     run.cut_short = error;
 }

@@ -32,6 +32,7 @@ struct JobPlan {
     JobCommand command;
     EnvList cluster_env;                      // for jobs on a cluster
     std::optional<TargetMetric> metric = {};  // to be read from the log
+    bool log_decides = false;                 // success depends on the log too, not on the job's status alone
     std::string beside = {};                  // a job whose machine to use, see JobRequest
     std::string guard = {};                   // shell text before the command of such a job; see devtpu::beside_guard()
 };

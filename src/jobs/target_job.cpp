@@ -93,11 +93,16 @@ Result<PlannedJob> begin_plan(Target target, const std::string& tpu, const Place
 
 }  // namespace
 
+bool needs_log(const Target& target) {
+    return target.style == TargetStyle::levanter || (target.test && !target.test->evidence.empty());
+}
+
 Result<PlannedJob> plan_test(Target target, const TestSelection& selection, const std::string& tpu,
                              const PlaceOptions& options, Context& context) {
     TpuChoice choice;
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_plan(std::move(target), tpu, options, choice, context));
     job.plan = {"test", job.target.name, {}, cluster_env(job.target), {}};
+    job.plan.log_decides = needs_log(job.target);
     GDNCTL_TRY_ASSIGN(job.plan.command, test_command(job.target, selection, context.program));
     job.plan.command.resources.insert(choice.resources.begin(), choice.resources.end());
     return job;

@@ -20,6 +20,9 @@ struct PlannedJob {
     JobPlan plan;
 };
 
+// Whether a test's log has to show that it ran: pytest counts, or a TPU. Otherwise the exit status is the verdict.
+bool needs_log(const Target& target);
+
 // `tpu`: a type, or `auto`. Errors: usage, config, local_io.
 Result<PlannedJob> plan_test(Target target, const TestSelection& selection, const std::string& tpu,
                              const PlaceOptions& options, Context& context);

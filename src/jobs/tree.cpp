@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "platform/fs.h"
+#include "platform/hash.h"
 #include "platform/process.h"
 #include "platform/signals.h"
 #include "services/git/git.h"
@@ -206,6 +207,92 @@ Result<WorkingTree> list_working_tree(const fs::path& root, Context& context, Tr
     }
     if (left_out.size() > k_named) log::warning("{} more are missing from it", left_out.size() - k_named);
     return tree;
+}
+
+std::string head_commit(const fs::path& root, Context& context) {
+    if (!find_repository_root(root)) return {};
+    const auto head = git(root, {"rev-parse", "--verify", "-q", "HEAD"}, context);
+    return head && head->ok() ? std::string(text::trim(head->out)) : "unborn";
+}
+
+bool has_commit(const fs::path& root, const std::string& commit, Context& context) {
+    const bool is_hash = (commit.size() == 40 || commit.size() == 64) &&
+                         commit.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!is_hash) return false;
+    const auto found = git(root, {"cat-file", "-e", commit + "^{commit}"}, context);
+    return found && found->ok();
+}
+
+namespace {
+
+Result<std::vector<std::string>> names_by(const fs::path& root, std::vector<std::string> words, Context& context) {
+    GDNCTL_TRY_ASSIGN(const ProcessResult listed, git(root, std::move(words), context));
+    if (!listed.ok() || listed.out_truncated) {
+        return fail(ErrorKind::local_io, "git cannot compare " + root.string() +
+                                             " with its last commit: " + std::string(text::trim(listed.err)));
+    }
+    std::vector<std::string> names;
+    for (const std::string_view name : text::split(listed.out, '\0')) {
+        if (!name.empty()) names.emplace_back(name);
+    }
+    return names;
+}
+
+// What a job would find at this path.
+Result<std::string> content_at(const fs::path& path, Context& context) {
+    std::error_code problem;
+    const fs::file_status status = fs::symlink_status(path, problem);
+    if (status.type() == fs::file_type::not_found) return std::string("absent");
+    if (status.type() == fs::file_type::symlink) return "link " + fs::read_symlink(path, problem).string();
+    if (status.type() == fs::file_type::directory) {
+        // A submodule; or a folder in the place of a file, whose content is not tracked.
+        if (!fs::exists(path / ".git", problem)) return std::string("folder");
+        return source_state(path, {}, context);
+    }
+    const bool runs = (status.permissions() & fs::perms::owner_exec) != fs::perms::none;
+    GDNCTL_TRY_ASSIGN(std::string hash, hash_file_hex(HashKind::sha256, path));
+    return (runs ? "program " : "file ") + hash;
+}
+
+}  // namespace
+
+Result<std::string> source_state(const fs::path& root, const std::set<std::string>& apart, Context& context) {
+    if (!find_repository_root(root)) return std::string();
+    const auto head = git(root, {"rev-parse", "--verify", "-q", "HEAD"}, context);
+    if (!head) return tl::unexpected(head.error());
+    std::string state(text::trim(head->out));
+    // Before the first commit, all files differ.
+    std::vector<std::string> words = {"ls-files", "-z"};
+    if (!state.empty()) {
+        words = {"-c",
+                 "core.fsmonitor=false",
+                 "diff",
+                 "--name-only",
+                 "-z",
+                 "--no-ext-diff",
+                 "--no-renames",
+                 "--no-relative",
+                 "--ignore-submodules=none",
+                 "HEAD"};
+    }
+    GDNCTL_TRY_ASSIGN(const auto changed, names_by(root, words, context));
+    std::set<std::string> names(changed.begin(), changed.end());
+    // Files whose changes git was told to overlook.
+    GDNCTL_TRY_ASSIGN(const auto flagged, names_by(root, {"ls-files", "-v", "-z"}, context));
+    for (const std::string& line : flagged) {
+        const bool overlooked = line.size() > 2 && (line[0] == 'S' || (line[0] >= 'a' && line[0] <= 'z'));
+        std::error_code ignored;
+        if (overlooked && fs::exists(fs::symlink_status(root / line.substr(2), ignored))) names.insert(line.substr(2));
+    }
+    for (const std::string& name : apart) names.erase(name);
+    if (names.empty()) return state;
+    std::string all;
+    for (const std::string& name : names) {
+        GDNCTL_TRY_ASSIGN(const std::string content, content_at(root / name, context));
+        all += name + '\0' + content + '\n';
+    }
+    GDNCTL_TRY_ASSIGN(const std::string hash, hash_hex(HashKind::sha256, all));
+    return state + "+" + hash.substr(0, 16);
 }
 
 std::map<std::string, std::string> git_facts(const fs::path& root, Context& context) {

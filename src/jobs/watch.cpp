@@ -22,6 +22,8 @@ constexpr milliseconds k_longest_delay{15000};
 constexpr std::chrono::seconds k_first_patience{30};  // for a backend that has not answered yet
 constexpr milliseconds k_refused_patience{3000};      // for a server that has not answered yet
 constexpr std::chrono::minutes k_patience{10};        // for one that has answered
+constexpr milliseconds k_end_patience{15000};         // for the end of a log that is not needed
+constexpr milliseconds k_longest_end_delay{5000};
 
 bool is_passing(const Error& error) {
     return error.kind == ErrorKind::infrastructure || error.kind == ErrorKind::timeout;
@@ -123,24 +125,40 @@ public:
         if (!m_gone && !is_passing(read.error())) return tl::unexpected(read.error());
         if (!m_failing || m_gone) log::warning("{}", read.error().text());
         m_failing = true;
+        m_last = read.error();
         return false;
     }
 
-    // The job has ended: reads until nothing is new.
-    Status rest(const std::optional<Clock::Monotonic>& deadline) {
-        milliseconds delay = k_first_delay;
+    // The job has ended: reads until nothing is new. `needed`: it has results only if that succeeds.
+    Status rest(const std::optional<Clock::Monotonic>& deadline, bool needed) {
+        const milliseconds patience = needed ? milliseconds(k_patience) : k_end_patience;
         const Clock::Monotonic start = m_context.clock.monotonic();
+        milliseconds delay = k_first_delay;
+        bool said = false;
         for (;;) {
+            // A node or a dashboard that has just lost the log may find it again.
+            if (needed && m_last.kind == ErrorKind::remote_missing) m_gone = false;
             GDNCTL_TRY_ASSIGN(const bool more, once());
             if (more) continue;
-            if (!m_failing || m_gone) return {};
-            const Clock::Monotonic next = m_context.clock.monotonic() + delay;
-            if (next - start > k_first_patience || (deadline && next > *deadline)) break;
-            if (!m_context.clock.sleep_for(delay, m_context.stop)) return tl::unexpected(stopped_error());
-            delay = std::min(k_longest_delay, 2 * delay);
+            if (!m_failing) return {};
+            if (m_gone && !(needed && m_last.kind == ErrorKind::remote_missing)) break;
+            const Clock::Monotonic now = m_context.clock.monotonic();
+            const Clock::Monotonic end = std::min(start + patience, deadline.value_or(Clock::Monotonic::max()));
+            if (now >= end) break;
+            if (needed && !said) log::info("waiting up to {} for the rest of the log", format_duration(patience));
+            said = true;
+            const auto left = std::chrono::ceil<milliseconds>(end - now);
+            if (!m_context.clock.sleep_for(std::min(delay, left), m_context.stop)) {
+                return tl::unexpected(stopped_error());
+            }
+            delay = std::min(k_longest_end_delay, 2 * delay);
         }
-        log::warning("the end of the log could not be read");
-        return {};
+        if (!needed) {
+            if (!m_gone) log::warning("the end of the log could not be read");
+            return {};
+        }
+        return fail(ErrorKind::infrastructure,
+                    "log incomplete: the job has ended, but its results could not be read: " + m_last.message);
     }
 
 private:
@@ -148,6 +166,7 @@ private:
     const std::function<void(std::string_view)>& m_sink;
     Context& m_context;
     bool m_failing = false, m_gone = false;
+    Error m_last;  // while it fails
 };
 
 class StatusLines {
@@ -257,7 +276,9 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
         // The state was read first, so the log now contains everything the job wrote before it ended.
         const bool ended = last && is_terminal(last->state);
         if (ended) {
-            GDNCTL_TRY(drain.rest(deadline));
+            const bool needed = options.log_need == LogNeed::any ||
+                                (options.log_need == LogNeed::of_success && last->state == JobState::succeeded);
+            GDNCTL_TRY(drain.rest(deadline, needed));
         } else {
             GDNCTL_TRY(drain.once(deadline));
         }

@@ -14,6 +14,10 @@
 
 namespace gdnctl {
 
+// When the results come from the log: not at all (the job's status is all that counts), from that of a job that has
+// succeeded, or from any.
+enum class LogNeed { none, of_success, any };
+
 struct WatchOptions {
     std::chrono::milliseconds poll{5000};
     std::optional<std::chrono::milliseconds> timeout;
@@ -21,7 +25,8 @@ struct WatchOptions {
     bool quiet = false;              // no status lines
     bool leave_when_closed = false;  // stop watching when stdout is closed
     bool submitted = false;          // the job is known to have existed: not finding it is a loss, not a mistake
-    JobDetails* last = nullptr;      // receives the last known state of the job, whatever ends the watch
+    LogNeed log_need = LogNeed::none;
+    JobDetails* last = nullptr;  // receives the last known state of the job, whatever ends the watch
 };
 
 struct Watched {
@@ -36,7 +41,9 @@ void print_status(Context& context, const JobDetails& details, bool whole_messag
 // terminated; remote_missing (never seen); infrastructure (the record vanished).
 Result<Watched> wait_for_job(JobBackend& backend, std::string_view id, const WatchOptions& options, Context& context);
 
-// The same, and passes every byte of the log after `log` to `sink` exactly once, the last one before it returns.
+// The same, and passes every byte of the log after `log` to `sink` exactly once, the last one before it returns. If the
+// log cannot be read at the job's end, waits for it: 15 s, then warns; ten minutes where it is needed, then error
+// infrastructure ("log incomplete").
 Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log, const WatchOptions& options,
                            const std::function<void(std::string_view)>& sink, Context& context);
 

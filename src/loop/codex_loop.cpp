@@ -250,7 +250,7 @@ private:
 
     std::function<void(std::string_view)> shower() const {
         return [&terminal = m_context.terminal, quiet = m_context.global.quiet](std::string_view line) {
-            if (!quiet || !line.empty()) terminal.err(redact(line) + "\n");
+            if (!quiet || !line.empty()) terminal.err(text::visible_line(redact(line)) + "\n");
         };
     }
 

@@ -1,7 +1,11 @@
 #include "platform/clock.h"
 
 #include <condition_variable>
+#include <ctime>
 #include <mutex>
+
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace gdnctl {
 
@@ -14,6 +18,12 @@ public:
     }
 
     Monotonic monotonic() const override { return std::chrono::steady_clock::now(); }
+
+    Monotonic monotonic_by_kernel() const override {
+        timespec now{};
+        syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+        return Monotonic(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+    }
 
     bool sleep_for(std::chrono::milliseconds d, std::stop_token stop) override {
         // A year is enough for any wait, and keeps the deadline from overflowing.

@@ -16,6 +16,8 @@ public:
     virtual WallTime wall() const = 0;
     // For durations and deadlines; never goes backwards.
     virtual Monotonic monotonic() const = 0;
+    // The same time by system call, past libraries and the code that the kernel maps into every process.
+    virtual Monotonic monotonic_by_kernel() const { return monotonic(); }
     // Sleeps for `d` or until `stop` is requested; true: it slept for all of `d`.
     virtual bool sleep_for(std::chrono::milliseconds d, std::stop_token stop) = 0;
 };

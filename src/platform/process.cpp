@@ -115,7 +115,8 @@ private:
     }
 
     void wait_for_events() {
-        const bool wants_input = m_in.valid() && m_input.empty() && m_phase == Phase::running;
+        const bool wants_input = m_in.valid() && m_input.empty() && m_phase == Phase::running &&
+                                 (!m_spec.stdin_ready || m_spec.stdin_ready());
         std::array<pollfd, 6> fds = {{{m_out_fd.get(), POLLIN, 0},
                                       {m_err_fd.get(), POLLIN, 0},
                                       {m_input.empty() ? -1 : m_in.get(), POLLOUT, 0},

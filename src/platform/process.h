@@ -27,6 +27,7 @@ struct ProcessSpec {
     std::map<std::string, std::optional<std::string>> env;
     bool clean_env = false;
 
+    int inherited = -1;        // a descriptor of ours that the child has under the same number
     int death_signal = 9;      // sent to the child when gdnctl dies for any reason; SIGINT lets it clean up
     bool new_session = false;  // setsid() instead of a new process group: no controlling terminal
     // At a file size limit, the child's write fails with EFBIG instead of SIGXFSZ ending it.
@@ -35,6 +36,7 @@ struct ProcessSpec {
     std::string stdin_bytes;            // written concurrently; empty: /dev/null
     std::filesystem::path stdin_file;   // overrides stdin_bytes when set
     int stdin_fd = -1;                  // what can be read from it follows stdin_bytes, until its end; -1: nothing
+    std::function<bool()> stdin_ready;  // asked before stdin_fd is read; empty: at once
     std::filesystem::path stdout_file;  // appended to, created with mode 0600; empty: captured or on_stdout_line
     std::filesystem::path stderr_file;
     bool merge_stderr = false;  // stderr goes to the same place as stdout

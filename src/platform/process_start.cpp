@@ -133,6 +133,7 @@ struct ChildPlan {
     char* const* environment;
     const char* folder;  // nullptr: same as ours
     int in, out, err, report;
+    int inherited;  // -1: none
     int death_signal;
     bool new_session;
     bool survives_size_limit;
@@ -165,6 +166,7 @@ GDNCTL_IN_CHILD void become_program(void* argument) {
     dup2(plan.in, 0);
     dup2(plan.out, 1);
     dup2(plan.err, 2);
+    if (plan.inherited >= 0) fcntl(plan.inherited, F_SETFD, 0);  // of the child's own table
     if (plan.folder != nullptr && chdir(plan.folder) != 0) give_up(plan, Step::folder);
     sigset_t none;
     sigemptyset(&none);
@@ -226,6 +228,7 @@ Result<Started> start_program(const ProcessSpec& spec, const std::string& mark_w
                    out,
                    spec.merge_stderr ? out : child.err.get(),
                    report_write.get(),
+                   spec.inherited,
                    spec.death_signal,
                    spec.new_session,
                    spec.survives_size_limit,

@@ -68,12 +68,12 @@ void Progress::update(std::uint64_t done) {
 
 void Progress::step_aside() {
     if (g_shown == nullptr || !g_shown->m_bar_drawn) return;
-    g_shown->m_terminal.err(k_erase_line);
+    g_shown->m_terminal.move_err(k_erase_line);
     g_shown->m_bar_drawn = false;
 }
 
 void Progress::finish() {
-    if (m_bar_drawn) m_terminal.err(k_erase_line);
+    if (m_bar_drawn) m_terminal.move_err(k_erase_line);
     m_bar_drawn = false;
     if (g_shown == this) g_shown = nullptr;
     if (g_shown == nullptr) log::before_each_line(nullptr);
@@ -115,7 +115,8 @@ void Progress::draw() {
                             std::floor(share * 100));
     }
     line += facts;
-    m_terminal.err(fmt::format("{}{}", k_erase_line, std::string_view(line).substr(0, width)));
+    m_terminal.move_err(k_erase_line);
+    m_terminal.err(std::string_view(line).substr(0, width));
     m_bar_drawn = true;
     g_shown = this;
     log::before_each_line(&Progress::step_aside);

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -15,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/text.h"
@@ -96,12 +98,47 @@ NetworkBarrier block_network() {
     return refuse_sockets() ? NetworkBarrier::seccomp : NetworkBarrier::none;
 }
 
+namespace {
+
+// One that its parent has and a process has not keeps the process from the parent's memory. Those that programs of root
+// need to use files, memory and users stay.
+void drop_capabilities() {
+    constexpr std::array k_dropped = {CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_SYS_MODULE, CAP_SYS_RAWIO,
+                                      CAP_SYS_TIME,   CAP_SYS_BOOT,  CAP_MKNOD,      CAP_SETPCAP,
+                                      CAP_SETFCAP,    CAP_BPF,       CAP_PERFMON,    CAP_CHECKPOINT_RESTORE};
+    for (const int capability : k_dropped) prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    std::array<__user_cap_data_struct, 2> held{};
+    if (syscall(SYS_capget, &header, held.data()) != 0) return;
+    for (const int capability : k_dropped) {
+        auto& word = held.at(static_cast<std::size_t>(CAP_TO_INDEX(capability)));
+        for (std::uint32_t* bits : {&word.effective, &word.permitted, &word.inheritable}) {
+            *bits &= ~static_cast<std::uint32_t>(CAP_TO_MASK(capability));
+        }
+    }
+    syscall(SYS_capset, &header, held.data());
+}
+
+}  // namespace
+
 void give_up_privileges() {
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    drop_capabilities();
     const rlimit no_core{0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
     write_text("/proc/self/oom_score_adj", "1000");
 }
+
+bool can_write_to_parent() {
+    // Nothing is mapped at 0, so this fails in any case; whether we may try is asked first.
+    char byte = 0;
+    const iovec here{&byte, 1}, there{nullptr, 1};
+    if (syscall(SYS_process_vm_readv, getppid(), &here, 1UL, &there, 1UL, 0UL) < 0 && errno == EFAULT) return true;
+    return UniqueFd(open(fmt::format("/proc/{}/mem", getppid()).c_str(), O_RDWR | O_CLOEXEC)).valid();
+}
+
+void close_own_memory() { prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
 std::size_t private_memory(pid_t pid) {
     const auto text = read_file_if_exists(fmt::format("/proc/{}/statm", pid));

@@ -24,8 +24,15 @@ NetworkBarrier block_network();
 bool enter_empty_network();
 bool refuse_sockets();
 
-// No new privileges through exec, no core dumps, and first choice of the OOM killer.
+// No new privileges through exec, no core dumps, first choice of the OOM killer, and none of root's capabilities by
+// which a process reads or changes other processes, the clock or the kernel. Call it after block_network().
 void give_up_privileges();
+
+// Whether this process may write to the memory of its parent, and so change the clock that times it.
+bool can_write_to_parent();
+// Then that is for the parent to prevent: no process without CAP_SYS_PTRACE can read or write its memory from now on.
+// As another user than root, /proc/PID/environ, fd and others of this process can then not be read either.
+void close_own_memory();
 
 // Bytes of memory private to the process: neither files nor shared. 0: no such process.
 std::size_t private_memory(pid_t pid);

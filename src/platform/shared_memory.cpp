@@ -36,7 +36,7 @@ Status SharedMemory::resize(std::size_t size) {
     return {};
 }
 
-std::filesystem::path SharedMemory::path() const { return fmt::format("/proc/{}/fd/{}", getpid(), m_fd.get()); }
+std::filesystem::path SharedMemory::path() const { return fmt::format("/proc/self/fd/{}", m_fd.get()); }
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept
     : m_fd(std::move(other.m_fd)),

@@ -12,7 +12,7 @@
 
 namespace gdnctl {
 
-// Anonymous memory that another process maps by opening `path()` while this object lives. Error: local_io.
+// Anonymous memory that a child maps which inherits `descriptor()` (ProcessSpec::inherited). Error: local_io.
 class SharedMemory {
 public:
     static Result<SharedMemory> create();
@@ -21,7 +21,8 @@ public:
     Status resize(std::size_t size);
     std::byte* data() const { return m_data; }
     std::size_t size() const { return m_size; }
-    std::filesystem::path path() const;  // for processes of the same user
+    int descriptor() const { return m_fd.get(); }
+    std::filesystem::path path() const;  // of the descriptor, here and in the child
 
     SharedMemory() = default;
     SharedMemory(SharedMemory&& other) noexcept;

@@ -7,11 +7,14 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "core/text.h"
 
 namespace gdnctl {
 
@@ -52,6 +55,63 @@ std::optional<int> width_of(int fd) {
     return size.ws_col;
 }
 
+// The bytes at the end of `s` that may begin a UTF-8 character.
+std::size_t unfinished_character(std::string_view s) {
+    for (std::size_t back = 1; back <= std::min<std::size_t>(3, s.size()); ++back) {
+        const auto byte = static_cast<unsigned char>(s[s.size() - back]);
+        if (byte < 0x80U) return 0;
+        if (byte < 0xC0U) continue;
+        return back < (byte >= 0xF0U ? 4U : byte >= 0xE0U ? 3U : 2U) ? back : 0;
+    }
+    return 0;
+}
+
+// What a terminal gets of a stream. A sequence may be split between two calls.
+class Screened {
+public:
+    std::string take(std::string_view bytes) {
+        const std::string all = std::exchange(m_held, {}) + std::string(bytes);
+        std::string out;
+        std::string_view rest = all;
+        while (!rest.empty()) {
+            const std::size_t at = std::min(rest.find_first_of("\x1b\r"), rest.size());
+            const std::size_t held = at == rest.size() ? unfinished_character(rest) : 0;
+            out += text::visible(rest.substr(0, at - held));
+            rest.remove_prefix(at - held);
+            if (held > 0 || !take_control(rest, out)) break;
+        }
+        m_held = rest;
+        return out;
+    }
+    std::string finish() { return text::visible(std::exchange(m_held, {})); }
+
+private:
+    // False: the control sequence at the start of `rest` is incomplete.
+    static bool take_control(std::string_view& rest, std::string& out) {
+        constexpr std::size_t k_longest_colour = 32;
+        if (rest.empty()) return true;
+        if (rest.front() == '\r') {
+            if (rest.size() == 1) return false;
+            if (rest[1] != '\n') out += '\n';
+            rest.remove_prefix(1);
+            return true;
+        }
+        const std::size_t end = rest.size() == 1 ? 1 : rest[1] == '[' ? rest.find_first_not_of("0123456789;", 2) : 0;
+        if (end == std::string_view::npos || end == 1) {
+            if (rest.size() < k_longest_colour) return false;
+        } else if (end > 0 && rest[end] == 'm') {
+            out += rest.substr(0, end + 1);
+            rest.remove_prefix(end + 1);
+            return true;
+        }
+        out += text::visible(rest.substr(0, 1));
+        rest.remove_prefix(1);
+        return true;
+    }
+
+    std::string m_held;  // an incomplete sequence or character
+};
+
 class SystemTerminal final : public Terminal {
 public:
     SystemTerminal(ColorMode mode, const Env& env, int out_fd, int err_fd)
@@ -62,20 +122,35 @@ public:
           m_out_tty(isatty(out_fd) == 1),
           m_err_tty(isatty(err_fd) == 1) {}
 
-    ~SystemTerminal() override { drain(); }
+    ~SystemTerminal() override {
+        m_buffer += m_screened_out.finish();
+        drain();
+        write_all(m_err_fd, m_screened_err.finish());
+    }
     SystemTerminal(const SystemTerminal&) = delete;
     SystemTerminal& operator=(const SystemTerminal&) = delete;
 
     void out(std::string_view bytes) override {
         if (m_out_errno != 0) return;
-        m_buffer.append(bytes);
+        if (m_out_tty) {
+            m_buffer += m_screened_out.take(bytes);
+        } else {
+            m_buffer += bytes;
+        }
         if (m_buffer.size() >= k_buffer_size || (m_out_tty && bytes.find('\n') != std::string_view::npos)) drain();
     }
 
     void err(std::string_view bytes) override {
         if (m_out_tty) drain();  // keeps the two streams in order on a terminal
-        write_all(m_err_fd, bytes);
+        if (m_err_tty) {
+            write_all(m_err_fd, m_screened_err.take(bytes));
+        } else {
+            write_all(m_err_fd, bytes);
+        }
     }
+
+    void move_out(std::string_view sequence) override { m_buffer += sequence; }
+    void move_err(std::string_view sequence) override { write_all(m_err_fd, sequence); }
 
     Status flush() override {
         drain();
@@ -123,6 +198,7 @@ private:
     int m_out_fd, m_err_fd;
     bool m_out_tty, m_err_tty;
     std::string m_buffer;
+    Screened m_screened_out, m_screened_err;
     int m_out_errno = 0;  // of the first failed write; nothing is written after it
     bool m_reported = false;
 };

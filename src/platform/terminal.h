@@ -12,12 +12,17 @@ namespace gdnctl {
 class Terminal {
 public:
     virtual ~Terminal() = default;
-    // Writes bytes to stdout unchanged. After a broken pipe (`| head`), further writes are dropped silently and
+    // Writes bytes to stdout: unchanged to a file or a pipe. A terminal gets text and colours; anything else that it
+    // would obey is escaped (text::visible()), because the text may come from a job, an agent or a file, and a carriage
+    // return starts a new line. After a broken pipe (`| head`), further writes are dropped silently and
     // out_closed() is true: streaming commands then stop, others continue and keep their exit code. flush() reports any
     // other failure (disk full) once.
     virtual void out(std::string_view bytes) = 0;
-    // Writes bytes to stderr unchanged; failures are ignored.
+    // The same for stderr; failures are ignored.
     virtual void err(std::string_view bytes) = 0;
+    // Our own cursor movements, never text from outside.
+    virtual void move_out(std::string_view sequence) { out(sequence); }
+    virtual void move_err(std::string_view sequence) { err(sequence); }
     // Flushes the buffer. A streaming command calls it whenever the reader should see the text. Error (once): local_io,
     // stdout cannot be written.
     virtual Status flush() = 0;

@@ -44,7 +44,7 @@ std::string variables(const Look& look, std::string_view Colour::* shade) {
 std::string escaped(std::string_view text) {
     std::string out;
     out.reserve(text.size());
-    for (const char c : text) {
+    for (const char c : text::visible(text)) {
         switch (c) {
             case '&': out += "&amp;"; break;
             case '<': out += "&lt;"; break;

@@ -36,12 +36,46 @@ constexpr std::string_view k_infra[] = {"job_supervisor_actor_start_timeout",
                                         "received sigterm",
                                         "ray client connection timeout"};
 
+// The run had no device, or no room: another process holds it, or the disk is full.
+constexpr std::string_view k_machine[] = {"already in use by",
+                                          "device or resource busy",
+                                          "resource busy",
+                                          "device busy",
+                                          "device is busy",
+                                          "devices are busy",
+                                          "ebusy",
+                                          "errno 16]",
+                                          "libtpu_lockfile",
+                                          "multi-process lockfile",
+                                          "tpu initialization failed",
+                                          "no space left on device",
+                                          "enospc",
+                                          "errno 28]",
+                                          "disk quota exceeded",
+                                          "edquot",
+                                          "errno 122]",
+                                          "resource temporarily unavailable",
+                                          "input/output error",
+                                          "read-only file system"};
+
 template <std::size_t N>
 bool has_any(std::string_view text, const std::string_view (&words)[N]) {
     for (const std::string_view word : words) {
         if (text.find(word) != std::string_view::npos) return true;
     }
     return false;
+}
+
+// Whether the machine is to blame, or the memory of the device (`exhausted`). A status RESOURCE_EXHAUSTED is that of
+// any resource: what its line says decides.
+bool blames_machine(std::string_view text, bool& exhausted) {
+    bool machine = false;
+    for (const std::string_view line : text::split(text, '\n')) {
+        const bool here = has_any(line, k_machine);
+        machine = machine || here;
+        exhausted = exhausted || (!here && line.find("resource_exhausted") != std::string_view::npos);
+    }
+    return machine && !exhausted;
 }
 
 // "20.19M", "1,024", "16.00m" at `at`: bytes, and where it ends. nullopt: no number there.
@@ -116,7 +150,10 @@ Failure classify_failure(std::string_view message) {
         return found;
     }
     found = {};
-    if (exhausted) {
+    bool of_device = false;
+    if (blames_machine(text, of_device)) {
+        found.kind = FailureKind::infra;
+    } else if (of_device) {
         found.kind = FailureKind::hbm_oom;
     } else if (has_any(text, k_unsupported)) {
         found.kind = FailureKind::unsupported;

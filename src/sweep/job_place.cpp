@@ -7,6 +7,7 @@
 #include "jobs/hold.h"
 #include "jobs/watch.h"
 #include "platform/clock.h"
+#include "platform/signals.h"
 #include "services/job/output.h"
 
 namespace gdnctl::sweep {
@@ -101,6 +102,7 @@ private:
         WatchOptions watch;
         watch.submitted = true;
         watch.quiet = true;
+        watch.log_need = LogNeed::any;  // a failure is classified by its log
         watch.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(limit_s * 1000));
         const auto keep = [&](std::string_view bytes) {
             output.text += bytes;
@@ -154,6 +156,10 @@ Place job_place(JobBackend& backend, const JobPlaceOptions& options, Context& co
     place.run = [jobs](const std::vector<std::string>& argv, double limit_s,
                        const std::function<Status(JournalEvent)>& on_start) {
         return jobs->run(argv, limit_s, on_start);
+    };
+    place.rest = [&context](std::chrono::milliseconds pause) -> Status {
+        if (!context.clock.sleep_for(pause, context.stop)) return tl::unexpected(stopped_error());
+        return {};
     };
     place.settle = [jobs](const JournalEvent& start) { return jobs->settle(start); };
     return place;

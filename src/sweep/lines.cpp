@@ -45,21 +45,6 @@ constexpr std::array<std::string_view, 27> k_figures = {"loss",
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_alpha(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-std::string without_colours(std::string_view raw) {
-    std::string out;
-    out.reserve(raw.size());
-    for (std::size_t at = 0; at < raw.size(); ++at) {
-        if (raw[at] != '\x1b') {
-            out += raw[at];
-            continue;
-        }
-        if (at + 1 >= raw.size() || raw[at + 1] != '[') continue;
-        at += 2;
-        while (at < raw.size() && !is_alpha(raw[at])) ++at;
-    }
-    return out;
-}
-
 // A date, a time, a level: what loggers begin a line with.
 bool is_logger_word(std::string_view word) {
     constexpr std::array<std::string_view, 8> k_words = {"INFO",    "WARNING", "ERROR", "DEBUG",
@@ -93,7 +78,7 @@ std::string_view from_own_word(std::string_view text) {
 
 Line clean_line(std::string_view raw) {
     Line line;
-    const std::string plain = without_colours(raw);
+    const std::string plain = text::without_colour(raw);
     std::string_view text = text::trim(plain);
     while (!text.empty()) {
         if (text.front() == '(' || text.front() == '[') {

@@ -252,7 +252,8 @@ std::map<std::string, std::string> switches_of(const std::map<std::string, std::
 }
 
 Result<std::vector<Configuration>> configurations_of(const Plan& plan, const std::string& revision,
-                                                     const std::map<std::string, std::string>& switches) {
+                                                     const std::map<std::string, std::string>& switches,
+                                                     const std::map<std::string, std::string>& found) {
     const bool swept = !plan.b.empty() || !plan.h.empty() || !plan.v.empty();
     const auto axis = [](const std::vector<std::int64_t>& list, std::int64_t usual) {
         return list.empty() ? std::vector<std::int64_t>{usual} : list;
@@ -285,6 +286,7 @@ Result<std::vector<Configuration>> configurations_of(const Plan& plan, const std
                     {"inputs", plan.inputs},
                     {"check", to_text(plan.check)},
                     {"environment", switches}};
+        if (!found.empty()) all["found"] = found;
         GDNCTL_TRY_ASSIGN(c.key, hash_hex(HashKind::sha256, gdnctl::to_text(all)));
         c.key.resize(32);
     }

@@ -44,10 +44,11 @@ struct Configuration {
 // What may change a kernel without a word on its command line: LIBTPU_INIT_ARGS, XLA_FLAGS, LEVANTER_*.
 std::map<std::string, std::string> switches_of(const std::map<std::string, std::string>& environment);
 
-// Every configuration of the plan, shape by shape. The key covers everything that the time depends on. Error:
-// infrastructure (no libcrypto).
+// Every configuration of the plan, shape by shape. The key covers everything that the time depends on. `found`: what
+// that is besides the plan, by name: the content of files, the device. Error: infrastructure (no libcrypto).
 Result<std::vector<Configuration>> configurations_of(const Plan& plan, const std::string& revision,
-                                                     const std::map<std::string, std::string>& switches);
+                                                     const std::map<std::string, std::string>& switches,
+                                                     const std::map<std::string, std::string>& found = {});
 
 // The words of its command with {batch} {hidden} {vocab} {b} {h} {v} {label} {outputs} {inputs} replaced; other braces
 // stay.

@@ -50,6 +50,13 @@ RunEnd measured(Record record) {
     return end;
 }
 
+// JAX falls back to the processor where it finds no TPU. Its time is not that of the plan's device.
+bool ran_elsewhere(const RunOutput& output, const Record& record, const Plan& plan) {
+    const auto is_tpu = [](std::string_view kind) { return text::to_lower(kind).starts_with("tpu"); };
+    if (!is_tpu(plan.device_kind)) return false;
+    return !is_tpu(record.device_kind) || output.text.find("devices: [CpuDevice(") != std::string::npos;
+}
+
 std::string time_text(double seconds) { return fmt::format("{:.6g} s", seconds); }
 
 class Sweep {
@@ -226,6 +233,10 @@ private:
             }
             log::warning("{}: run {} was lost by the infrastructure; trying again ({} of {})", name(c), run,
                          attempt + 1, m_plan.retries);
+            // Whoever holds the device may be about to end.
+            constexpr std::int64_t k_most_doublings = 4;
+            const std::chrono::milliseconds pause(2000 << std::min(attempt, k_most_doublings));
+            if (m_place.rest) GDNCTL_TRY(m_place.rest(pause));
         }
     }
 
@@ -308,6 +319,9 @@ RunEnd judge_output(const RunOutput& output, const Plan& plan) {
         RunEnd end = failed(failure.kind.value_or(FailureKind::crashed), how);
         if (failure.kind) end.failure = failure;
         return end;
+    }
+    if (!records.empty() && ran_elsewhere(output, records.back(), plan)) {
+        return failed(FailureKind::infra, "the run was not on a TPU");
     }
     if (!records.empty()) return measured(std::move(records.back()));
     const Failure failure = classify_failure(told);

@@ -36,6 +36,8 @@ struct Place {
         run;
     // Ends a run that an earlier process has started, or finds that it has ended.
     std::function<Status(const JournalEvent& start)> settle;
+    // Waits before a run that the machines lost is tried again; empty: not at all. Errors: interrupted, terminated.
+    std::function<Status(std::chrono::milliseconds)> rest = {};
     // Judges the outputs of a run: empty when they hold, else why not.
     std::function<Result<std::string>(const std::string& outputs)> check;
 };

@@ -29,7 +29,9 @@ Target marin() {
     profile.env = {{"EQX_ON_ERROR", "nan"}};
     t.profile = profile;
 
-    t.metric = TargetMetric{"throughput/mfu", "%", false, R"(regex:throughput/mfu[^0-9eE+\-]*([0-9.eE+\-]+))"};
+    // nan and inf match as well, so that the value of an earlier step does not stand in for them.
+    t.metric = TargetMetric{"throughput/mfu", "%", false,
+                            R"(regex:throughput/mfu[^0-9eE+\-]*?([0-9eE+\-][0-9.eE+\-]*|(?i:nan|inf(?:inity)?)\b))"};
     return t;
 }
 

@@ -41,7 +41,7 @@ struct TargetMetric {
     std::string name;  // "throughput/mfu"
     std::string unit;  // may be empty
     bool lower_is_better = false;
-    std::string from;  // "json:/pointer" into the last complete JSON object of the job's log, or "regex:..."
+    std::string from;  // "json:/pointer" into the last JSON object of the job's log, or "regex:..."
 };
 
 // How a target's jobs are built. `argv` runs the commands of the table unchanged. `levanter` supports the test

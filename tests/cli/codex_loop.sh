@@ -324,7 +324,7 @@ test_a_target_without_a_test_cannot_validate_and_nothing_is_touched() {
 test_a_run_that_nothing_checks_says_so_first() {
   repo && agent "$works"
   loop 0 --iterations 1
-  [[ $(head -n 1 "$WORK/err") == '[gdnctl] nothing checks this run: every commit is kept'* ]] || fail 'not its first line'
+  [[ $(head -n 1 "$WORK/err") == *' nothing checks this run: every commit is kept'* ]] || fail 'not its first line'
   expect 0 "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1 --dry-run
   err_has 'nothing checks this run'
   loop 0 --iterations 1 --post-check true

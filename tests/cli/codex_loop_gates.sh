@@ -20,7 +20,7 @@ test_a_gain_is_kept_a_wrong_and_a_no_faster_one_are_not_an_entry_each() {
   grep -q '"decision": "promoted"' $logs/perf_state.json || fail 'no champion was written'
   grep -q '"metric_value": 8' $logs/iteration-001-measurement.json || fail 'no measurement'
   entries 3
-  log_has '### Iteration 0 - Speed 8'
+  log_has '### Iteration 1 - Speed 8'
   log_has '- Decision: promoted'
   log_has '- mine/forward_ms: `10 ms -> 8 ms`'
   log_has "- Gain over the champion: $gain"
@@ -37,13 +37,15 @@ test_a_gain_is_kept_a_wrong_and_a_no_faster_one_are_not_an_entry_each() {
   clean_log
   # Whatever shows the gain shows this one.
   expect 0 "$GDNCTL" loop-report
-  out_has "| 8 ms | $gain | promoted |"
-  expect 0 "$GDNCTL" loop-status
-  out_has "$gain"
+  out_has "| Speed 8 | $(git log -1 --format=%h --abbrev=12 -- speed.txt) | 8 ms | $gain | promoted |"
+  expect 0 env COLUMNS=200 "$GDNCTL" loop-status
+  out_has "Speed 8: $gain"
+  grep -Eq '^ +1  promoted ' "$WORK/out" && grep -Eq '^ +2  rejected .*tests failed' "$WORK/out" && grep -Eq '^ +3  rejected .*no clear gain' "$WORK/out" || fail 'other words'
+  ! grep -Eq 'test-fail|within_threshold|refused|LOG' "$WORK/out" || fail 'another word for one fact, or another number'
   expect 0 "$GDNCTL" loop-explain 1
   out_has "gain       $gain"
   out_has 'compared   10 ms -> 8 ms'
-  out_has 'iteration 0, commit '
+  out_has 'iteration 1, commit '
   local view
   for view in summary context; do
     expect 0 "$GDNCTL" log $view --log-file log.md
@@ -89,7 +91,7 @@ test_every_outcome_has_its_entry_and_infrastructure_its_command() {
   entries 4
   kept 1
   [ "$(wc -l <"$WORK/tests_run")" = 4 ] || fail 'the infrastructure was not tried twice, or something else was'
-  log_has '### Iteration 0 - nothing was changed'
+  log_has '### Iteration 1 - nothing was changed'
   log_has '- Commit: none (no new commit)'
   log_has '- Decision: infra-blocked'
   log_has '  - Command: '
@@ -107,7 +109,7 @@ test_without_a_log_it_is_said_once_and_without_gates_there_is_no_log_commit() {
   kept 2
   printf '# Log\n' >other.md && git add other.md && git commit -qm other && agent 6:ok
   loop 0 --iterations 1 --perf-mode off --hillclimb-log-file other.md
-  grep -q '^### Iteration 0 - Speed 6' other.md || fail 'no entry in the log that was named'
+  grep -q '^### Iteration 1 - Speed 6' other.md || fail 'no entry in the log that was named'
   agent 5:ok
   expect 0 "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --iterations 1
   [ "$(git log -1 --format=%s)" = 'Speed 5' ] || fail 'a log commit without gates'
@@ -204,7 +206,7 @@ test_a_performance_state_elsewhere_is_what_entries_and_reports_read() {
   out_has 'measured'
   out_has 'mine/forward_ms'
   expect 0 "$GDNCTL" loop-report
-  out_has '| 1 (log 0) | kept, and the new champion | 8 ms | 1.25x faster (1.247-1.253x, 3 pairs) |'
+  out_has '| 1 | Speed 8 | promoted | 8 ms | 1.25x faster (1.247-1.253x, 3 pairs) |'
 }
 
 test_regression_policies() { # POLICY:EXIT CODE:COUNTED FAILURES:COMMITS KEPT

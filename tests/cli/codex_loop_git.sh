@@ -90,7 +90,8 @@ test_a_check_that_runs_the_agents_code_changes_nothing_in_git_either() {
 
 test_what_a_killed_run_could_not_put_back_is_put_back_by_the_next() {
   repo && agent "[ -e $WORK/once ] || { git config alias.st x; git config core.worktree /nowhere; git replace HEAD:kernel.c \$(echo x | git hash-object -w --stdin); touch $WORK/once; sleep 60; }" "$works"
-  "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --iterations 1 --isolation worktree >"$WORK/out" 2>"$WORK/first" &
+  "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --retry-sleep-seconds 0 --iterations 1 \
+    --isolation worktree >"$WORK/out" 2>"$WORK/first" &
   local loop=$!
   for _ in $(seq 200); do [ ! -e "$WORK/once" ] || break; sleep 0.1; done
   kill -9 $loop
@@ -131,9 +132,9 @@ test_commit_that_the_user_amends_meanwhile_gets_the_work_on_top() {
   loop 0 --iterations 1 --isolation worktree
   err_has 'the branch moved to'
   same commits "$(subjects)" 'step 2 amended '
-  agent "git -C $PWD reset -q --hard HEAD~" "$works"
+  agent "git -C $PWD reset -q --hard HEAD~" 'echo other >other.c; git add other.c; git commit -qm other'
   loop 0 --iterations 1 --isolation worktree
-  same commits "$(subjects)" 'step 3 amended '
+  same commits "$(subjects)" 'other amended '
 }
 
 # ---- locks

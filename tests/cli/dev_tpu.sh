@@ -1,33 +1,5 @@
 # Holding a TPU on this machine: allocate, list, use, release, and every way in which a hold ends.
-
-tree() {
-  git init -q . && printf 'target = "t"\n[targets.t]\ntest = ["sh", "-c", "echo tested; cat note"]\n' >gdnctl.toml
-  echo first >note
-  git add -A && git commit -qm tree
-}
-ready() { # waits until the allocation in the background is ready
-  for _ in $(seq 400); do
-    grep -qF 'TPU allocation is active. Press Ctrl-C to release...' "$WORK/err" && return
-    kill -0 "$pid" 2>/dev/null || fail "the allocation has ended"
-    sleep 0.05
-  done
-  fail "never ready"
-}
-held() { "$GDNCTL" dev-tpu-list --cluster local --json 2>/dev/null | python3 -c '
-import json, sys
-print(len(json.load(sys.stdin)["holds"]))'; }
-free_within() { # SECONDS
-  for _ in $(seq $(($1 * 10))); do
-    [ "$(held)" = 0 ] && return
-    sleep 0.1
-  done
-  fail "still held after $1 s: $("$GDNCTL" dev-tpu-list --cluster local 2>&1)"
-}
-detach() { expect 0 "$GDNCTL" dev-tpu-allocate --cluster local --tpu-name "$1" --detach "${@:2}"; }
-hold_of() { python3 -c '
-import json, sys
-print(json.load(open(sys.argv[1]))["holds"][0][sys.argv[2]])' "$XDG_STATE_HOME/gdnctl/holds.json" "$1"; }
-folder() { echo "$XDG_STATE_HOME/gdnctl/local/holds/$1"; }
+. "$REPO/tests/support/dev_tpu_local.sh"
 
 test_allocate_until_ctrl_c() {
   tree
@@ -229,26 +201,6 @@ test_test_and_profile_run_the_targets_commands() {
   expect 1 "$GDNCTL" dev-tpu-test --cluster local --tpu-name a --tests both
   err_has "the test of target 't' on dev TPU a FAILED (JOB_ENTRYPOINT_COMMAND_ERROR, exit code 5)"
   err_lacks 'job gdnctl-hold'
-  "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
-}
-
-test_sync_removes_what_it_brought_and_nothing_else() {
-  tree
-  mkdir -p sub/deep && echo x >sub/deep/gone && echo y >'with space' && printf z >"$(printf 'new\nline')" && echo d >-dash
-  printf 'ignored\n.venv_x\n' >.gitignore && echo i >ignored && ln -s note link && chmod +x gdnctl.toml
-  detach a
-  there=$(folder a)/marin
-  [ -f "$there/sub/deep/gone" ] && [ -f "$there/with space" ] && [ -f "$there/$(printf 'new\nline')" ] && [ -f "$there/-dash" ] || fail 'names'
-  [ ! -e "$there/ignored" ] && [ ! -e "$there/.git" ] || fail 'too much'
-  [ -x "$there/gdnctl.toml" ] && [ "$(cat "$there/link")" = first ] || fail 'modes and links'
-  mkdir "$there/.venv_x" && touch "$there/.venv_x/mine" "$there/sub/mine"
-  rm -r sub ./-dash 'with space' && mkdir 'with space' && echo f >'with space/file'
-  expect 0 "$GDNCTL" dev-tpu-execute --tpu-name a true
-  [ ! -e "$there/sub/deep" ] && [ ! -e "$there/-dash" ] && [ -f "$there/with space/file" ] || fail 'deletions'
-  [ -f "$there/.venv_x/mine" ] && [ -f "$there/sub/mine" ] || fail 'removed what it did not bring'
-  ln -s /etc/passwd out
-  expect 8 "$GDNCTL" dev-tpu-execute --tpu-name a true
-  err_has 'the link out leads out of the working tree'
   "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
 }
 

@@ -136,6 +136,74 @@ test_permission_and_passphrase() {
   release
 }
 
+odd_names() {
+  mkdir '#d' && for name in '#notes' ';x.py' '#d/kernel.py' -dash 'sp ace ' "$(printf 'new\nline')" '*glob?[a]' 'back\slash' \
+    a:b "$(printf 'bad\377utf8')" '~tilde' '$HOME'; do echo "$name" >"./$name"; done
+}
+same_there() { diff -r -x .git . "$REMOTE/marin" || fail 'the tree there is not the tree here'; }
+
+test_every_name_arrives_with_its_content() {
+  host
+  odd_names
+  allocate
+  same_there
+  # Without rsync, and with a second look at what is of the same size and time.
+  printf '#!/bin/sh\nexit 127\n' >"$WORK/bin/rsync" && chmod +x "$WORK/bin/rsync"
+  sleep 2
+  touch -d '2020-01-01' note && expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" true
+  echo fir5t >note && touch -d '2020-01-01' note
+  for name in ./*; do [ -d "$name" ] || [ "$name" = ./note ] || echo more >>"$name"; done
+  expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" cat note
+  out_has fir5t
+  err_has '(tar,'
+  same_there
+  mkdir file && echo x >file/x && expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" true
+  rm -r file && echo y >file && expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" true
+  same_there
+  rm file && mkdir -p file/x && echo z >file/x/z && expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" true
+  same_there
+  expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" true
+  err_has '(up to date,'
+  release
+}
+
+test_commands_at_once_on_one_host() {
+  host
+  allocate
+  for i in $(seq 40); do echo "$i" >"file$i"; done
+  pids=
+  for i in 1 2 3 4; do
+    "$GDNCTL" dev-tpu-execute "${HOLD[@]}" cat note >"$WORK/out.$i" 2>&1 & pids="$pids $!"
+    rm "file$i"
+    "$GDNCTL" dev-tpu-test "${HOLD[@]}" >"$WORK/out.t$i" 2>&1 & pids="$pids $!"
+  done
+  for pid in $pids; do wait "$pid" || fail "exit code $?: $(cat "$WORK"/out.*)"; done
+  expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" true
+  same_there
+  # Jobs beside the holder have trees of their own.
+  pids=
+  for i in 1 2 3; do "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --via ray cat note >"$WORK/out.$i" 2>"$WORK/err.$i" & pids="$pids $!"; done
+  for pid in $pids; do wait "$pid" || fail "exit code $?: $(cat "$WORK"/err.*)"; done
+  release
+}
+
+test_allocations_at_once_make_one_hold() {
+  host
+  for round in 1 2; do
+    pids=
+    for i in 1 2 3; do
+      GDNCTL_STATE_DIR=$WORK/state.$i "$GDNCTL" dev-tpu-allocate "${HOLD[@]}" --tpu-type v5p-8 --no-setup --detach --json \
+        >"$WORK/out.$i" 2>"$WORK/err.$i" &
+      pids="$pids $!"
+    done
+    for pid in $pids; do wait "$pid" || fail "exit code $?: $(cat "$WORK"/err.*)"; done
+    [ "$(holds)" = 1 ] || fail "round $round: holds $(holds)"
+    [ "$(grep -ho '"submission_id":"[^"]*' "$WORK"/out.* | sort -u | wc -l)" = 1 ] || fail 'they name different holds'
+    expect 0 env GDNCTL_STATE_DIR="$WORK/state.1" "$GDNCTL" dev-tpu-release "${HOLD[@]}"
+    [ "$(holds)" = 0 ] || fail 'still held'
+  done
+}
+
 test_a_hold_is_kept_when_ssh_fails() {
   host
   echo 'ssh: connect to host 203.0.113.7 port 22: Connection refused' >"$WORK/no-ssh"
@@ -172,7 +240,8 @@ test_gcloud_is_told_the_project() {
   grep -q '^compute --project=project tpus tpu-vm ssh .* --zone=us-central1-a -- hostname$' "$WORK/gcloud.calls" || fail "$(cat "$WORK/gcloud.calls")"
   release
   HOLD+=(--cluster-config c.yaml)
-  RAY_AUTH_TOKEN=t allocate --no-sync
+  export RAY_AUTH_TOKEN=t
+  allocate --no-sync
   grep -q '^compute --project=team-tpus tpus tpu-vm ssh .* --zone=us-central1-a -- hostname$' "$WORK/gcloud.calls" || fail "$(cat "$WORK/gcloud.calls")"
   release
 }

@@ -235,3 +235,17 @@ test_imported_candidates_are_measured_before_anything_new() {
   expect 0 "$GDNCTL" evolve gc --older-than 1d
   out_has 'removed 0 refs'
 }
+
+test_export_takes_the_file_that_was_changed() {
+  world
+  sed -i 's/kernel = .*/kernel = ["kernel.txt", "more.txt"]/' gdnctl.toml && echo more >more.txt && git add . && git commit -qm more
+  agent 'echo $((10 - n)) >kernel.txt' '[ "$n" != 2 ] || echo 2 >more.txt'
+  evolve 0 --max-attempts 1 --operator-mix exploit=1
+  expect 0 "$GDNCTL" evolve export --layout contest --to out best --log-dir "$WORK/log"
+  [ "$(cat out/proposal_0_1.py)" = 9 ] || fail 'another file'
+  evolve 0 --max-attempts 2 --operator-mix exploit=1 --resume
+  expect 2 "$GDNCTL" evolve export --layout contest --to out2 best --log-dir "$WORK/log"
+  err_has 'change 2 files, but this layout has one: kernel.txt, more.txt'
+  err_lacks '--map'
+  [ ! -e out2 ] || fail 'something was written'
+}

@@ -63,3 +63,107 @@ test_candidates_of_a_dry_run_or_of_another_repository() {
   mkdir ../other && cd ../other && git init -q . && cp ../cwd/gdnctl.toml . && git add . && git commit -qm other
   missing "$PWD lacks commit ${base:0:12} of run "
 }
+
+commits_of() { jq -r 'select(.type=="snapshot") | .commit' "$WORK/log/journal.jsonl"; }
+# Removes the refs of a run's attempts and, with them, their commits.
+prune() {
+  for n; do git update-ref -d "refs/gdnctl/evolve/$run/cand/$n"; done
+  for ref in $(git for-each-ref --format='%(refname)' "refs/gdnctl/evolve/$run/best" "refs/gdnctl/evolve/$run/lineage" refs/notes); do git update-ref -d "$ref"; done
+  rm -rf "$WORK/state/gdnctl/worktrees" && git worktree prune && git reflog expire --expire=now --all && git gc -q --prune=now
+}
+
+test_a_candidate_whose_commit_is_missing_is_left_out() {
+  world && agent 'echo $((10 - n)).5 >kernel.txt'
+  evolve 0 --max-attempts 2 --operator-mix exploit=1
+  run=$(jq -r 'select(.type=="run_start") | .run' "$WORK/log/journal.jsonl") first=$(commits_of | head -n 1) second=$(commits_of | tail -n 1)
+  git clone -q --bare . "$WORK/copy.git" && git push -q "$WORK/copy.git" 'refs/gdnctl/*:refs/gdnctl/*'
+  prune 2
+  evolve 0 --max-attempts 3 --operator-mix exploit=1 --resume
+  err_has "attempt 2: commit $second is missing"
+  err_has "git fetch PATH 'refs/gdnctl/*:refs/gdnctl/*'"
+  err_has 'the best candidate is now attempt 1'
+  last_line 'reason=max-attempts attempt=3 rc=0'
+  has '.type=="attempt_start" and .attempt==3 and .parents==[{"attempt":1,"commit":"'"$first"'"}]' || fail 'not from what remains'
+  [ "$(verdicts "$WORK/log")" = '1 kept 2 kept 3 kept' ] || fail "$(verdicts "$WORK/log")"
+  # It is back.
+  git fetch -q "$WORK/copy.git" 'refs/gdnctl/*:refs/gdnctl/*'
+  evolve 0 --max-attempts 4 --operator-mix exploit=1 --resume
+  err_lacks 'is missing'
+  has '.type=="attempt_start" and .attempt==4 and .parents[0].attempt==3' || fail 'not from the best'
+  # All candidates are gone: the base is what remains.
+  prune 1 2 3 4
+  evolve 0 --max-attempts 5 --operator-mix exploit=1 --resume
+  err_has 'the best candidate is now the base commit'
+  has '.type=="attempt_start" and .attempt==5 and .parents[0].attempt==0' || fail 'not from the base'
+  expect 0 "$GDNCTL" evolve fsck --log-dir "$WORK/log"
+  [ "$(grep -c 'is missing' "$WORK/err")" = 4 ] || fail "fsck: $(cat "$WORK/err")"
+}
+
+test_a_run_whose_base_is_missing_stops_at_once() {
+  world && agent 'echo $((10 - n)).5 >kernel.txt'
+  evolve 0 --max-attempts 1
+  lines=$(wc -l <"$WORK/log/journal.jsonl")
+  mkdir ../other && cd ../other && git init -q . && cp -r ../cwd/gdnctl.toml ../cwd/tests ../cwd/kernel.txt . && git add . && git commit -qm other
+  evolve 6 --max-attempts 2 --resume
+  err_has "the base commit $base of run "
+  err_has "git fetch PATH 'refs/gdnctl/*:refs/gdnctl/*'"
+  [ "$(wc -l <"$WORK/log/journal.jsonl")" = "$lines" ] || fail 'records were written'
+}
+
+# A wall budget of which the pause between two sessions took nothing.
+test_the_pause_between_sessions_costs_no_wall_time() {
+  world && agent 'echo $((10 - n)).5 >kernel.txt'
+  evolve 0 --max-attempts 1 --max-wall 3600
+  before=$("$GDNCTL" loop-status --log-dir "$WORK/log" --json | jq .spent.wall_s)
+  sleep 5
+  printf '{"torn' >>"$WORK/log/journal.jsonl"
+  evolve 0 --max-attempts 2 --max-wall 3600 --stagnation 9 --accept-config-change --resume
+  expect 0 "$GDNCTL" loop-status --log-dir "$WORK/log" --json
+  first=$(jq -rs '[.[] | select(.type=="config_change" or .type=="repair" or .type=="resume") | .type] | join(" ")' "$WORK/log/journal.jsonl")
+  [ "$first" = 'config_change repair resume' ] || fail "first records: $first"
+  took=$(jq -rs '(.[-1].ts | fromdate) - ([.[] | select(.type=="resume")][0].ts | fromdate)' "$WORK/log/journal.jsonl")
+  jq -e --argjson before "$before" --argjson took "$took" '.spent.wall_s <= $before + $took + 2' "$WORK/out" >/dev/null || fail "the pause counts: $before, $took"
+  jq -e '.budget_left.attempts == 0 and .budget_left.wall_s < 3240' "$WORK/out" >/dev/null || fail 'what is left'
+}
+
+test_the_reserve_verifies_the_best_and_promote_uses_that() {
+  world && agent 'echo $((10 - n)).5 >kernel.txt'
+  echo "echo x >>'$WORK/profiles'; $(cat tests/profile.sh)" >tests/profile.sh && git commit -qam count && base=$(git rev-parse HEAD)
+  evolve 0 --max-attempts 2 --max-wall 3600 --operator-mix exploit=1
+  [ "$(jq -r 'select(.type=="verify") | "\(.attempt) \(.pass)"' "$WORK/log/journal.jsonl")" = '2 true' ] || fail 'no verification at the end'
+  has '.type=="verify" and .wall_s > 0 and (.quadrants | length) == 4 and (.gates | map(.stage) | index("target") != null)' || fail 'the record'
+  profiles=$(wc -l <"$WORK/profiles")
+  expect 0 "$GDNCTL" evolve promote best --log-dir "$WORK/log" --json
+  jq -e '.promoted and .pass and (.quadrants | length) == 4 and .gain.n == 9' "$WORK/out" >/dev/null || fail 'promote'
+  [ "$(git rev-parse HEAD~2)" = "$base" ] && [ "$(wc -l <"$WORK/profiles")" = "$profiles" ] || fail 'verified once more'
+  # Without a reserve, promote verifies; so it does where something has changed.
+  git reset -q --hard "$base" && rm -rf "$WORK/log"
+  evolve 0 --max-attempts 1 --max-wall 3600 --operator-mix exploit=1 --reserve-final 0
+  has '.type=="verify"' && fail 'verified without a reserve'
+  evolve 0 --max-attempts 2 --max-wall 3600 --operator-mix exploit=1 --resume
+  has '.type=="verify" and .attempt==2 and .pass' || fail 'not verified'
+  evolve 0 --max-attempts 3 --max-wall 3600 --operator-mix exploit=1 --reserve-final 0 --stagnation 9 --accept-config-change --resume
+  profiles=$(wc -l <"$WORK/profiles")
+  expect 0 "$GDNCTL" evolve promote 2 --log-dir "$WORK/log"
+  [ "$(wc -l <"$WORK/profiles")" -gt "$profiles" ] || fail 'a verification was used that a change followed'
+}
+
+test_a_change_that_was_accepted_holds_although_noise_ends_the_run() {
+  world && agent 'echo $((10 - n)).5 >kernel.txt'
+  # Two runs in three differ by 30 %.
+  echo 'printf "{\"ms\": %s}\n" "$(awk -v k="$(head -n 1 kernel.txt)" -v r="$(od -An -N1 -tu1 /dev/urandom)" "BEGIN { print k * (1 + r / 800) }")"' >tests/profile.sh && git commit -qam noise
+  expect 1 "$GDNCTL" codex-loop --mode evolve --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --perf-pairs 3 --log-dir "$WORK/log" --max-attempts 1
+  last_line 'reason=noise attempt=0 rc=1'
+  resume 1 --log-dir "$WORK/log" --target-gain-pct 3 --accept-config-change
+  resume 1 --log-dir "$WORK/log"
+  err_lacks 'was started with'
+  err_has '--target-gain-pct 3'
+  resume 1 --log-dir "$WORK/log" --target-gain-pct 0.5 --accept-config-change
+  err_has 'hint: --target-gain-pct 0.5 must exceed --perf-min-improvement-pct 0.5'
+  # A quieter evaluator: its noise is measured.
+  echo 'printf "{\"ms\": %s}\n" "$(head -n 1 kernel.txt)"' >tests/quiet.sh && git add . && git commit -qm quiet
+  sed -i 's/profile.sh/quiet.sh/' gdnctl.toml
+  resume 1 --log-dir "$WORK/log" --target-gain-pct 3 --accept-config-change
+  err_has 'the profile of the base commit fails'
+  has '.type=="eval_start" and .stage=="noise"' || fail noise
+}

@@ -73,6 +73,18 @@ test_profile_reads_the_targets_metric() {
   expect 0 "$GDNCTL" ray-profile --cluster local --json
   out_has '"metric":{"name":"gdn/forward_ms","value":null'
   err_has 'metric gdn/forward_ms: the log contains no JSON object (json:/forward/median_ms)'
+  # The last result counts, usable or not.
+  profile_that_prints '"echo \"{\\\"a\\\": 5}\"; echo \"{\\\"a\\\": NaN}\""' '"json:/a"'
+  expect 1 "$GDNCTL" ray-profile --cluster local --json
+  out_has '"value":null'
+  out_has '"failure_class":"user"'
+  err_has 'is not valid JSON'
+  profile_that_prints '"echo \"{\\\"a\\\": 5}\"; printf \"{\\\"a\\\": 12\""' '"json:/a"'
+  expect 1 "$GDNCTL" ray-profile --cluster local
+  err_has 'is cut off'
+  profile_that_prints '"echo t=3; echo t=inf"' '"regex:t=(.*)"'
+  expect 1 "$GDNCTL" ray-profile --cluster local
+  err_has "'inf' is not a number"
   profile_that_prints '"true"' '"regex:("'
   expect 2 "$GDNCTL" ray-profile --cluster local
   err_has "metric 'gdn/forward_ms'"

@@ -129,6 +129,44 @@ C
     expect 0 ce bench --batch 8 --hidden 8 --vocab 40 --rounds 1 --runs 2 --kernel "cmd:sh $PWD/honest.sh"
 }
 
+# Sums that neither another order of rows nor other signs change, of each call's x, w and labels.
+test_bench_draws_new_inputs_for_every_run() {
+    sed '/^static int forward/,$d' "$REPO/examples/cpu-ce/kernel.c" >seen.c
+    cat >>seen.c <<C
+#include <stdio.h>
+static int seen(const linear_ce_call* c, int gradients) {
+    FILE* file = fopen("$WORK/seen", "a");
+    double x = 0, w = 0, labels = 0;
+    for (int64_t i = 0; i < c->batch * c->hidden; ++i) x += fabs(((const float*)c->x.data)[i]);
+    for (int64_t i = 0; i < c->vocab * c->hidden; ++i) w += fabs(((const float*)c->w.data)[i]);
+    for (int64_t i = 0; i < c->batch; ++i) labels += (double)c->labels[i];
+    fprintf(file, "%.0f\n%.0f\n%.0f\n", 1e6 * x, 1e6 * w, 1e9 + labels);
+    fclose(file);
+    return run(c, gradients);
+}
+static int forward(const linear_ce_call* c) { return seen(c, 0); }
+static int gradients(const linear_ce_call* c) { return seen(c, 1); }
+C
+    sed -n '/^static int gradients/,$p' "$REPO/examples/cpu-ce/kernel.c" | tail -n +2 >>seen.c
+    expect 0 ce bench --batch 16 --hidden 32 --vocab 5000 --rounds 3 --runs 2 --kernel src:seen.c
+    [ "$(wc -l <"$WORK/seen")" = 36 ] || fail "not three sums for each of 12 calls"
+    [ "$(sort -u "$WORK/seen" | wc -l)" = 36 ] || fail "some run had inputs of another: $(sort "$WORK/seen" | uniq -d)"
+    # A program, by the digits of its inputs file without signs, in any order.
+    cat >seen.sh <<C
+od -An -v -tf4 "\$1" | tr -s ' -' '\n' | sort | cksum >>"$WORK/files"
+"$GDNCTL" oracle run linear-ce --inputs "\$1" --out "\$2" >/dev/null
+C
+    expect 0 ce bench --batch 8 --hidden 8 --vocab 40 --rounds 2 --runs 2 --kernel "cmd:sh $PWD/seen.sh"
+    [ "$(sort -u "$WORK/files" | wc -l)" = "$(wc -l <"$WORK/files")" ] || fail "a program got the same inputs twice"
+}
+
+test_work_done_before_the_call_is_impossible() {
+    { sed '/^static int forward/,$d' "$REPO/examples/cpu-ce/kernel.c" && cat "$FIXTURES/kernels/early.c"; } >early.c
+    expect 1 ce bench --batch 64 --hidden 64 --vocab 20000 --rounds 2 --runs 2 --kernel src:early.c --json
+    jq -e '.forward | .fault.kind == "IMPOSSIBLE" and .median_ms == null and .floor_ms > 0' "$WORK/out" >/dev/null || fail "it has a time"
+    jq -e '.gradients | .verified and .min_ms > .floor_ms and .floor_ms > 0' "$WORK/out" >/dev/null || fail "the honest pass"
+}
+
 test_block_sizes_are_inferred_and_explained() {
     expect 0 "$GDNCTL" ce-infer --device 'TPU v5 lite' --batch 65536 --hidden 512 --vocab 128256 --dtype bf16 --json
     jq -e '.schema == "gdnctl.ce-infer/1" and .device_key == "TPU v5e" and .bucket == "large-batch-small-h" and .tuned and .runnable and

@@ -1,11 +1,12 @@
-# Why an iteration was kept or refused.
+# Why an iteration was accepted or rejected.
 
 record() { python3 "$REPO/tests/support/loop_journal.py" "$@" || fail "no journal"; }
 
 test_an_iteration_that_was_kept() {
   record logs
   expect 0 "$GDNCTL" loop-explain 1 --log-dir logs
-  out_has 'iteration 1: kept, and the new champion'
+  out_has 'iteration 1: promoted'
+  out_has 'title      Keep the state in registers'
   out_has 'it passed 3 stages'
   out_has 'kept at    refs/heads/main'
   out_has 'pass  while                        4.1 <= 5'
@@ -17,12 +18,12 @@ test_an_iteration_that_was_kept() {
 test_an_iteration_that_a_gate_refused_with_its_number() {
   record logs
   expect 0 "$GDNCTL" loop-explain 3 --log-dir logs
-  out_has 'iteration 3: refused (rejected; counted as a failure)'
+  out_has 'iteration 3: rejected (counted as a failure)'
   out_has 'why        `while_ms` increased by 6.25 ms'
   out_has 'fail  while                        6.25 <= 5, `while_ms` increased by 6.25 ms'
   out_has 'kept at    refs/gdnctl/20260310t165307z/iter-003/head'
   expect 0 "$GDNCTL" loop-explain last --log-dir logs
-  out_has 'iteration 3: refused'
+  out_has 'iteration 3: rejected'
 }
 
 test_an_iteration_whose_tests_failed_after_a_retry() {
@@ -33,7 +34,7 @@ test_an_iteration_whose_tests_failed_after_a_retry() {
 b.patch"
   : >logs/iteration-020-prompt.txt
   expect 0 "$GDNCTL" loop-explain 2 --log-dir logs
-  out_has 'iteration 2: refused (test-fail; counted as a failure)'
+  out_has 'iteration 2: rejected (tests failed; counted as a failure)'
   out_has '  1  server-error, exit code 1, 1 min 30 s, 12,345 tokens'
   out_has 'fail  test, device 20.0 s: case t_long: WRONG'
   out_has '  iteration-002-prompt.txt'
@@ -71,7 +72,7 @@ J
   sed -i "s/COMMIT/$head/" logs/perf_state.json
   expect 0 "$GDNCTL" loop-explain 3 --log-dir logs
   out_has 'gdn/forward_ms 4.35 ms (3 runs)'
-  out_has 'compared   4.2 ms -> 4.35 ms: the champion, then this candidate, medians of alternating runs'
+  out_has 'compared   4.2 ms -> 4.35 ms: the champion, then this candidate, means of alternating runs'
   out_has 'gain       1.033x slower (1.029-1.037x, 5 pairs)'
   out_has 'noise      0.31 % from run to run'
   out_has 'it was rejected against a base that, as found later, had moved'
@@ -100,6 +101,6 @@ test_secrets_and_control_characters_are_not_shown() {
   for words in '' --json; do
     expect 0 "$GDNCTL" loop-explain 3 --log-dir logs $words
     out_lacks hf_abcdefgh
-    ! grep -q $'\x1b' "$WORK/out" || fail "an escape sequence comes through ($words)"
+    ! grep -q $'\x1b\|\xe2\x80\xae\|\xc2\x9b\|\xe2\x80\x8b' "$WORK/out" || fail "an escape sequence comes through ($words)"
   done
 }

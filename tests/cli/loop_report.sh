@@ -51,12 +51,12 @@ test_markdown() {
   out_has 'ended: iterations (exit code 0). 6 of 6 iterations have ended, 2 promoted, 4 counted as failures.'
   out_has '## Champions (gdn/forward\_ms)'
   out_has 'Measurements of identical code differ by 0.3 %'
-  out_has '| iteration | commit | value | gain over the previous champion | decision |'
-  out_has '| # | result | median | gain | time | device | tokens | why |'
+  out_has '| iteration | title | commit | value | gain over the previous champion | decision |'
+  out_has '| # | title | result | value | gain | time | device | tokens | why |'
   out_has 'A gain is over the champion at that time'
-  out_has '| 1 | d5c094b9ec9a | 4.75 ms | 1.05x faster (1.048-1.052x, 5 pairs) | promoted |'
-  out_has '| test-fail | 2 | t\_long |'
-  out_has '| 3 | refused (rejected; counted as a failure) | 4.826 ms | 1.016x slower (1.014-1.018x, 5 pairs) |'
+  out_has '| 1 | Keep the state in registers | d5c094b9ec9a | 4.75 ms | 1.05x faster (1.048-1.052x, 5 pairs) | promoted |'
+  out_has '| rejected (tests failed) | 2 | t\_long |'
+  out_has '| 3 | Fuse the two loops | rejected (counted as a failure) | 4.826 ms | 1.016x slower (1.014-1.018x, 5 pairs) |'
 }
 
 test_page_of_a_measured_run() {
@@ -67,7 +67,7 @@ test_page_of_a_measured_run() {
   out_empty
   err_has 'report of 12 iterations'
   parse_page page.html
-  for text in 'gdn/forward_ms over the iterations: lower is better' 'Outcomes over time' 'Cost' 'What was not kept' 'Every iteration' \
+  for text in 'gdn/forward_ms over the iterations: lower is better' 'Outcomes over time' 'Cost' 'What was not accepted' 'Every iteration' \
     'iteration-003-prompt.txt' 'while_ms' 't_long' 'gate while' '6.25 <= 5'; do
     grep -qF -- "$text" texts.txt || fail "the page lacks: $text"
   done
@@ -99,6 +99,7 @@ script>"
   parse_page page.html
   for words in '' --json; do expect 0 "$GDNCTL" loop-report --log-dir logs $words; out_lacks hf_abcdefgh; done
   ! grep -q hf_abcdefgh page.html || fail "a secret is in the page"
+  ! grep -q $'\x1b\|\xe2\x80\xae\|\xc2\x9b\|\xe2\x80\x8b' page.html "$WORK/out" || fail "a control character is in the page"
   ! grep -q '<b>&' page.html || fail "markup comes through"
   expect 0 "$GDNCTL" loop-report --log-dir logs
   out_has 'case t\_long: WRONG \<b\>\&\\n\\x1b\[31m'

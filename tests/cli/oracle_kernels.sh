@@ -246,6 +246,68 @@ PY
     grep -Eq '^network blocked by: (namespace|seccomp)$' "$WORK/out" || fail 'nothing about the network'
 }
 
+# nobody_is_intruded HOW BEFORE...: kernels of each kind and operator try to write to the memory of gdnctl (with -DALL,
+# and to that of all above it); BEFORE are the words before gdnctl.
+nobody_is_intruded() {
+    local how=$1 op shape example kernel
+    shift
+    : >"$WORK/intruded"
+    mkdir -p "$WORK/own" && chmod 1777 "$WORK/own" "$WORK/intruded"
+    printf 'int main(void) { return 0; }\n' | cat "$FIXTURES/kernels/intruder.c" - >program.c
+    cc -w "$how" "-DINTRUDED=\"$WORK/intruded\"" -o intruder program.c || fail "the test's program does not compile"
+    for op in gdn linear-ce; do
+        example=$REPO/examples/cpu-gdn/kernel.c shape='--shape 1,1,1,16,8,8'
+        [ $op = gdn ] || example=$REPO/examples/cpu-ce/kernel.c shape='--batch 4 --hidden 8 --vocab 40'
+        cat "$FIXTURES/kernels/intruder.c" "$example" >intruder.c
+        cc -w -O1 -shared -fPIC "$how" "-DINTRUDED=\"$WORK/intruded\"" -I "$REPO/include" -o intruder.so intruder.c -lm || fail "the test's kernel does not compile"
+        printf '%s/intruder; exec "%s" oracle run %s --inputs "$1" --out "$2"\n' "$PWD" "$GDNCTL" $op >intruder.sh
+        chmod -R a+rX .
+        for kernel in lib:intruder.so 'cmd:sh intruder.sh'; do
+            : >"$WORK/intruded"
+            TMPDIR=$WORK/own expect 0 "$@" "$GDNCTL" oracle bench $op $shape --rounds 1 --runs 1 --kernel "$kernel"
+            grep -q refused "$WORK/intruded" || fail "$op, $kernel: nothing was tried"
+            ! grep -q opened "$WORK/intruded" || fail "$op, $kernel: a kernel may write to the memory of what is above it"
+        done
+    done
+}
+
+test_a_kernel_cannot_write_to_the_process_that_times_it() {
+    nobody_is_intruded -DALL
+    powerless
+    [ ${#as[@]} = 0 ] || nobody_is_intruded -DALL "${as[@]}" sh -c '"$@"; exit $?' sh
+    # Where users get no namespaces of their own.
+    cc -o "$WORK/no_namespaces" "$FIXTURES/kernels/no_namespaces.c" || fail "the test's program does not compile"
+    nobody_is_intruded -DONE "${as[@]}" "$WORK/no_namespaces"
+}
+
+# In place of a kernel that changes gdnctl's memory: a clock that runs at half speed for gdnctl, as such a kernel did.
+test_a_clock_that_is_wrong_gives_no_time() {
+    cat >slow.c <<'C'
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t id, struct timespec* now) {
+    const int result = syscall(SYS_clock_gettime, id, now);
+    if (id == CLOCK_MONOTONIC) {
+        const long long half = (now->tv_sec * 1000000000LL + now->tv_nsec) / 2;
+        now->tv_sec = half / 1000000000, now->tv_nsec = half % 1000000000;
+    }
+    return result;
+}
+C
+    cc -shared -fPIC -o slow.so slow.c || fail "the test's library does not compile"
+    sed 's|^    if (c->q.dtype|    nanosleep(\&(struct timespec){0, 30000000}, NULL);\n&|; s|#include <math.h>|&\n#include <time.h>|' "$EXAMPLE" >gdn.c
+    sed 's|^    if (c->x.dtype|    nanosleep(\&(struct timespec){0, 30000000}, NULL);\n&|; s|#include <math.h>|&\n#include <time.h>|' "$REPO/examples/cpu-ce/kernel.c" >ce.c
+    local bench='oracle bench gdn --shape 1,1,1,16,8,8 --rounds 1 --runs 1'
+    expect 1 env LD_PRELOAD="$PWD/slow.so" "$GDNCTL" $bench --kernel src:gdn.c --json
+    jq -e '.forward.fault.kind == "IMPOSSIBLE" and .forward.median_ms == null' "$WORK/out" >/dev/null || fail "gdn has a time"
+    expect 1 env LD_PRELOAD="$PWD/slow.so" "$GDNCTL" $bench --kernel "cmd:sleep 0.2; '$GDNCTL' oracle run gdn --method chunk --inputs \"\$1\" --out \"\$2\"; true"
+    out_has 'IMPOSSIBLE: gdnctl'
+    expect 1 env LD_PRELOAD="$PWD/slow.so" "$GDNCTL" oracle bench linear-ce --batch 4 --hidden 8 --vocab 40 --rounds 1 --runs 1 --kernel src:ce.c --json
+    jq -e '.gradients.fault.kind == "IMPOSSIBLE" and .gradients.median_ms == null' "$WORK/out" >/dev/null || fail "linear-ce has a time"
+}
+
 test_a_kernel_sees_no_secrets() {
     at_start 'if (getenv("HF_TOKEN")) return GDN_FAILED; if (getenv("WANDB_API_KEY")) return GDN_FAILED; if (!getenv("GDN_TUNING")) return GDN_FAILED;'
     HF_TOKEN=hf_0123456789 WANDB_API_KEY=0123456789 GDN_TUNING=1 expect 0 verify --kernel src:kernel.c

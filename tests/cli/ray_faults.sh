@@ -34,6 +34,42 @@ test_deep_json_is_no_crash() {
   expect 0 "$GDNCTL" ray-wait $RAY ok --poll 0.2
 }
 
+# A profile that prints {"ms": 5}; its log cannot be read the first N times (-1: ever) in each way.
+profile_without_a_log() { # N
+  serve
+  for way in 'AGENT /' 'GET /api/v0/logs' 'GET /api/jobs/p/logs'; do
+    ctl "{\"fault\": {\"match\": \"$way\", \"status\": 502, \"times\": $1}}"
+  done
+  cat >gdnctl.toml <<'T'
+target = "t"
+[targets.t]
+test = ["true"]
+profile = ["echo", '{"ms": 5}']
+metric = { name = "ms", better = "lower", unit = "ms", from = "json:/ms" }
+T
+}
+
+test_a_log_that_comes_back_after_the_jobs_end_has_the_metric() {
+  profile_without_a_log 5
+  expect 0 "$GDNCTL" ray-profile $RAY --submission-id p --working-dir none --json
+  out_has '"value":5.0'
+}
+
+test_a_metric_without_its_log_is_no_success() {
+  profile_without_a_log -1
+  expect 4 "$GDNCTL" ray-profile $RAY --submission-id p --working-dir none --timeout 8 --json
+  out_has '"status":"SUCCEEDED"'
+  out_has '"value":null'
+  err_has 'log incomplete'
+  err_lacks 'no JSON object'
+}
+
+test_a_test_is_judged_by_its_status_if_its_log_stays_away() {
+  profile_without_a_log -1
+  expect 0 "$GDNCTL" ray-test $RAY --submission-id p --working-dir none
+  err_has 'the end of the log could not be read'
+}
+
 test_a_page_for_a_list_is_exit_4() {
   serve
   ctl '{"fault": {"match": "GET /api/jobs/", "status": 200, "body": "<html><title>Sign in</title></html>"}}'

@@ -163,7 +163,8 @@ test_evidence_of_a_tpu_run() {
   expect 0 "$GDNCTL" "${at[@]}" --allow-cpu
   out_has '"tpu_evidence":false'
   marin_checkout tpu '87 passed'
-  expect 0 "$GDNCTL" ray-test --cluster local --json
+  # On this machine the environment that a login shell activates is not used unless it is named.
+  expect 0 "$GDNCTL" ray-test --cluster local -e VIRTUAL_ENV=$PWD/.venv --json
   out_has '"device":{"backend":"tpu","count":4}'
   out_has '"tpu_evidence":false'
 }

@@ -12,6 +12,9 @@ case $(cat "$WORK/does_$3" 2>/dev/null) in
   crash) kill -SEGV $$ ;;
   hang) setsid "$WORK/slumber" 700 & "$WORK/slumber" 700 ;;
   lost) echo 'ActorDiedError: the node received SIGTERM'; exit 1 ;;
+  busy) echo 'ABORTED: The TPU is already in use by process with pid 27.' >&2; exit 1 ;;
+  full) echo 'OSError: [Errno 28] No space left on device' >&2; exit 1 ;;
+  once) rm "$WORK/does_$3"; echo 'open(/dev/accel0): Device or resource busy' >&2; exit 1 ;;
   slow) touch "$WORK/slow.$$"; "$WORK/slumber" 700 ;;
 esac
 echo "config $1 BlockSizes(b_block_size=$2, h_block_size=512, v_block_size=$3)"
@@ -109,6 +112,59 @@ test_what_the_machines_lose_is_tried_again() {
   rm "$WORK/does_256"
   expect 0 run
   ran 8
+}
+
+# A kernel in a repository, read by the command that the plan names, and by nothing else.
+kernel_in_git() { # TIME
+  mkdir -p tree && cd tree || return 1
+  [ -d .git ] || git init -q .
+  plan; sed -i -e '/source_revision/d' -e 's/repeats = 2/repeats = 1/' -e 's/^v = .*/v = [128]/' plan.toml
+  printf 'command = ["sh", "./bench.sh", "{label}"]\n' | cat <(grep -v ^command plan.toml) - >p2.toml && mv p2.toml plan.toml
+  printf '. ./kernel.sh; echo "$1 x" >>"%s/ran"; echo "batch 1024"; echo "steady_time_s $s"\n' "$WORK" >bench.sh
+  echo "s=$1" >kernel.sh
+}
+
+test_code_that_was_edited_is_measured_again() {
+  kernel_in_git 0.25; git add .; git commit -qm x
+  expect 0 run; ran 2; out_has 'b1024_h512_v128'
+  expect 0 run; ran 2
+  echo s=0.05 >kernel.sh
+  expect 0 run --json; ran 4; holds '.results[0].spread.median_s == 0.05'
+  err_has 'have results of other code'
+  expect 0 run; ran 4
+  git update-index --assume-unchanged kernel.sh; echo s=0.06 >kernel.sh
+  expect 0 run --json; ran 6; holds '.results[0].spread.median_s == 0.06'
+  git update-index --no-assume-unchanged kernel.sh
+  git commit -qam y
+  expect 0 run --json; ran 8; holds '.results[0].spread.median_s == 0.06'
+  touch kernel.sh; echo log >>untracked.log; sed -i 's/repeats = 1/repeats = 2/' plan.toml
+  expect 0 run; ran 9
+}
+
+test_files_that_the_command_names_are_part_of_the_code() {
+  kernel_in_git 0.25; git commit -qm x --allow-empty  # nothing is tracked
+  expect 0 run; ran 2
+  echo '# another comment' >>bench.sh
+  expect 0 run; ran 4
+  sed -i 's|"sh", "./bench.sh"|"sh", "-c", "sh ./bench.sh \\"$0\\""|' plan.toml
+  expect 0 run; ran 6
+  expect 0 run; ran 6
+  echo '# a third one' >>bench.sh
+  expect 0 run; ran 8
+}
+
+test_a_busy_device_and_a_full_disk_are_no_property() {
+  plan 'retries = 1'
+  echo busy >"$WORK/does_128"; echo full >"$WORK/does_256"
+  expect 4 run --json
+  holds '.failures == {infra: 2}'
+  ran 4
+  rm "$WORK"/does_*
+  expect 0 run --json
+  holds '.counts == {configs: 2, ok: 2, failed: 0}'
+  echo once >"$WORK/does_128"; sed -i 's/"r1"/"r2"/' plan.toml
+  expect 0 run --json
+  holds '.counts == {configs: 2, ok: 2, failed: 0}'
 }
 
 test_killed_and_resumed() {

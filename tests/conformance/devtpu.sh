@@ -33,18 +33,54 @@ test_allocate_use_release() {
 
 test_sync_by_rsync_and_by_tar() {
   host
-  mkdir -p sub && echo 1 >sub/gone && echo 2 >"$(printf 'new\nline')" && echo 3 >-dash && echo 4 >'sp ace'
+  mkdir -p sub '#d' && echo 1 >sub/gone && echo 2 >"$(printf 'new\nline')" && echo 3 >-dash && echo 4 >'sp ace'
+  echo 5 >'#notes#' && echo 6 >';x.py' && echo 7 >'#d/kernel.py' && echo 8 >"$(printf 'bad\377utf8')" && echo 9 >'*?[a]\'
   allocate
+  diff -r -x .git . "$REMOTE/marin" || fail 'the tree there is not the tree here'
   if command -v rsync >/dev/null; then err_has '(rsync,'; else err_has '(tar,'; fi
   cd "$REMOTE/marin" && [ -f sub/gone ] && [ -f "$(printf 'new\nline')" ] && [ -f ./-dash ] && [ -f 'sp ace' ] || fail 'names'
   mkdir .venv_x && touch .venv_x/mine sub/mine && cd "$WORK/cwd" && rm -r sub ./-dash
   printf '#!/bin/sh\nexit 127\n' >"$WORK/bin/rsync" && chmod +x "$WORK/bin/rsync"
-  echo second >note
+  echo second >note && for name in '#notes#' ';x.py' '#d/kernel.py' '*?[a]\'; do echo more >>"$name"; done
   expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" cat note
   err_has '(tar,'
   out_has second
+  diff -r -x .git -x mine -x .venv_x . "$REMOTE/marin" || fail 'the tree there is not the tree here, by tar'
   [ ! -e "$REMOTE/marin/sub/gone" ] && [ ! -e "$REMOTE/marin/-dash" ] || fail 'deletions'
   [ -e "$REMOTE/marin/sub/mine" ] && [ -e "$REMOTE/marin/.venv_x/mine" ] || fail 'removed what it did not bring'
+  release
+}
+
+test_commands_and_allocations_at_once() {
+  host
+  pids=
+  for i in 1 2 3; do
+    "$GDNCTL" dev-tpu-allocate "${HOLD[@]}" --tpu-type v5p-8 --username root --no-setup --detach >"$WORK/out.$i" 2>&1 &
+    pids="$pids $!"
+  done
+  for pid in $pids; do wait "$pid" || fail "exit code $?: $(cat "$WORK"/out.*)"; done
+  [ "$("$GDNCTL" dev-tpu-list "${HOLD[@]:0:2}" --json 2>/dev/null | grep -o '"submission_id"' | wc -l)" = 1 ] || fail 'holds'
+  for i in $(seq 30); do echo "$i" >"file$i"; done
+  git worktree add -q "$WORK/second" && echo second >"$WORK/second/note"
+  pids=
+  for i in 1 2 3; do
+    rm "file$i"
+    for word in first second; do
+      cd "$([ $word = first ] && echo "$WORK/cwd" || echo "$WORK/second")" || exit
+      "$GDNCTL" dev-tpu-test "${HOLD[@]}" >"$WORK/out.$word.$i" 2>&1 &
+      pids="$pids $!"
+    done
+    cd "$WORK/cwd" || exit
+    "$GDNCTL" dev-tpu-execute "${HOLD[@]}" cat note >"$WORK/out.x.$i" 2>&1 &
+    pids="$pids $!"
+  done
+  for pid in $pids; do wait "$pid" || fail "exit code $?: $(cat "$WORK"/out.*)"; done
+  for i in 1 2 3; do
+    for word in first second; do grep -qx "$word" "$WORK/out.$word.$i" || fail "not its own tree: $(cat "$WORK/out.$word.$i")"; done
+    grep -qx first "$WORK/out.x.$i" || fail "not its own tree: $(cat "$WORK/out.x.$i")"
+  done
+  expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" true
+  diff -r -x .git . "$REMOTE/marin" || fail 'the tree there is not the tree here'
   release
 }
 

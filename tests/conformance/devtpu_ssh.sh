@@ -59,14 +59,14 @@ test_a_read_only_configuration_costs_the_alias_alone() {
       file) cp "$store/config" "$HOME/.ssh/config" && chmod 444 "$HOME/.ssh/config" ;;
       folder) cp "$store/config" "$HOME/.ssh/config" && chmod 555 "$HOME/.ssh" ;;
     esac
-    cp "$HOME/.ssh/config" before
+    cp "$HOME/.ssh/config" "$WORK/before"
     allocate
     err_has 'a has no alias in your ssh configuration'
     err_has 'is read-only'
     err_has 'synced 2 files'
     expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --via ssh -- cat note
     out_has first
-    cmp before "$HOME/.ssh/config" || fail "$way: the file was changed"
+    cmp "$WORK/before" "$HOME/.ssh/config" || fail "$way: the file was changed"
     [ ! -e "$HOME/.ssh/config.bak" ] || fail "$way: a copy"
     release
     is_free || fail "$way: not released"

@@ -34,7 +34,7 @@ def sha(*words):
 def iterate(journal, i, base, args):
     """One iteration; the commit that the branch is at afterwards."""
     fate = (i - 1) % 3
-    nasty = " <b>&\n\x1b[31m hf_abcdefghijklmnopqrstuvwxyz012345" if args.nasty else ""
+    nasty = " <b>&\n\x1b[31m \u202e\u009b2J\u200b hf_abcdefghijklmnopqrstuvwxyz012345" if args.nasty else ""
     add = lambda kind, seconds=1, **facts: journal.add(kind, i, seconds, **facts)
     add("iteration")
     add("base", sha=base, branch="refs/heads/main")
@@ -44,7 +44,8 @@ def iterate(journal, i, base, args):
         add("attempt_end", 90, attempt=attempt, **{"class": "ok" if last else "server-error"}, rc=0 if last else 1,
             next="collect" if last else "retry", wall_ms=90000, tokens=12345)
     head = sha("head", i)
-    add("candidate", head=head, diff="change", leftovers="", protected="")
+    title = ["Keep the state in registers", "Skip the last decay", "Fuse the two loops"][fate] + nasty
+    add("candidate", head=head, diff="change", leftovers="", protected="", title=title)
     add("stage", name="protected", verdict="pass")
     if args.open and i == args.iterations:
         return base

@@ -16,8 +16,8 @@ from loop_world import World, sh
 
 GDNCTL, FOLDER, KIND, INSTANTS, RECORDS = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
 KILLS_IN_A_RUN = 5
-ENTRIES = ["### Iteration 0 - iteration 1", "### Iteration 1 - spoil", "### Iteration 2 - iteration 3"]
-LOG_COMMITS = "base\nLog iteration 0: accepted\nLog iteration 1: test-fail\nLog iteration 2: accepted"
+ENTRIES = ["### Iteration 1 - iteration 1", "### Iteration 2 - spoil", "### Iteration 3 - iteration 3"]
+LOG_COMMITS = "base\nLog iteration 1: accepted\nLog iteration 2: test-fail\nLog iteration 3: accepted"
 number = 0
 
 

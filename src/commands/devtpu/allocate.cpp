@@ -100,6 +100,7 @@ HoldPlan plan_of(const Options& options, std::filesystem::path root, const Conte
     plan.ssh_user = options.username.value_or(user_name(context.env));
     plan.sync = !options.sync.no_sync;
     plan.setup = !options.no_setup;
+    plan.replaces_tree = options.sync.sync_path.has_value();
     plan.terms.lease_s =
         options.lease_s.value_or(options.detach ? devtpu::k_detached_lease_s : devtpu::Terms().lease_s);
     plan.terms.grace_s = options.grace_s;

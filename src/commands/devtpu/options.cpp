@@ -31,6 +31,7 @@ void describe_sync(cli::Args& args, Sync& options) {
                                     .complete = cli::Complete::directory});
     args.flag(options.no_sync,
               {.names = "--no-sync", .help = "leave the files on the host as they are", .group = "Sync"});
+    args.exit_code(7, "another command has used the TPU's tree for half an hour");
 }
 
 void describe_run(cli::Args& args, Run& options) {

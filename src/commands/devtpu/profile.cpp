@@ -45,13 +45,16 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY(check_target_is_named(target, options.name.place, context));
     GDNCTL_TRY_ASSIGN(ProfileSettings settings, ray_profile::settings_of(options.profile));
+    GDNCTL_TRY_ASSIGN(const FoundHold found, find_hold(options.name.tpu_name, options.name.place, context));
+    GDNCTL_TRY(check_target_is_named(target, found.record.cluster == "local", context));
     Via via = options.run.via;
     GDNCTL_TRY_ASSIGN(const FoundHold hold,
                       ready_hold(options.name.tpu_name, options.name.place, options.sync, via, context));
     GDNCTL_TRY_ASSIGN(const PlannedJob job, plan_held_profile(std::move(target), std::move(settings),
                                                               options.marin_prefix, hold, via, context));
-    GDNCTL_TRY_ASSIGN(const JobRun run, run_held(hold, via, job.plan, {options.sync, options.run}, context));
-    return ray_profile::finish("gdnctl.dev-tpu-profile/1", options.profile, job.settings, job.target, run, context);
+    GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, job.plan, {options.sync, options.run}, context));
+    return ray_profile::finish("gdnctl.dev-tpu-profile/1", options.profile, job.settings, job.target, std::move(run),
+                               context);
 }
 
 }  // namespace gdnctl::commands::dev_tpu_profile

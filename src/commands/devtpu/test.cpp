@@ -39,6 +39,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY(ray_test::check_counts(target, options.test));
     GDNCTL_TRY(check_target_is_named(target, options.name.place, context));
+    GDNCTL_TRY_ASSIGN(const FoundHold found, find_hold(options.name.tpu_name, options.name.place, context));
+    GDNCTL_TRY(check_target_is_named(target, found.record.cluster == "local", context));
     Via via = options.run.via;
     GDNCTL_TRY_ASSIGN(const FoundHold hold,
                       ready_hold(options.name.tpu_name, options.name.place, options.sync, via, context));

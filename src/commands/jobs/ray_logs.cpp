@@ -43,6 +43,7 @@ Status follow(const Options& options, const LineRegex* grep, const LogFilter::Ou
     const auto sink = [&](std::string_view more) { filter.feed(more); };
     WatchOptions watch;
     watch.leave_when_closed = true;
+    watch.log_need = LogNeed::any;
     GDNCTL_TRY(follow_job(backend, options.id, *log, watch, sink, context));
     filter.finish();
     return {};

@@ -11,6 +11,7 @@
 #include "commands/rows.h"
 #include "commands/target.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "jobs/results.h"
 #include "jobs/run.h"
 #include "jobs/target_job.h"
@@ -83,8 +84,13 @@ Result<ProfileSettings> settings_of(const Options& options) {
 }
 
 Result<ExitCode> finish(std::string_view schema, const Options& options, const ProfileSettings& settings,
-                        const Target& target, const JobRun& run, Context& context) {
-    const ExitCode exit = conclude_profile(run, target, context.global.json);
+                        const Target& target, JobRun run, Context& context) {
+    ExitCode exit = conclude_profile(run, target, context.global.json);
+    if (exit == ExitCode::ok && run.metric && run.metric->broken()) {
+        log::error("the profile ended well, but its result is unusable");
+        exit = ExitCode::check_failed;
+        run.verdict = {FailureClass::user, exit};
+    }
     if (context.global.json) {
         Json out;
         out["schema"] = schema;
@@ -129,8 +135,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return show_preview(job.plan, options.submit, job.place, "gdnctl.ray-profile-preview/1", context);
     }
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(job.place, options.place, context));
-    GDNCTL_TRY_ASSIGN(const JobRun run, run_job(job.plan, options.submit, *backend, context));
-    return finish("gdnctl.ray-profile/1", options, job.settings, job.target, run, context);
+    GDNCTL_TRY_ASSIGN(JobRun run, run_job(job.plan, options.submit, *backend, context));
+    return finish("gdnctl.ray-profile/1", options, job.settings, job.target, std::move(run), context);
 }
 
 }  // namespace gdnctl::commands::ray_profile

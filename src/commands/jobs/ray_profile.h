@@ -19,8 +19,9 @@ struct Options {
 void describe_run(cli::Args& args, Options& options);
 // Error: usage (--profile-env).
 Result<ProfileSettings> settings_of(const Options& options);
-// Reports a run with its metrics, as JSON with this schema if requested.
+// Reports a run with its metrics, as JSON with this schema if requested. A result that is cut off or not a finite
+// number is a failure.
 Result<ExitCode> finish(std::string_view schema, const Options& options, const ProfileSettings& settings,
-                        const Target& target, const JobRun& run, Context& context);
+                        const Target& target, JobRun run, Context& context);
 
 }  // namespace gdnctl::commands::ray_profile

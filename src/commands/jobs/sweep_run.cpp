@@ -1,6 +1,8 @@
 // gdnctl sweep run
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include <fmt/format.h>
@@ -11,6 +13,7 @@
 #include "commands/rows.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "harness/timing/machine.h"
 #include "jobs/hold.h"
 #include "jobs/hold_heart.h"
 #include "jobs/tpu.h"
@@ -18,6 +21,7 @@
 #include "platform/context.h"
 #include "platform/env.h"
 #include "platform/fs.h"
+#include "platform/hash.h"
 #include "platform/journal.h"
 #include "platform/process.h"
 #include "platform/signals.h"
@@ -98,7 +102,15 @@ struct Opened {
     std::unique_ptr<JobBackend> backend;
     std::unique_ptr<Heart> heart;
     sweep::JobPlaceOptions options;
+    std::string device;  // its kind: results of another one are not ours
 };
+
+// The TPU's type; without one, this machine's processor or the cluster.
+std::string device_of(const std::string& tpu, const JobBackend& backend) {
+    if (!tpu.empty()) return tpu;
+    if (backend.name() == "local") return harness::this_machine().cpu;
+    return backend.cluster().empty() ? backend.address() : backend.cluster();
+}
 
 Result<Opened> open_place(const Options& options, const sweep::Plan& plan, Context& context) {
     Opened opened;
@@ -115,13 +127,83 @@ Result<Opened> open_place(const Options& options, const sweep::Plan& plan, Conte
         }
         opened.options.beside = hold.record.submission_id;
         opened.options.tpu_name = *options.tpu_name;
+        opened.device = device_of(hold.record.tpu_type, *opened.backend);
         return opened;
     }
     GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu("auto", place, Target{}));
     opened.options.resources = tpu.resources;
     GDNCTL_TRY_ASSIGN(opened.backend, open_backend(place, options.place, context));
+    opened.device = device_of(tpu.type, *opened.backend);
     return opened;
+}
+
+// The files that a command line names: as words, or as parts of words such as --config=FILE, src:FILE or
+// `sh -c "python FILE"`. `gdnctl` as the first word is this program.
+std::set<fs::path> files_named(const std::vector<std::string>& argv, const Context& context) {
+    constexpr std::string_view k_between = " \t\n=:,;'\"()<>|&";
+    std::set<fs::path> files;
+    const auto add = [&](std::string_view name) {
+        const fs::path path = (context.cwd / name).lexically_normal();
+        std::error_code ignored;
+        if (!name.empty() && fs::is_regular_file(path, ignored)) files.insert(path);
+    };
+    if (!argv.empty() && argv.front() == "gdnctl") add(context.program);
+    for (const std::string& word : argv) {
+        add(word);
+        for (std::size_t at = 0; at < word.size();) {
+            const std::size_t end = std::min(word.find_first_of(k_between, at), word.size());
+            add(std::string_view(word).substr(at, end - at));
+            at = end + 1;
+        }
+    }
+    return files;
+}
+
+// The configurations, with keys that cover the device and the code: the plan's source_revision, or the commit and what
+// differs from it; and the content of the files that the commands name.
+Result<std::vector<sweep::Configuration>> keyed(const sweep::Plan& plan, const Opened& opened, const fs::path& journal,
+                                                const std::string& plan_file, Context& context) {
+    const auto& switches = opened.options.switches;
+    std::string revision = plan.source_revision.value_or("");
+    if (!plan.source_revision) {
+        const fs::path root = project_root(context);
+        std::set<std::string> apart;
+        for (const fs::path& file : {journal, (context.cwd / plan_file).lexically_normal()}) {
+            apart.insert(file.lexically_relative(root.lexically_normal()).string());
+        }
+        GDNCTL_TRY_ASSIGN(revision, source_state(root, apart, context));
+    }
+    GDNCTL_TRY_ASSIGN(const auto nameless, sweep::configurations_of(plan, revision, switches));
+    std::set<fs::path> files;
+    for (const auto& one : nameless) files.merge(files_named(sweep::command_of(plan, one, "", plan.inputs), context));
+    if (!plan.inputs.empty()) files.merge(files_named({plan.inputs}, context));
+    std::map<std::string, std::string> found = {{"device", opened.device}};
+    for (const fs::path& file : files) {
+        GDNCTL_TRY_ASSIGN(found["file " + file.lexically_relative(context.cwd).string()],
+                          hash_file_hex(HashKind::sha256, file));
+    }
+    return sweep::configurations_of(plan, revision, switches, found);
+}
+
+// Says that results of other code, or of another device, are not used.
+void say_what_is_left(const std::vector<sweep::Configuration>& wanted, const std::vector<std::string>& history) {
+    sweep::JournalReader reader;
+    std::int64_t number = 0;
+    for (const std::string& line : history) reader.line(line, ++number);
+    const auto& known = reader.configs();
+    std::size_t others = 0;
+    for (const auto& one : wanted) {
+        if (known.contains(one.key)) continue;
+        others += std::any_of(known.begin(), known.end(), [&](const auto& item) {
+            return item.second.label == one.label && item.second.shape == one.shape && !item.second.ends.empty();
+        });
+    }
+    if (others == 0) return;
+    log::info(
+        "{} of {} configurations have results of other code, settings or another device in the journal; these do "
+        "not count",
+        others, wanted.size());
 }
 
 ExitCode exit_of(const sweep::SweepResult& result) {
@@ -200,12 +282,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (!journal.cut_off().empty()) log::warning("{}: removed an incomplete last line", path.string());
     GDNCTL_TRY_ASSIGN(const std::vector<std::string> history, read_history(path));
 
-    std::string revision = plan.source_revision.value_or("");
-    if (!plan.source_revision) {
-        const auto facts = git_facts(project_root(context), context);
-        if (const auto sha = facts.find("git_sha"); sha != facts.end()) revision = sha->second;
-    }
-    GDNCTL_TRY_ASSIGN(const auto configurations, sweep::configurations_of(plan, revision, opened.options.switches));
+    GDNCTL_TRY_ASSIGN(const auto configurations, keyed(plan, opened, path, options.plan, context));
+    say_what_is_left(configurations, history);
     sweep::SweepOptions how;
     how.budget_s = options.budget_s ? options.budget_s : plan.budget_s;
     how.prune_vmem = options.prune_vmem;

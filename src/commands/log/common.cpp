@@ -11,6 +11,7 @@
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "runlog/parse/log.h"
+#include "runlog/records/record.h"
 #include "runlog/records/store.h"
 #include "services/git/git.h"
 #include "target/target.h"
@@ -82,6 +83,7 @@ Result<LogHistory> load_history(const fs::path& log) {
     loaded.text = std::move(*files.text);
     loaded.records = std::move(files.records.records);
     GDNCTL_TRY_ASSIGN(loaded.history, runlog::history_of(loaded.text, loaded.records));
+    for (Json& record : loaded.history) runlog::make_public(record);
     if (const std::size_t lost = runlog::count_lost(loaded.text, loaded.records); lost > 0) {
         log::warning("{} generated {} no record in {}: reading from the log's text instead", lost,
                      lost == 1 ? "entry has" : "entries have", runlog::records_path(log).string());

@@ -83,7 +83,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     GDNCTL_TRY_ASSIGN(const Json record, runlog::whole_record(loaded.text, loaded.records, *found));
     std::string text = entry_text(loaded.text, runlog::iteration_of(record));
-    if (text.empty()) text = runlog::render_entry(record);
+    text = text.empty() ? runlog::render_entry(record) : text::visible(text);
     if (context.global.json) {
         print_json({{"schema", "gdnctl.log-show/1"}, {"log", path.string()}, {"record", record}, {"entry", text}},
                    context);

@@ -23,6 +23,7 @@
 #include "loop/codex_loop.h"
 #include "loop/engine/earlier_run.h"
 #include "loop/engine/run_words.h"
+#include "loop/report/verdict_words.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 
@@ -114,10 +115,9 @@ void show_preview(const loop::CodexLoopReport& report, Context& context) {
 }
 
 void show_end(const loop::CodexLoopReport& report) {
-    std::vector<std::string> counts;
-    for (const auto& [name, count] : report.outcomes) counts.push_back(fmt::format("{} {}", count, name));
+    const std::string results = loop::results_text(report.outcomes, report.promotions);
     log::info("{} of {} iterations: {}", report.iterations_ended, report.iterations_total,
-              counts.empty() ? std::string("none ended") : text::join(counts, ", "));
+              results.empty() ? "none ended" : results);
 }
 
 // The last line on stderr, in every case.

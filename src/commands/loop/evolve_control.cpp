@@ -123,14 +123,23 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const RunView view, evolve::load(options.run, context));
     GDNCTL_TRY_ASSIGN(const GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
     GDNCTL_TRY_ASSIGN(const StoreCheck found, check_store(repository, view.state));
-    for (const auto& line : found.missing) log::warning("{}", line);
+    std::vector<std::string> missing;
+    const auto who = [](int number) { return number == 0 ? std::string("base") : fmt::format("attempt {}", number); };
+    for (const int number : found.gone) {
+        missing.push_back(fmt::format("{}: commit {} is missing", who(number), view.state.at(number).commit));
+    }
+    for (const int number : found.unpinned) {
+        missing.push_back(fmt::format("{}: {} is missing; git may delete {}", who(number),
+                                      ref_of_attempt(view.state, number), view.state.at(number).commit));
+    }
+    for (const auto& line : missing) log::warning("{}", line);
     for (const auto& ref : found.unlisted) log::info("{} has no record: its attempt was interrupted", ref);
     if (context.global.json) {
         print_json({{"schema", "gdnctl.evolve-fsck/1"},
                     {"run", view.state.run},
                     {"records", view.state.records},
                     {"attempts", view.state.attempts.size() - 1},
-                    {"missing", found.missing},
+                    {"missing", missing},
                     {"unlisted_refs", found.unlisted}},
                    context);
     } else {

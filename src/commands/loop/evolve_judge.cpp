@@ -13,6 +13,7 @@
 #include "commands/target.h"
 #include "core/exit_code.h"
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "jobs/target.h"
 #include "loop/engine/lock.h"
@@ -89,17 +90,6 @@ loop::PairRule rule_of(const State& state) {
 double shape_regression_of(const State& state) {
     const Json config = Json::parse(state.config, nullptr, false);
     return config.is_object() ? config.value("max_shape_regression_pct", 1.0) / 100 : .01;
-}
-
-Json report_json(const char* schema, const State& state, int attempt, const GateReport& report) {
-    Json gates = Json::array();
-    for (const GateRow& row : report.rows) {
-        gates.push_back({{"stage", row.stage}, {"verdict", row.verdict}, {"reason", row.reason}});
-    }
-    return {{"schema", schema},    {"run", state.run},
-            {"attempt", attempt},  {"commit", state.at(attempt).commit},
-            {"pass", report.pass}, {"gain", json_of(report.gain)},
-            {"gates", gates},      {"quadrants", json_of(report.quadrants)}};
 }
 
 std::string report_text(const GateReport& report) {
@@ -212,7 +202,9 @@ Result<ExitCode> run(const Options& options, Context& context) {
         context.terminal.out(
             fmt::format("sd_pct         {:.3f}\ndetectable_pct {:.2f} with {} pairs\npairs_needed   {}\n",
                         loop::to_percent(pairs.look.deviation), noise.detectable_pct, count,
-                        noise.pairs_needed == 0 ? std::string("more than 1000") : std::to_string(noise.pairs_needed)));
+                        noise.pairs_needed != 0 ? std::to_string(noise.pairs_needed)
+                        : noise.possible        ? std::string("more than 1000")
+                                         : std::string("none: the target gain is not above the smallest to keep")));
     }
     return noise.fits ? ExitCode::ok : ExitCode::check_failed;
 }
@@ -256,7 +248,9 @@ Result<ExitCode> run(const Options& options, Context& context) {
                                                             PairTest::keep_gate, evolve::rule_of(view.state),
                                                             evolve::shape_regression_of(view.state), folder.path()}));
     if (context.global.json) {
-        print_json(evolve::report_json("gdnctl.evolve-replay/1", view.state, attempt, report), context);
+        Json facts = {{"schema", "gdnctl.evolve-replay/1"}};
+        facts.update(verify_record(view.state, attempt, report));
+        print_json(facts, context);
     } else {
         context.terminal.out(evolve::report_text(report));
     }
@@ -311,15 +305,20 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(EvolveJournal journal, EvolveJournal::open(folder));
     GDNCTL_TRY(evolve::check_evaluator(*bench, view.state));
     GDNCTL_TRY(check_branch(bench->repository(), view.state));
-    GDNCTL_TRY_ASSIGN(
-        const GateReport report,
-        judge_again(bench->store(), bench->evaluator(),
-                    {view.state, view.state.base, one.commit, PairTest::final_one, evolve::rule_of(view.state),
-                     evolve::shape_regression_of(view.state), folder / "verify"}));
-    Json facts = evolve::report_json("gdnctl.evolve-promote/1", view.state, attempt, report);
-    Json record = facts;
-    record.erase("schema");
-    GDNCTL_TRY(journal.add("verify", record, context.clock.wall()));
+    GateReport report;
+    if (const auto known = verification_of(view.state, attempt)) {
+        log::info("attempt {} passed the final verification at {}, and nothing has changed since", attempt,
+                  json::text(*known, "ts"));
+        report = report_of(*known);
+    } else {
+        GDNCTL_TRY_ASSIGN(report, judge_again(bench->store(), bench->evaluator(),
+                                              {view.state, view.state.base, one.commit, PairTest::final_one,
+                                               evolve::rule_of(view.state), evolve::shape_regression_of(view.state),
+                                               folder / "verify"}));
+        GDNCTL_TRY(journal.add("verify", verify_record(view.state, attempt, report), context.clock.wall()));
+    }
+    Json facts = {{"schema", "gdnctl.evolve-promote/1"}};
+    facts.update(verify_record(view.state, attempt, report));
     if (report.pass) {
         GDNCTL_TRY(land_on_branch(bench->repository(), view.state, one.commit));
         GDNCTL_TRY(journal.add("promote", {{"attempt", attempt}, {"commit", one.commit}, {"branch", view.state.branch}},

@@ -12,6 +12,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "loop/evolve/journal.h"
+#include "loop/evolve/prompt.h"
 #include "loop/evolve/run.h"
 #include "loop/evolve/verify.h"
 #include "loop/measure/pairs.h"
@@ -217,18 +218,23 @@ Result<ExitCode> run(const Options&, Context& context) {
         GDNCTL_TRY_ASSIGN(RunView view, load_evolve(entry.path()));
         runs.emplace(view.state.run, std::move(view));
     }
-    std::map<std::string, double> gains;  // of commits, against the first base
+    std::map<std::string, double> gains;        // of commits, against the first base
+    std::map<std::string, double> shown_gains;  // the same by what decided
     const RunView* of = nullptr;
-    double most = 0;
+    double most = 0, shown_before = 0;
     for (const auto& [name, view] : runs) {
         const double from = gains.contains(view.state.base) ? gains[view.state.base] : 0;
+        const double shown_from = shown_gains.contains(view.state.base) ? shown_gains[view.state.base] : 0;
         for (const Attempt& one : view.state.attempts) {
-            if (one.verdict == Verdict::kept) gains[one.commit] = from + one.gain;
+            if (one.verdict != Verdict::kept) continue;
+            gains[one.commit] = from + one.gain;
+            shown_gains[one.commit] = shown_from + one.gate_gain;
         }
         const double best = from + view.state.at(view.state.best).gain;
         if (of != nullptr && best <= most) continue;
         of = &view;
         most = best;
+        shown_before = shown_from;
     }
     if (of == nullptr) return fail(ErrorKind::remote_missing, "no evolve run in this repository");
     const Attempt& best = of->state.at(of->state.best);
@@ -240,8 +246,8 @@ Result<ExitCode> run(const Options&, Context& context) {
                     {"gain_against_base", most}},
                    context);
     } else {
-        context.terminal.out(fmt::format("run {}, attempt {}, commit {}: {:+.2f} % against the base\n", of->state.run,
-                                         best.number, best.commit.substr(0, 7), loop::to_percent(most)));
+        context.terminal.out(fmt::format("run {}, attempt {}, commit {}: {}\n", of->state.run, best.number,
+                                         best.commit.substr(0, 7), against_base_text(best, shown_before)));
     }
     return ExitCode::ok;
 }

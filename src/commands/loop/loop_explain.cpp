@@ -1,4 +1,4 @@
-// gdnctl loop-explain: why an iteration was kept or rejected.
+// gdnctl loop-explain: why an iteration was accepted or rejected.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -17,6 +17,7 @@
 #include "loop/report/verdict_words.h"
 #include "platform/context.h"
 #include "platform/terminal.h"
+#include "runlog/records/words.h"
 
 namespace gdnctl::commands::loop_explain {
 
@@ -66,7 +67,7 @@ void put_stages(const IterationView& i, Lines& lines) {
         std::string line = fmt::format("{:<5} {}", shown(stage.verdict, 10), shown(stage.name, 60));
         if (stage.wall_ms > 0) line += fmt::format(", {}", duration_text(stage.wall_ms));
         if (stage.tpu_ms > 0) line += fmt::format(", device {}", duration_text(stage.tpu_ms));
-        if (!stage.reason.empty()) line += ": " + shown(stage.reason);
+        if (!stage.reason.empty()) line += ": " + shown(runlog::reason_words(stage.reason));
         lines.line(line);
         for (const auto& gate : stage.gates) put_gate(gate, lines);
         for (const auto& [name, value] : stage.facts) {
@@ -102,7 +103,7 @@ void put_measured(const loop::MeasuredView& m, const loop::MeasuredRun& all, con
     }
     if (m.gain) {
         lines.field("compared", fmt::format("{}: the champion, then this candidate{}", compared_text(*m.gain),
-                                            m.gain->pairs > 0 ? ", medians of alternating runs" : ""));
+                                            m.gain->pairs > 0 ? ", means of alternating runs" : ""));
         lines.field("gain", gain_text(&m));
         lines.field("busy", shown(m.gain->busy));
         if (m.gain->lone_baseline) {
@@ -116,7 +117,7 @@ void put_measured(const loop::MeasuredView& m, const loop::MeasuredRun& all, con
     if (m.suspect) {
         lines.field("suspect", "it was rejected against a base that, as found later, had moved");
     }
-    lines.field("decision", shown(m.decision));
+    lines.field("decision", shown(runlog::decision_words(m.decision)));
     lines.field("run", shown(m.run_url));
     const bool told = std::any_of(i.stages.begin(), i.stages.end(), [](const auto& s) { return !s.gates.empty(); });
     if (told) return;
@@ -127,6 +128,7 @@ std::string explanation(const Explained& e) {
     const IterationView& i = e.iteration;
     Lines lines;
     lines.heading(fmt::format("iteration {}: {}", i.number, verdict_text(i)));
+    lines.field("title", shown(i.title));
     lines.field("why", why_text(i));
     lines.field("base", i.base.empty() ? "" : fmt::format("{} on {}", short_commit(i.base), or_dash(shown(i.branch))));
     lines.field("candidate", candidate_text(i));
@@ -193,7 +195,8 @@ Result<ExitCode> explain_attempt(const std::string& id, const std::filesystem::p
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Explains why an iteration was kept or rejected: the decision, every stage with each gate and its number, the "
+        "Explains why an iteration was accepted or rejected: the decision, every stage with each gate and its number, "
+        "the "
         "measurements against the champion, the agent's attempts, the cost, where its commits are, and the files in "
         "the log directory that show it.");
     args.positional(options.iteration, {.name = "N", .help = "iteration number, or `last`"});
@@ -238,6 +241,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 namespace gdnctl::commands {
 
 constinit const cli::Command k_loop_explain_row = cli::make<&loop_explain::describe, &loop_explain::run>(
-    "loop-explain", "Loop", "explain why an iteration was kept or rejected", Tier::none);
+    "loop-explain", "Loop", "explain why an iteration was accepted or rejected", Tier::none);
 
 }  // namespace gdnctl::commands

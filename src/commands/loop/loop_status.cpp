@@ -48,7 +48,7 @@ class Screen {
 public:
     explicit Screen(Terminal& terminal) : m_terminal(terminal) {}
     Status draw(const std::string& text) {
-        if (m_lines > 0) m_terminal.out(fmt::format("\x1b[{}A\x1b[J", m_lines));
+        if (m_lines > 0) m_terminal.move_out(fmt::format("\x1b[{}A\x1b[J", m_lines));
         m_terminal.out(text);
         m_lines = std::count(text.begin(), text.end(), '\n');
         return m_terminal.flush();

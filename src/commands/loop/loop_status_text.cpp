@@ -7,6 +7,7 @@
 
 #include "core/redact.h"
 #include "loop/report/verdict_words.h"
+#include "runlog/records/words.h"
 
 namespace gdnctl::commands::loop_status {
 
@@ -18,14 +19,6 @@ using loop::IterationView;
 using loop::shown;
 
 constexpr std::size_t k_last_shown = 8;
-
-std::string outcomes_text(const loop::RunView& state) {
-    std::string line;
-    for (const auto& [name, count] : state.outcomes) {
-        line += fmt::format("{}{} {}", line.empty() ? "" : ", ", or_dash(shown(name, 30)), count);
-    }
-    return line;
-}
 
 std::string open_text(const loop::LoadedRun& run, WallTime now) {
     if (status_of(run) == LoopStatus::ended) return {};
@@ -54,8 +47,11 @@ std::string cost_text(const loop::RunView& view) {
 std::string why_of(const IterationView& i, const loop::MeasuredRun* measured) {
     const loop::MeasuredView* own = measured == nullptr ? nullptr : measured->of(i);
     const std::string gain = gain_text(own);
-    if (gain.empty() || i.reason.find(runlog::gain_text(*own->gain)) != std::string::npos) return i.reason;
-    return gain + (i.reason.empty() ? "" : "; ") + i.reason;
+    const std::string_view cause = i.ended ? runlog::outcome_words(i.outcome).cause : std::string_view();
+    std::string why = runlog::reason_words(i.reason);
+    if (!cause.empty()) why = std::string(cause) + (why.empty() ? "" : ": ") + why;
+    if (gain.empty() || i.reason.find(runlog::gain_text(*own->gain)) != std::string::npos) return why;
+    return gain + (why.empty() ? "" : "; ") + why;
 }
 
 // The running log may have had entries before this run; if so, its numbers get their own column.
@@ -66,10 +62,11 @@ bool has_other_number(const IterationView& i) {
 std::string log_column(bool wanted, std::string_view text) { return wanted ? fmt::format("  {:>4}", text) : ""; }
 
 std::string iteration_row(const IterationView& i, bool with_log, const loop::MeasuredRun* measured) {
-    const std::string why = why_of(i, measured);
-    return fmt::format("{:>4}{}  {:<11}  {:<6}  {:>12}  {:>12}{}{}", i.number, log_column(with_log, i.log_number),
-                       shown(i.ended ? i.outcome : "open", 11), shown(i.promoted ? "champ" : i.verdict, 6),
-                       duration_text(i.wall_ms), loop::grouped(i.tokens), why.empty() ? "" : "  ", shown(why, 200));
+    const std::string title = shown(i.title, 40), why = why_of(i, measured);
+    const std::string what = title + (title.empty() || why.empty() ? "" : ": ") + shown(why, 200);
+    return fmt::format("{:>4}{}  {:<9}  {:>12}  {:>12}{}{}", i.number, log_column(with_log, i.log_number),
+                       shown(i.ended ? result_word(i) : "open", 9), duration_text(i.wall_ms), loop::grouped(i.tokens),
+                       what.empty() ? "" : "  ", what);
 }
 
 }  // namespace
@@ -85,15 +82,16 @@ std::string status_text(const loop::LoadedRun& run, const loop::MeasuredRun* mea
     line("log", shown(run.log_dir.string()));
     line("iteration", open_text(run, now));
     if (view.ended > 0) {
-        line("ended", fmt::format("{}: {}; {} counted as failures", view.ended, outcomes_text(view), view.failures));
+        line("ended", fmt::format("{}: {}; {} counted as failures", view.ended,
+                                  results_text(view.outcomes, view.promotions), view.failures));
         line("promoted", promoted_text(view));
     }
     line("cost", cost_text(view));
     if (view.iterations.empty()) return text;
     const bool with_log = std::any_of(view.iterations.begin(), view.iterations.end(), has_other_number);
     text += "\n" +
-            shown(fmt::format("{:>4}{}  {:<11}  {:<6}  {:>12}  {:>12}  {}", "ITER", log_column(with_log, "LOG"),
-                              "OUTCOME", "FATE", "TIME", "TOKENS", "WHY"),
+            shown(fmt::format("{:>4}{}  {:<9}  {:>12}  {:>12}  {}", "ITER", log_column(with_log, "LOG"), "RESULT",
+                              "TIME", "TOKENS", "TITLE: WHY"),
                   width) +
             "\n";
     const std::size_t first = view.iterations.size() - std::min(view.iterations.size(), k_last_shown);
@@ -108,6 +106,7 @@ namespace {
 Json brief_of(const IterationView& i, const loop::MeasuredRun* measured) {
     const loop::MeasuredView* own = measured == nullptr ? nullptr : measured->of(i);
     return {{"iteration", i.number},
+            {"title", i.title.empty() ? Json() : Json(redact(i.title))},
             {"outcome", i.outcome.empty() ? Json() : Json(redact(i.outcome))},
             {"verdict", i.verdict.empty() ? Json() : Json(redact(i.verdict))},
             {"ended", i.ended},

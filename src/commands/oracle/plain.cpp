@@ -102,7 +102,10 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
         const harness::CaseList list = op.plain().cases();
         const harness::CaseRow& timed = list.rows.back();
         const bool bf16 = options.dtype == oracle_bench::DTypeChoice::bf16;
-        return harness::BenchCase{op.plain().inputs(timed.name, static_cast<std::uint64_t>(options.seed), bf16),
+        const auto inputs = [&op, name = timed.name, bf16](std::uint64_t seed) {
+            return op.plain().inputs(name, seed, bf16);
+        };
+        return harness::BenchCase{inputs(static_cast<std::uint64_t>(options.seed)), inputs,
                                   fmt::format("{} {}", timed.name, timed.shape),
                                   [shape = timed.shape](Json& report) { report["shape"] = shape; }};
     });

@@ -55,13 +55,15 @@ struct Header {
 
 // What we ask of the child; it answers each with one Reply.
 enum class Ask : std::uint32_t {
-    load,  // load the kernel
-    map,   // map the arrays of the header again, at other addresses
-    call,  // call the kernel's entry point that the header names
+    enter,  // restrict itself
+    load,   // load the kernel
+    map,    // map the arrays of the header again, at other addresses
+    call,   // call the kernel's entry point that the header names
 };
 
 enum class Answer : std::uint32_t {
-    loaded,   // value: dtypes; entries: bits 1 << GDN_FORWARD, ...; number: the network barrier
+    entered,  // value: whether it can still write to our memory; number: the network barrier
+    loaded,   // value: dtypes; entries: bits 1 << GDN_FORWARD, ...
     mapped,   // number: bytes of workspace
     done,     // value: what the kernel returned
     fault,    // a signal: value; array and number: the array and the byte in or beside it; detail: see Touch

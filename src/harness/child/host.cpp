@@ -90,13 +90,17 @@ public:
         : m_asks(std::move(asks)), m_memory(std::move(memory)), m_path(std::move(library)), m_entry(std::move(entry)) {}
 
     // Until there are no more requests.
-    void serve(NetworkBarrier barrier) {
+    void serve() {
         Ask ask{};
         while (read_ask(ask)) {
             Reply reply;
-            if (ask == Ask::load) {
+            if (ask == Ask::enter) {
+                reply.answer = Answer::entered;
+                reply.number = static_cast<std::int64_t>(block_network());
+                give_up_privileges();
+                reply.value = can_write_to_parent() ? 1 : 0;
+            } else if (ask == Ask::load) {
                 reply = load();
-                reply.number = static_cast<std::int64_t>(barrier);
             } else if (ask == Ask::map) {
                 reply = map();
             } else {
@@ -196,20 +200,20 @@ Result<ExitCode> serve_library(const HostOptions& options) {
     GDNCTL_TRY_ASSIGN(UniqueFd asks, open_in(options.folder, "ask", O_RDONLY));
     GDNCTL_TRY_ASSIGN(UniqueFd memory, open_in(options.folder, "memory", O_RDWR));
     g_answers = answers.get();
-    give_up_privileges();
-    const NetworkBarrier barrier = block_network();
     watch_faults();
     std::string path;
     auto entry = make_entry(options.mode, options.kernel, path);
-    Host(std::move(asks), std::move(memory), path, std::move(entry)).serve(barrier);
+    Host(std::move(asks), std::move(memory), path, std::move(entry)).serve();
     return ExitCode::ok;
 }
 
 // Becomes the program: `KERNEL inputs.safetensors outputs.safetensors`, by the shell.
 Result<ExitCode> become_program(const HostOptions& options) {
     const std::filesystem::path folder = options.folder;
-    give_up_privileges();
     GDNCTL_TRY(atomic_replace(folder / "network", name_of(block_network()), 0600));
+    give_up_privileges();
+    // We are started again once that is mended.
+    if (can_write_to_parent()) return atomic_replace(folder / "exposed", "", 0600).map([] { return ExitCode::ok; });
     std::vector<std::string> words = {"/bin/sh",
                                       "-c",
                                       options.kernel + " \"$@\"",

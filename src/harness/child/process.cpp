@@ -13,6 +13,7 @@
 #include "core/last_lines.h"
 #include "core/text.h"
 #include "gdn/gdn_kernel.h"
+#include "harness/child/stopwatch.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
@@ -75,11 +76,14 @@ Faulted KernelProcess::open() {
     GDNCTL_TRY_ASSIGN(auto fault, start());
     if (fault) return fault;
     Reply reply;
+    GDNCTL_TRY_ASSIGN(fault, ask(Ask::enter, Answer::entered, reply));
+    if (fault) return fault;
+    m_barrier = static_cast<NetworkBarrier>(reply.number);
+    if (reply.value != 0) close_own_memory();
     GDNCTL_TRY_ASSIGN(fault, ask(Ask::load, Answer::loaded, reply));
     if (fault) return fault;
     m_dtypes = static_cast<std::uint32_t>(reply.value);
     m_entries = reply.entries;
-    m_barrier = static_cast<NetworkBarrier>(reply.number);
     return std::nullopt;
 }
 
@@ -105,6 +109,7 @@ Faulted KernelProcess::start() {
     spec.capture_limit = std::size_t{1} << 20U;
     spec.merge_stderr = true;
     spec.grace = k_grace;
+    spec.inherited = m_memory.descriptor();
     m_stop = std::stop_source();
     spec.stop = m_stop.get_token();
     spec.on_start = [this](pid_t pid) { m_pid = pid; };
@@ -231,9 +236,9 @@ Faulted KernelProcess::prepare(Call call) {
 
 Faulted KernelProcess::call() {
     Reply reply;
-    const auto start = m_context.clock.monotonic();
-    GDNCTL_TRY_ASSIGN(const auto fault, ask(Ask::call, Answer::done, reply));
-    m_seconds = std::chrono::duration<double>(m_context.clock.monotonic() - start).count();
+    const Stopwatch time(m_context.clock);
+    GDNCTL_TRY_ASSIGN(auto fault, ask(Ask::call, Answer::done, reply));
+    if (!fault) fault = wrong_clock(time);
     if (fault) return fault;
     if (reply.value == GDN_OK) return std::nullopt;
     if (m_mode == k_solution_mode) {

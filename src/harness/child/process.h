@@ -47,9 +47,8 @@ public:
 
     // Puts a call's arrays where the kernel sees them, each time at other addresses, with outputs poisoned.
     Faulted prepare(Call call);
-    // Calls the kernel. Our clock, from the question to the answer.
+    // Calls the kernel.
     Faulted call();
-    double seconds() const { return m_seconds; }
     // Whether the outputs of the last call are whole; then they can be read, by the names of the call. The child is
     // stopped meanwhile, so that nothing is written after the answer.
     Faulted collect(oracle::TensorFile& outputs);
@@ -84,7 +83,6 @@ private:
     Result<ProcessResult> m_result = ProcessResult{};
     std::uint32_t m_dtypes = 0, m_entries = 0;
     NetworkBarrier m_barrier = NetworkBarrier::none;
-    double m_seconds = 0;
 };
 
 // "no result after 0.4 s"

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/text.h"
 #include "harness/files.h"
 #include "oracle/gdn/report/report.h"
 
@@ -103,12 +104,45 @@ Result<std::unique_ptr<GdnReading>> GdnReading::read(const oracle::TensorFile& i
     if (chunk) GDNCTL_TRY(oracle::set_field(contract, "chunk", fmt::format("{}", *chunk), "--chunk"));
     GDNCTL_TRY_ASSIGN(reading->m_reference.problem, oracle::read_problem(inputs, contract));
     reading->m_rule = rule;
+    reading->m_choice = choice;
     return reading;
 }
 
 Result<oracle::GdnReference> GdnReading::take_reference(int threads, oracle::Passes passes) {
     GDNCTL_TRY(oracle_files::check_memory(problem().dims, problem().sequences.size(), passes));
     return oracle::make_reference(std::move(m_reference.problem), std::move(m_reference.contract), threads);
+}
+
+void GdnReading::declare(const oracle::Declaration& found, oracle::GdnReport& report) const {
+    report.declare = {"--contract", m_reference.contract.name};
+    const auto field = [](const std::string& set) { return set.substr(0, set.find('=')); };
+    std::vector<std::string> sets = m_choice.sets;
+    for (const std::string& set : found.sets) {
+        std::erase_if(sets, [&](const std::string& given) { return field(given) == field(set); });
+        sets.push_back(set);
+    }
+    for (const std::string& set : sets) report.declare.insert(report.declare.end(), {"--set", set});
+    report.declare_meaning = found.meaning;
+    report.stage = found.stage;
+    report.stages = {found.stage};
+    report.hints = {{found.stage,
+                     fmt::format("{}: declare it with --set {}", found.meaning, text::join(found.sets, " --set ")), 1}};
+}
+
+// What is declared otherwise explains more than any mistake, so that comes first.
+Status GdnReading::explain(const oracle::TensorFile& outputs, int threads, oracle::GdnReport& report) const {
+    if (!m_rule.rtol) {
+        if (const auto found = oracle::find_operation(m_inputs, outputs, m_reference, m_choice.sets, threads)) {
+            declare(*found, report);
+            return {};
+        }
+    }
+    GDNCTL_TRY_ASSIGN(report, oracle::judge(m_reference, outputs, {m_rule.rtol, m_rule.atol, true, threads}));
+    if (m_rule.rtol || report.stage != "rounding") return {};
+    if (const auto found = oracle::find_precision(m_inputs, outputs, m_reference, m_choice.sets, threads)) {
+        declare(*found, report);
+    }
+    return {};
 }
 
 Result<Judgement> GdnReading::judge(const oracle::TensorFile& outputs, const Judging& how) {
@@ -118,8 +152,9 @@ Result<Judgement> GdnReading::judge(const oracle::TensorFile& outputs, const Jud
     GDNCTL_TRY_ASSIGN(m_reference, take_reference(how.threads, passes));
     GDNCTL_TRY(oracle::add_backward(m_reference, m_inputs, outputs, how.threads));
     if (how.stop && how.stop()) return Judgement{};
-    GDNCTL_TRY_ASSIGN(auto report,
-                      oracle::judge(m_reference, outputs, {m_rule.rtol, m_rule.atol, how.thorough, how.threads}));
+    GDNCTL_TRY_ASSIGN(auto report, oracle::judge(m_reference, outputs, {m_rule.rtol, m_rule.atol, false, how.threads}));
+    const bool at_fault = report.verdict != oracle::Verdict::ok && report.verdict != oracle::Verdict::no_data;
+    if (how.thorough && at_fault) GDNCTL_TRY(explain(outputs, how.threads, report));
     report.outputs_are_truth = oracle::is_written_truth(outputs, report);
     oracle::list_left_alone(m_inputs, oracle::canonical_name, report.unknown, report.unread);
     Judgement j = judgement_of(report, !gradients);

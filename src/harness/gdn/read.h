@@ -7,6 +7,7 @@
 #include "harness/gdn/reference.h"
 #include "harness/plain/operator.h"
 #include "oracle/gdn/compare/compare.h"
+#include "oracle/gdn/compare/declare.h"
 #include "oracle/gdn/layer_inputs/layer_inputs.h"
 
 namespace gdnctl::harness {
@@ -34,7 +35,11 @@ public:
 private:
     explicit GdnReading(const oracle::TensorFile& inputs) : m_inputs(inputs) {}
 
+    void declare(const oracle::Declaration& found, oracle::GdnReport& report) const;
+    Status explain(const oracle::TensorFile& outputs, int threads, oracle::GdnReport& report) const;
+
     const oracle::TensorFile& m_inputs;
+    ContractChoice m_choice;
     oracle::GdnReference m_reference;  // the truth once it is judged
     FixedRule m_rule;
 };

@@ -61,7 +61,6 @@ Result<Call> ReadProblem::call(std::size_t pass, std::uint32_t dtypes, int threa
     const DType dtype = narrow ? DType::bf16 : DType::f32;
     Call call;
     const auto put = [&](const char* name, Tensor tensor) {
-        m_variation.apply(name, tensor);
         call.arrays.push_back({name, Role::input, std::move(tensor)});
     };
     const auto put_output = [&](const char* name, DType of, oracle::Shape shape) {
@@ -90,7 +89,6 @@ Result<Call> ReadProblem::call(std::size_t pass, std::uint32_t dtypes, int threa
 
 TensorFile ReadProblem::file() const {
     TensorFile file = m_inputs;
-    for (oracle::NamedTensor& t : file.tensors) m_variation.apply(t.name, t.tensor);
     for (const auto& [field, value] : m_problem.contract.as_metadata()) file.metadata[field] = value;
     return file;
 }

@@ -132,16 +132,10 @@ Result<lce::Problem> read_problem(const TensorFile& file, const lce::Overrides& 
     return lce::read_problem(file, std::move(contract));
 }
 
-Result<BenchCase> bench_inputs(const BenchSizes& s, std::uint64_t seed, bool bf16) {
-    GDNCTL_TRY(check_memory(static_cast<std::size_t>(s.batch), static_cast<std::size_t>(s.hidden),
-                            static_cast<std::size_t>(s.vocab), false));
-    log::info("generating inputs");
-    BenchCase timed;
-    timed.title = fmt::format("B {}, H {}, V {}", s.batch, s.hidden, s.vocab);
-    timed.shape = [s](Json& report) {
-        report["shape"] = {{"batch", s.batch}, {"hidden", s.hidden}, {"vocab", s.vocab}};
-    };
-    TensorFile& file = timed.inputs;
+namespace {
+
+TensorFile random_inputs(const BenchSizes& s, std::uint64_t seed, bool bf16) {
+    TensorFile file;
     file.tensors.push_back({"x", random_matrix({s.batch, s.hidden, 1, bf16, seed, 1})});
     file.tensors.push_back({"w", random_matrix({s.hidden, s.vocab, 0.05, bf16, seed, 2})});
     std::vector<std::int64_t> labels(static_cast<std::size_t>(s.batch));
@@ -153,6 +147,22 @@ Result<BenchCase> bench_inputs(const BenchSizes& s, std::uint64_t seed, bool bf1
                      {"logsumexp_weight", fmt::format("{}", s.logsumexp_weight)},
                      {"reduction", "mean"}};
     if (s.soft_cap > 0) file.metadata["soft_cap"] = fmt::format("{}", s.soft_cap);
+    return file;
+}
+
+}  // namespace
+
+Result<BenchCase> bench_inputs(const BenchSizes& s, std::uint64_t seed, bool bf16) {
+    GDNCTL_TRY(check_memory(static_cast<std::size_t>(s.batch), static_cast<std::size_t>(s.hidden),
+                            static_cast<std::size_t>(s.vocab), false));
+    log::info("generating inputs");
+    BenchCase timed;
+    timed.inputs = random_inputs(s, seed, bf16);
+    timed.fresh = [s, bf16](std::uint64_t other) { return random_inputs(s, other, bf16); };
+    timed.title = fmt::format("B {}, H {}, V {}", s.batch, s.hidden, s.vocab);
+    timed.shape = [s](Json& report) {
+        report["shape"] = {{"batch", s.batch}, {"hidden", s.hidden}, {"vocab", s.vocab}};
+    };
     return timed;
 }
 
@@ -163,6 +173,7 @@ Result<Judgement> ReadProblem::judge(const TensorFile& outputs, const Judging& h
     if (!m_how && !how.thorough) {
         options.rows = 8;
         options.columns = 32;
+        options.seed = how.seed;
     }
     options.work = {how.threads, how.stop};
     GDNCTL_TRY_ASSIGN(auto report, lce::compare(m_problem, outputs, options));

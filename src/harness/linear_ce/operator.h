@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "harness/linear_ce/variation.h"
 #include "harness/plain/bench.h"
 #include "harness/plain/operator.h"
 #include "oracle/linear_ce/judge/compare.h"
@@ -46,12 +45,6 @@ public:
     Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) override;
     Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
     oracle::TensorFile file() const override;
-    void vary(std::uint64_t seed) override {
-        m_variation = Variation(seed, m_problem.batch, m_problem.hidden, m_problem.c().layout);
-    }
-    void restore(oracle::TensorFile& outputs) const override {
-        for (oracle::NamedTensor& t : outputs.tensors) m_variation.undo(t.name, t.tensor);
-    }
     double flop(std::size_t pass) const override;
     std::size_t gradient_bytes() const override { return m_problem.x.bytes.size() + m_problem.w.bytes.size(); }
 
@@ -59,7 +52,6 @@ private:
     oracle::linear_ce::Problem m_problem;
     const oracle::TensorFile& m_inputs;
     std::optional<oracle::linear_ce::CompareOptions> m_how;
-    Variation m_variation;
 };
 
 }  // namespace gdnctl::harness::linear_ce

@@ -37,21 +37,8 @@ void Variation::flip(oracle::Tensor& tensor, bool rows) const {
 }
 
 void Variation::apply(std::string_view input, oracle::Tensor& tensor) const {
-    if (m_batch == 0) return;
     if (is_any_of(input, {"x", "w"})) flip(tensor, input == "w" && m_hv);
     if (is_any_of(input, {"x", "labels", "weight", "d_loss", "d_lse"})) rotate(tensor, m_first, m_batch);
-}
-
-void Variation::undo(std::string_view output, oracle::Tensor& tensor) const {
-    if (m_batch == 0) return;
-    const bool gradient = is_any_of(output, {"gx", "gw"});
-    const std::size_t hidden = gradient && tensor.shape.size() == 2 ? m_negative.size() : 0;
-    const auto axis = [&](std::size_t a) { return static_cast<std::size_t>(tensor.shape[a]); };
-    const bool rows = output == "gw" && m_hv;
-    if (hidden > 0 && axis(rows ? 0 : 1) == hidden) flip(tensor, rows);
-    if (is_any_of(output, {"loss", "lse", "argmax", "gx"}) && !tensor.shape.empty() && axis(0) == m_batch) {
-        rotate(tensor, m_batch - m_first, m_batch);
-    }
 }
 
 }  // namespace gdnctl::harness::linear_ce

@@ -10,15 +10,12 @@
 
 namespace gdnctl::harness::linear_ce {
 
-// Rows come in another order, and hidden dimensions of x and w with other signs. Logits stay as they are, bit for bit;
-// loss, lse, argmax and gx come in that order, gx and gw with those signs.
+// Rows come in another order, and hidden dimensions of x and w with other signs. Logits stay as they are, bit for bit.
 class Variation {
 public:
-    Variation() = default;  // none
     Variation(std::uint64_t seed, std::size_t batch, std::size_t hidden, oracle::linear_ce::Layout layout);
 
     void apply(std::string_view input, oracle::Tensor& tensor) const;
-    void undo(std::string_view output, oracle::Tensor& tensor) const;
 
 private:
     void flip(oracle::Tensor& tensor, bool rows) const;

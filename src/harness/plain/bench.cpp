@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <map>
 #include <memory>
 
@@ -11,6 +10,7 @@
 
 #include "core/json.h"
 #include "harness/child/kernel.h"
+#include "harness/timing/floor.h"
 #include "harness/timing/machine.h"
 #include "harness/timing/rounds.h"
 #include "oracle/gdn/bench/bench.h"
@@ -28,40 +28,13 @@ struct Timed {
     std::size_t pass = 0;
     bool peer = false;
     Subject subject;
-    TensorFile outputs;          // of the last run
-    std::vector<double> sample;  // of the first run's
-    bool kept = false;           // some run gave what its inputs do not
+    bool right = false;  // some run of a third-party kernel was
+    double floor_s = 0;  // a shorter time is impossible; third-party kernels only
     std::optional<oracle::KernelFault> fault;
     bool verified = false;
     double error = 0;
     std::string reason, network;
 };
-
-// Some elements of all that is not an integer; inputs that a program wrote again are none of its results.
-std::vector<double> sample_of(const TensorFile& outputs, const TensorFile& inputs) {
-    constexpr std::size_t k_most = 4096;
-    std::vector<double> sample;
-    for (const oracle::NamedTensor& t : outputs.tensors) {
-        if (!oracle::is_floating(t.tensor.dtype) || inputs.find(t.name) != nullptr) continue;
-        const std::size_t count = t.tensor.count();
-        const std::size_t step = count / k_most * 2 + 1;  // odd: in many columns
-        double largest = 0;
-        const std::size_t first = sample.size();
-        for (std::size_t i = 0; i < count; i += step) {
-            sample.push_back(oracle::element(t.tensor, i));
-            largest = std::max(largest, std::fabs(sample.back()));
-        }
-        for (std::size_t i = first; i < sample.size() && largest > 0; ++i) sample[i] /= largest;
-    }
-    return sample;
-}
-
-// The tolerance is well above the effect of reordering rows.
-bool alike(const std::vector<double>& a, const std::vector<double>& b) {
-    constexpr double k_enough = 0.02;
-    const auto near = [](double x, double y) { return std::fabs(x - y) <= k_enough || (x != x && y != y); };
-    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), near);
-}
 
 class PlainBench {
 public:
@@ -71,20 +44,23 @@ public:
     Status run() {
         GDNCTL_TRY_ASSIGN(m_problem, m_operator.read(m_case.inputs));
         for (const oracle::NamedTensor& t : m_case.inputs.tensors) m_input_bytes += t.tensor.bytes.size();
+        m_case.inputs.tensors.clear();  // the problem has its own copy
+        forget_peak_rss();
         GDNCTL_TRY(add_kernels());
         add_yardsticks();
-        forget_peak_rss();
         for (std::int64_t round = 0; round < m_request.rounds; ++round) {
             for (Subject* s : {&m_peak, m_sgemm ? &*m_sgemm : nullptr}) {
                 if (s != nullptr) time_yardstick(*s);
             }
             for (Timed& t : m_timed) {
                 if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
-                if (!t.fault) GDNCTL_TRY(time_kernel(t));
+                if (t.fault || !t.reason.empty()) continue;
+                GDNCTL_TRY(m_kernels.at(t.kernel)->is_foreign() ? time_foreign(t) : time_own(t));
             }
         }
         m_peak_rss = peak_rss();
         for (Timed& t : m_timed) GDNCTL_TRY(verify(t));
+        check_floors();
         return {};
     }
 
@@ -100,7 +76,7 @@ public:
         for (const Timed& t : m_timed) {
             const std::string label = fmt::format("{}, {}", t.kernel, pass_name(t));
             if (!t.verified) {
-                out += fmt::format("{:<34} no time: {}\n", label, t.fault ? t.fault->text : t.reason);
+                out += fmt::format("{:<34} no time: {}\n", label, t.reason.empty() ? t.fault->text : t.reason);
                 continue;
             }
             const Timing timing = timing_of(t.subject, m_sgemm ? &*m_sgemm : nullptr, m_peak);
@@ -170,7 +146,6 @@ private:
     Status add_kernels() {
         std::vector<std::pair<std::string, bool>> all = {{m_request.kernel, false}};
         for (const std::string& peer : m_request.peers) all.emplace_back(peer, true);
-        bool foreign = false;
         for (const auto& [name, peer] : all) {
             GDNCTL_TRY_ASSIGN(auto kernel, m_operator.open(name, {m_request.limits, m_request.isa, true}, m_context));
             for (std::size_t pass = 0; pass < m_operator.passes().size(); ++pass) {
@@ -183,11 +158,8 @@ private:
                 t.subject.flop = m_problem->flop(pass);
                 m_timed.push_back(std::move(t));
             }
-            foreign = foreign || kernel->is_foreign();
             m_kernels.emplace(name, std::move(kernel));
         }
-        // Only third-party kernels need the file; the problem has its own copy.
-        if (!foreign) m_case.inputs.tensors.clear();
         return {};
     }
 
@@ -226,59 +198,90 @@ private:
         s.seconds.push_back(least_of_runs([&] { return seconds_of(s.run); }));
     }
 
-    Asked asked(const Timed& t) const { return {*m_problem, t.pass, m_request.threads}; }
+    // Of a kernel of our own nothing but the last outputs are looked at.
+    Status time_own(Timed& t) {
+        Kernel& kernel = *m_kernels.at(t.kernel);
+        GDNCTL_TRY_ASSIGN(t.fault, kernel.place({*m_problem, t.pass, m_request.threads}));
+        Faulted called = std::nullopt;
+        const double least = least_of_runs([&] { return seconds_of([&] { called = kernel.call(); }); });
+        t.subject.seconds.push_back(least);
+        GDNCTL_TRY_ASSIGN(t.fault, std::move(called));
+        return {};
+    }
 
-    // Of a kernel of our own nothing but the last outputs are looked at: they are collected then.
-    Status time_kernel(Timed& t) {
+    // New inputs for each run, so that nothing that a kernel keeps is of use, and a look at what each run gave.
+    Status time_foreign(Timed& t) {
         Kernel& kernel = *m_kernels.at(t.kernel);
         double least = 0;
         for (std::int64_t run = 0; run < m_request.runs; ++run) {
-            if (kernel.is_foreign()) m_problem->vary(++m_variations);
-            GDNCTL_TRY_ASSIGN(t.fault, kernel.place(asked(t)));
+            TensorFile file = m_case.fresh(secret_seed());
+            GDNCTL_TRY_ASSIGN(const auto problem, m_operator.read(file));
+            if (!kernel.is_program()) file.tensors.clear();
+            GDNCTL_TRY_ASSIGN(t.fault, kernel.place({*problem, t.pass, m_request.threads}));
             if (t.fault) return {};
             Faulted called = std::nullopt;
             const double seconds = seconds_of([&] { called = kernel.call(); });
             t.network = kernel.network();
             GDNCTL_TRY_ASSIGN(t.fault, std::move(called));
             if (t.fault) return {};
-            t.outputs = {};
-            if (kernel.is_foreign()) {
-                GDNCTL_TRY_ASSIGN(t.fault, kernel.collect(t.outputs));
-                if (t.fault) return {};
-                m_problem->restore(t.outputs);
-                std::vector<double> sample = sample_of(t.outputs, m_case.inputs);
-                t.kept = t.kept || (!t.sample.empty() && !alike(t.sample, sample));
-                if (t.sample.empty()) t.sample = std::move(sample);
-            }
+            TensorFile outputs;
+            GDNCTL_TRY_ASSIGN(t.fault, kernel.collect(outputs));
+            if (t.fault) return {};
+            GDNCTL_TRY(judge(*problem, outputs, t));
+            if (!t.reason.empty()) return {};
             least = run == 0 ? seconds : std::min(least, seconds);
         }
         t.subject.seconds.push_back(least);
         return {};
     }
 
-    Status verify(Timed& t) {
-        if (t.fault) return {};
-        Kernel& kernel = *m_kernels.at(t.kernel);
-        if (!kernel.is_foreign()) {
-            GDNCTL_TRY(kernel.place(asked(t)));
-            GDNCTL_TRY(kernel.collect(t.outputs));
-        }
-        auto judged =
-            m_problem->judge(t.outputs, {false, m_request.threads, [this] { return m_context.stop.stop_requested(); }});
-        t.outputs = {};
+    // Where a run is not right, t.reason says why.
+    Status judge(Problem& problem, const TensorFile& outputs, Timed& t) const {
+        const auto judged = problem.judge(
+            outputs, {false, m_request.threads, [this] { return m_context.stop.stop_requested(); }, secret_seed()});
         if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
         if (!judged) {
             t.reason = judged.error().text();
             return {};
         }
-        t.verified = !t.kept && judged->verdict == oracle::Verdict::ok && (t.pass == 0 || !judged->forward_only);
-        if (t.kept) {
-            t.reason = "runs on different inputs do not agree: does the kernel return cached results?";
-        } else if (!t.verified) {
-            t.reason = fmt::format("{}: {}", oracle::name_of(judged->verdict), judged->reason);
+        t.error = std::max(t.error, judged->error);
+        if (judged->verdict == oracle::Verdict::ok && (t.pass == 0 || !judged->forward_only)) {
+            t.right = true;
+            return {};
         }
-        t.error = judged->error;
+        t.reason = fmt::format("{}: {}", oracle::name_of(judged->verdict), judged->reason);
+        if (!t.right) return {};
+        t.reason =
+            fmt::format("an earlier run was right, a later one is not ({}): does the kernel return cached results?",
+                        judged->reason);
+        t.fault = oracle::KernelFault{oracle::KernelFaultKind::unsteady, t.reason, {}};
         return {};
+    }
+
+    Status verify(Timed& t) {
+        Kernel& kernel = *m_kernels.at(t.kernel);
+        if (!t.fault && !kernel.is_foreign()) {
+            GDNCTL_TRY(kernel.place({*m_problem, t.pass, m_request.threads}));
+            TensorFile outputs;
+            GDNCTL_TRY(kernel.collect(outputs));
+            GDNCTL_TRY(judge(*m_problem, outputs, t));
+        }
+        t.verified = !t.fault && t.reason.empty();
+        return {};
+    }
+
+    // Every pass gives what the first one gives, so no kernel does with less than its operations.
+    void check_floors() {
+        const auto foreign = [this](const Timed& t) { return t.verified && m_kernels.at(t.kernel)->is_foreign(); };
+        if (std::none_of(m_timed.begin(), m_timed.end(), foreign)) return;
+        const double least = m_problem->flop(0) / most_flop_a_second(m_request.threads, m_context.clock);
+        for (Timed& t : m_timed) {
+            if (!foreign(t)) continue;
+            t.floor_s = least;
+            t.fault = impossible_time(oracle::spread_of(t.subject.seconds).min, least, m_request.threads);
+            if (t.fault) t.reason = fmt::format("{}: {}", oracle::name_of(t.fault->kind), t.fault->text);
+            t.verified = !t.fault;
+        }
     }
 
     Json json_of(const Timed& t) const {
@@ -291,6 +294,7 @@ private:
         json["timed"] = kernel.is_program() ? "process" : kernel.timed();
         json["verified"] = t.verified;
         json["error_over_budget"] = t.error;
+        json["floor_ms"] = t.floor_s == 0 ? Json(nullptr) : Json(t.floor_s * 1e3);
         json["network_barrier"] = t.network.empty() ? Json() : Json(t.network);
         if (!t.verified) {
             json.update({{"reason", t.reason}, {"fault", fault_json(t.fault)}});
@@ -313,7 +317,6 @@ private:
     Context& m_context;
     std::unique_ptr<Problem> m_problem;
     std::size_t m_input_bytes = 0;
-    std::uint64_t m_variations = 0;
     std::map<std::string, std::unique_ptr<Kernel>> m_kernels;
     std::vector<Timed> m_timed;
     Subject m_peak;

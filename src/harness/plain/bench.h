@@ -13,6 +13,8 @@ namespace gdnctl::harness {
 // What kernels are timed on.
 struct BenchCase {
     oracle::TensorFile inputs;
+    // Inputs of the same shape and dtypes from another seed: third-party kernels get new ones for every run.
+    std::function<oracle::TensorFile(std::uint64_t seed)> fresh;
     std::string title;                        // "B 512, H 512, V 128256"
     std::function<void(Json& report)> shape;  // sets `shape`; may be empty
 };

@@ -62,6 +62,7 @@ struct Judging {
     bool thorough = true;  // every element, and what explains a mistake; else a sample
     int threads = 1;
     std::function<bool()> stop = {};  // may be empty
+    std::uint64_t seed = 1;           // which sample
 };
 
 // A file of inputs, read and checked, as its operator understands it.
@@ -77,11 +78,7 @@ class Problem : public Reading, public Inputs {
 public:
     // A usage error: an operator without an interface in C has no loaded kernels.
     Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
-    // From now on call() and file() give inputs that look different, which a kernel that remembers others gets wrong;
-    // restore() turns its outputs into those of the problem. By default nothing changes.
-    virtual void vary(std::uint64_t /*seed*/) {}
-    virtual void restore(oracle::TensorFile& /*outputs*/) const {}
-    virtual double flop(std::size_t pass) const = 0;          // nominal operations
+    virtual double flop(std::size_t pass) const = 0;          // nominal; no kernel can do with less than flop(0)
     virtual std::size_t gradient_bytes() const { return 0; }  // of all gradients
 };
 

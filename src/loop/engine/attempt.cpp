@@ -130,6 +130,11 @@ void Engine::set_doing(StepKind kind) {
 }
 
 Status Engine::wait_for_provider() {
+    if (const milliseconds wait = m_starts.wait(m_parts.clock.monotonic()); wait.count() > 0) {
+        log::info("the provider has failed three starts in a row; waiting {}", format_duration(wait));
+        set_doing("the wait for the provider is cut short; the attempt has not started");
+        GDNCTL_TRY(sleep(wait));
+    }
     if (!m_provider_free || *m_provider_free <= m_parts.clock.wall()) return {};
     log::info("the provider's usage limit is reached; waiting until {}", local_time(*m_provider_free));
     set_doing("the wait for the provider is cut short; the attempt has not started");
@@ -145,11 +150,17 @@ Status Engine::run_attempt(int iteration, int attempt) {
     request.show = m_parts.show;
     GDNCTL_TRY(add(RecordType::attempt, iteration, {}, {{"attempt", attempt}}));
     if (m_parts.command) log::write_as_it_is(log::Level::info, fmt::format("$ {}", m_parts.command(request)));
+    const Clock::Monotonic started = m_parts.clock.monotonic();
     const WallTime begun = m_parts.clock.wall();
     auto ran = m_parts.agent.run(request);
     set_doing(StepKind::collect);
     if (!ran) return break_off(iteration, attempt, ran.error());
     const AgentOutcome outcome = std::move(*ran);
+    if (is_providers(outcome.kind)) {
+        m_starts.failed(started);
+    } else {
+        m_starts.succeeded();
+    }
     log::info("{} attempt {}: {}", m_parts.agent.name(), attempt, summary_of(outcome));
     for (const auto& survivor : outcome.survivors) {
         log::warning("ended a process that outlived the agent: {} ({})", survivor.command, survivor.id.pid);
@@ -255,19 +266,16 @@ Result<Engine::Course> Engine::course_after(const AgentOutcome& outcome) {
         case AgentAction::wait_until: {
             const auto [waits, waited_ms] = waits_in_a_row(open());
             std::uniform_real_distribution<double> share(0, 1);
-            milliseconds pause =
-                action == AgentAction::back_off
-                    ? std::max(back_off_delay(waits, share(m_random)), outcome.retry_after.value_or(milliseconds(0)))
-                    : usage_limit_delay(waits);
-            if (outcome.not_before) {
-                pause = std::chrono::duration_cast<milliseconds>(*outcome.not_before - m_parts.clock.wall());
-                pause = std::max(pause, milliseconds(0));
-            }
+            AgentOutcome asked = outcome;
+            asked.action = action;
+            const milliseconds pause = provider_pause(asked, waits, share(m_random), m_parts.clock.wall());
             const bool fits = waited_ms + pause.count() <= m_settings.longest_wait_s * 1000;
             if (fits) return Course{true, true, pause};
             log::error("{} for longer than --codex-max-wait", word_of(outcome.kind));
             // The limit's end is known and far away: every iteration until then would fail at once.
-            course.ends_run = outcome.not_before && pause.count() > m_settings.longest_wait_s * 1000;
+            const bool known =
+                outcome.retry_after || (outcome.not_before && *outcome.not_before > m_parts.clock.wall());
+            course.ends_run = known && pause.count() > m_settings.longest_wait_s * 1000;
             return course;
         }
         case AgentAction::retry:

@@ -193,9 +193,10 @@ private:
     int m_total;
     bool m_interrupted = false;
     bool m_journal_failed = false;
-    bool m_rested = true;                     // nothing has run yet that would require a pause
-    std::optional<Candidate> m_candidate;     // of the open iteration, if known
-    std::string m_log_number;                 // of the entry that log_commit() made
+    bool m_rested = true;                  // nothing has run yet that would require a pause
+    std::optional<Candidate> m_candidate;  // of the open iteration, if known
+    std::string m_log_number;              // of the entry that log_commit() made
+    StartLimit m_starts;
     std::optional<WallTime> m_provider_free;  // earliest time at which the provider will answer again
     std::int64_t m_held_before = 0;           // held_ms at the start of the iteration
     Clock::Monotonic m_begun{};

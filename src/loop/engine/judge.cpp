@@ -2,7 +2,10 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "core/json.h"
+#include "core/json_fields.h"
 #include "core/log.h"
 #include "core/log_timed.h"
 #include "core/text.h"
@@ -10,6 +13,7 @@
 #include "loop/engine/messages.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
+#include "runlog/records/words.h"
 
 namespace gdnctl::loop {
 
@@ -31,6 +35,18 @@ const Record* stage_record(std::span<const Record> records, std::string_view nam
     return at == records.end() ? nullptr : &*at;
 }
 
+// The title in the agent's report; empty: none. The rest of the report does not concern the engine.
+std::string reported_title(const std::filesystem::path& report) {
+    constexpr std::size_t k_report_limit = std::size_t{64} << 10;
+    constexpr std::size_t k_longest_title = 200;
+    const auto text = read_file_if_exists(report, k_report_limit);
+    const auto json = text && *text ? parse_json(**text, "report") : Result<Json>(Json());
+    if (!json || !json->is_object()) return {};
+    std::string title(text::trim(json::text(*json, "title")));
+    std::replace(title.begin(), title.end(), '\n', ' ');
+    return text::visible(title.substr(0, k_longest_title));
+}
+
 }  // namespace
 
 Status Engine::collect(int iteration) {
@@ -45,7 +61,11 @@ Status Engine::collect(int iteration) {
     }
     std::map<std::string, std::int64_t> counts = {{"commits", static_cast<std::int64_t>(candidate.commits.size())},
                                                   {"files", static_cast<std::int64_t>(candidate.files.size())}};
-    GDNCTL_TRY(add(RecordType::candidate, iteration, facts_of(candidate), std::move(counts)));
+    auto facts = facts_of(candidate);
+    if (std::string title = reported_title(m_parts.artefacts.path(iteration, "report.json")); !title.empty()) {
+        facts["title"] = std::move(title);
+    }
+    GDNCTL_TRY(add(RecordType::candidate, iteration, std::move(facts), std::move(counts)));
     m_candidate = std::move(candidate);
     return {};
 }
@@ -338,8 +358,11 @@ Status Engine::close(int iteration, const Decision& decision) {
     const std::int64_t held = m_parts.held_ms ? std::max<std::int64_t>(0, m_parts.held_ms() - m_held_before) : 0;
     const Record* logged = last_of(open(), RecordType::logged);
     const std::string number = logged == nullptr ? std::string() : logged->word("number");
-    log::info("iteration {}: {}{}{}", iteration, to_text(decision.outcome),
-              decision.reason.empty() ? "" : " (" + decision.reason + ")",
+    const Record* candidate = last_of(open(), RecordType::candidate);
+    const std::string title = candidate == nullptr ? std::string() : candidate->word("title");
+    log::info("iteration {}: {}{}{}{}", iteration, runlog::outcome_phrase(to_text(decision.outcome)),
+              title.empty() ? "" : ": " + title,
+              decision.reason.empty() ? "" : " (" + runlog::reason_words(decision.reason) + ")",
               number.empty() || number == std::to_string(iteration) ? "" : "; iteration " + number + " of the log");
     GDNCTL_TRY(add(RecordType::iteration_end, iteration, std::move(words),
                    {{"counted", decision.counted ? 1 : 0},

@@ -62,6 +62,7 @@ HoldPlan OwnHold::plan() {
     HoldPlan plan;
     plan.tpu_name = options.name;
     plan.tpu_type = options.type;
+    plan.replaces_tree = true;
     plan.sync_path = (m_settings.cwd / options.sync_path).lexically_normal();
     plan.ssh_user = user_name(m_context.env);
     plan.ready_timeout = seconds(options.ready_timeout_s);

@@ -259,6 +259,7 @@ Status Transactions::judge(int iteration, const Base& base, Candidate& candidate
                                        base.sha.substr(0, 12));
     }
     candidate.commits = std::move(range.commits);
+    GDNCTL_TRY_ASSIGN(candidate.subject, subject(base, candidate.head));
     GDNCTL_TRY_ASSIGN(candidate.files, repository.diff(base.sha, candidate.head));
     const auto is_log = [&](const GitFileChange& change) { return glob_covers(m_settings.log_paths, change.path); };
     candidate.diff = candidate.files.empty()                                               ? DiffClass::no_op

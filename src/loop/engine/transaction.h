@@ -64,6 +64,7 @@ struct Candidate {
     std::string head;                  // equal to the base: nothing was committed
     std::vector<std::string> commits;  // base..head, parents first
     std::vector<GitFileChange> files;  // base to head
+    std::string subject;               // of the head's message; empty: nothing was committed
     DiffClass diff = DiffClass::no_op;
     std::optional<Leftovers> leftovers;
     std::vector<std::string> protected_changes;  // committed paths; in place also uncommitted ones
@@ -191,6 +192,7 @@ private:
     Status judge_links(int iteration, Candidate& candidate) const;
     Status recall_leftovers(int iteration, Candidate& candidate) const;
     Status judge(int iteration, const Base& base, Candidate& candidate) const;
+    Result<std::string> subject(const Base& base, const std::string& head) const;
     Status pin(const std::string& name, std::string_view target) const;
     struct GoneName {
         GitName name;

@@ -1,6 +1,7 @@
 // What is not the agent's: other branches, tags and stashes, of which nothing is lost if an agent removes or rewrites
 // one, and how git behaves in the repository.
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -173,6 +174,16 @@ Status Transactions::restore_setup() {
 
 Status Transactions::clear_locks_of_killed(WallTime since) {
     return tree().clear_stale_locks(std::filesystem::file_time_type::clock::from_sys(since));
+}
+
+Result<std::string> Transactions::subject(const Base& base, const std::string& head) const {
+    constexpr std::size_t k_longest = 200;
+    if (head == base.sha) return std::string();
+    GDNCTL_TRY_ASSIGN(const auto found, m_repository.objects(std::array{head}));
+    const std::string object = found.front().value_or(std::string());
+    const std::string_view message =
+        text::trim(std::string_view(object).substr(std::min(object.find("\n\n"), object.size())));
+    return std::string(message.substr(0, std::min(message.find('\n'), k_longest)));
 }
 
 }  // namespace gdnctl::loop

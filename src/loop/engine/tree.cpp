@@ -11,6 +11,7 @@ namespace gdnctl::loop {
 std::map<std::string, std::string> facts_of(const Candidate& candidate) {
     std::map<std::string, std::string> facts = {{"head", candidate.head},
                                                 {"diff", std::string(to_text(candidate.diff))}};
+    if (!candidate.subject.empty()) facts["title"] = text::visible(candidate.subject);
     if (candidate.leftovers) {
         facts["leftovers"] = candidate.leftovers->commit;
         if (!candidate.leftovers->patch.empty()) facts["patch"] = candidate.leftovers->patch.filename().string();

@@ -29,6 +29,11 @@ std::map<std::string, double> left_of(const Budget& budget, const Spent& spent) 
     return out;
 }
 
+bool used_up(const Budget& budget, const Spent& spent) {
+    return (budget.wall_s && spent.wall_s >= static_cast<double>(*budget.wall_s)) ||
+           (budget.device_s && spent.device_s >= *budget.device_s);
+}
+
 double cost_of(const Price& price, std::int64_t in, std::int64_t cached, std::int64_t out) {
     const auto fresh = static_cast<double>(std::max<std::int64_t>(in - cached, 0));
     return (fresh * price.in + static_cast<double>(cached) * price.cached + static_cast<double>(out) * price.out) / 1e6;

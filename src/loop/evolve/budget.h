@@ -32,6 +32,9 @@ std::string_view ended_by(const Budget& budget, const Spent& spent);
 // What is left of each limit that is set, by its word above with `_` ("wall_s", "device_s": the reserve aside).
 std::map<std::string, double> left_of(const Budget& budget, const Spent& spent);
 
+// Whether a limit of wall or device time is used up, the reserve included.
+bool used_up(const Budget& budget, const Spent& spent);
+
 struct Price {  // USD for a million tokens
     double in = 0, cached = 0, out = 0;
 };

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/log.h"
+#include "core/time.h"
 #include "core/version.h"
 #include "loop/evolve/experiment_log.h"
 #include "loop/evolve/prompt.h"
@@ -95,10 +97,8 @@ std::optional<DriverEnd> Driver::ends_before(const Step& step) const {
             log::error(
                 "one pair has a standard deviation of {:.2f} %: with {} pairs no gain below {:.2f} % can be kept",
                 to_percent(state().noise_sd), m_settings.pairs.cap, noise.detectable_pct);
-            log::warning(
-                "hint: {} pairs would be needed for --target-gain-pct {:g}; make the profile longer or quieter",
-                noise.pairs_needed == 0 ? std::string("more than 1000") : std::to_string(noise.pairs_needed),
-                m_settings.target_gain * 100);
+            log::warning("hint: {}",
+                         noise_hint(noise, m_settings.pairs.min_gain, m_settings.target_gain, m_settings.pairs.cap));
             return end_of("noise", 1);
         }
     }
@@ -106,10 +106,10 @@ std::optional<DriverEnd> Driver::ends_before(const Step& step) const {
     const bool imported = step.kind == StepKind::run_stage && state().open.stages.empty() &&
                           !state().at(state().open.number).imported.empty();
     if (step.kind != StepKind::begin_attempt && !imported) return std::nullopt;
-    if (!m_agent_stop.reason.empty()) return end_of(m_agent_stop.reason, m_agent_stop.rc);
     if (is_there(m_settings.log_dir / "STOP")) return end_of("stop-file", worth);
     const std::string_view spent = ended_by(m_settings.budget, state().spent);
     if (!spent.empty()) return end_of(spent, worth);
+    if (!m_agent_stop.reason.empty()) return end_of(m_agent_stop.reason, m_agent_stop.rc);
     if (state().at(state().best).roofline >= k_near_roofline) return end_of("roofline", worth);
     return std::nullopt;
 }
@@ -124,16 +124,31 @@ Status Driver::hold_while_paused() {
     return add("resume", {{"why", "PAUSE was removed"}});
 }
 
-Result<bool> Driver::wait_for_infrastructure() {
+// A STOP file ends it.
+Status Driver::rest(std::chrono::milliseconds time) const {
+    while (time.count() > 0 && !is_there(m_settings.log_dir / "STOP")) {
+        const auto slice = std::min<std::chrono::milliseconds>(time, k_probe);
+        GDNCTL_TRY(sleep(slice));
+        time -= slice;
+    }
+    return {};
+}
+
+Result<bool> Driver::wait_for_infrastructure(const Step& step) {
     const int failed = state().infra_in_a_row;
+    const bool starts = step.kind == StepKind::begin_attempt;
+    const auto often = starts ? m_starts.wait(m_parts.clock.monotonic()) : std::chrono::milliseconds(0);
     if (failed == 0) {
         m_waited = {};
+        GDNCTL_TRY(rest(often));
         return true;
     }
-    const std::chrono::milliseconds pause = failed < k_infra_in_a_row ? std::chrono::seconds(failed) : k_probe;
+    std::chrono::milliseconds pause = failed < k_infra_in_a_row ? std::chrono::seconds(failed) : k_probe;
+    pause = std::max({pause, often, std::exchange(m_provider_pause, {})});
     if (m_waited + pause > m_settings.infra_max_wait) return false;
     m_waited += pause;
-    GDNCTL_TRY(sleep(pause));
+    if (pause > k_probe) log::info("waiting {} before the next attempt", format_duration(pause));
+    GDNCTL_TRY(rest(pause));
     return true;
 }
 
@@ -162,18 +177,24 @@ Result<DriverEnd> Driver::loop(bool resumed) {
             tidy();  // it may have been killed in its last moment
             return std::move(*end);
         }
-        Json facts = {{"why", "--resume"}};
+        Json facts = {{"why", "--resume"}, {"budget_left", left_of(m_settings.budget, state().spent)}};
         if (!m_settings.start.words.empty()) facts["options"] = m_settings.start.words;
         GDNCTL_TRY(add("resume", std::move(facts)));
     }
+    const auto conclude = [this](const DriverEnd& end) -> Result<DriverEnd> {
+        if (end.reason.starts_with("max-") || end.reason == "roofline") GDNCTL_TRY(verify_best());
+        return finish(end.reason, end.rc);
+    };
     for (;;) {
         if (m_parts.stop.stop_requested()) return tl::unexpected(stopped_error());
         GDNCTL_TRY(hold_while_paused());
         const Step step = next(state(), interrupted);
         interrupted = false;
-        if (auto end = ends_before(step)) return finish(end->reason, end->rc);
-        GDNCTL_TRY_ASSIGN(const bool goes_on, wait_for_infrastructure());
+        if (auto end = ends_before(step)) return conclude(*end);
+        GDNCTL_TRY_ASSIGN(const bool goes_on, wait_for_infrastructure(step));
         if (!goes_on) return finish("infrastructure", code_of(ErrorKind::infrastructure));
+        // A pause may be long.
+        if (auto end = ends_before(step)) return conclude(*end);
         if (m_parts.room) GDNCTL_TRY(m_parts.room());
         GDNCTL_TRY(take(step));
     }
@@ -291,7 +312,7 @@ Status Driver::settle() {
         GDNCTL_TRY(m_parts.store.note(one.commit, gdnctl::to_text(facts) + "\n"));
     }
     log::info("attempt {}: {}{}{}", number, to_text(decision.verdict),
-              decision.gain ? " " + gain_text(*decision.gain) : std::string(),
+              decision.gain ? " " + gain_text(decision.gate.value_or(*decision.gain)) : std::string(),
               decision.reason.empty() ? std::string() : ": " + decision.reason);
     GDNCTL_TRY(add("verdict", facts));
     // Losing INSIGHTS.md does no harm: it is derived from the journal.

@@ -87,13 +87,15 @@ private:
     Status write_experiment(std::string_view reason);
     DriverEnd end_of(std::string_view reason, int rc) const;
     Status hold_while_paused();
-    Result<bool> wait_for_infrastructure();  // false: the longest wait is over
+    Result<bool> wait_for_infrastructure(const Step& step);  // false: the longest wait is over
+    Status rest(std::chrono::milliseconds time) const;
     Status take(const Step& step);
     Status start_run();
     Status measure_noise();
     Status begin_attempt();
     Status run_stage(std::string_view stage, bool rerun);
     Status settle();
+    Status verify_best();
 
     // ---- driver_agent.cpp
     Status run_agent();
@@ -106,6 +108,7 @@ private:
     Result<Answer> through_tools(const std::string& prompt);
     Result<Answer> through_edits(const std::string& prompt);
     Status record_answer(Answer answer);
+    void note_failure(const Answer& answer, bool nothing);
 
     std::filesystem::path folder(int attempt) const { return m_settings.log_dir / attempt_folder(attempt); }
     const std::string& parent_commit() const;
@@ -116,6 +119,10 @@ private:
     std::chrono::milliseconds m_waited{0};  // for infrastructure, in a row
     int m_first = 1;                        // attempt that experiment-log.md lacks
     std::string m_directives_seen;
+    StartLimit m_starts;
+    std::chrono::milliseconds m_provider_pause{0};  // that the last attempt asks for
+    int m_provider_waits = 0, m_agent_row = 0;      // in a row: pauses; attempts that failed in the same way
+    std::string m_agent_said;                       // how
     DriverEnd m_agent_stop;  // why no agent can work any more: its login, its quota, its configuration
 };
 

@@ -1,5 +1,6 @@
 // The agent's part of an attempt: its prompt, its run, what it left, and the records of that.
 #include <algorithm>
+#include <random>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -7,6 +8,7 @@
 #include "core/last_lines.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "loop/engine/outcome.h"
 #include "loop/evolve/driver.h"
 #include "loop/evolve/edits.h"
 #include "loop/evolve/names.h"
@@ -174,9 +176,11 @@ Status Driver::abandon() {
         GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::read(m_parts.store.repository(), names_file()));
         GDNCTL_TRY(put_names_back(names, true));
     }
-    return add("verdict", {{"attempt", state().open.number},
-                           {"verdict", to_text(Verdict::abandoned)},
-                           {"reason", "the run ended while the agent was working"}});
+    return add("verdict",
+               {{"attempt", state().open.number},
+                {"verdict", to_text(Verdict::abandoned)},
+                {"reason", state().at(state().open.number).gone ? "its commit is missing"
+                                                                : "the run ended while the agent was working"}});
 }
 
 Result<Driver::Answer> Driver::through_tools(const std::string& prompt) {
@@ -250,6 +254,37 @@ Status Driver::run_agent() {
     return record_answer(std::move(answer));
 }
 
+// What the next attempts can expect of the agent.
+void Driver::note_failure(const Answer& answer, bool nothing) {
+    constexpr int k_row = 5;
+    const AgentOutcome& outcome = answer.outcome;
+    // Waiting does not help. The attempt does not count against anything, and the next session tries again.
+    if (!outcome.stop_reason.empty()) {
+        log::error("{}", outcome.reason);
+        m_agent_stop = {outcome.stop_reason, state().open.number, outcome.exit_status};
+    }
+    if (answer.kind == "infra" && outcome.stop_reason.empty()) {
+        std::random_device random;
+        const double share = std::uniform_real_distribution<double>(0, 1)(random);
+        m_provider_pause = provider_pause(outcome, m_provider_waits++, share, m_parts.clock.wall());
+        log::warning("{}: {}", word_of(outcome.kind), outcome.reason);
+    } else {
+        m_provider_waits = 0;
+    }
+    const bool failed = answer.kind == "agent_error" && nothing;
+    if (failed || answer.kind == "infra") {
+        m_starts.failed(m_parts.clock.monotonic() - outcome.elapsed);
+    } else {
+        m_starts.succeeded();
+    }
+    const std::string said = failed ? said_of(word_of(outcome.kind), outcome.reason) : std::string();
+    m_agent_row = failed && said == m_agent_said ? m_agent_row + 1 : failed ? 1 : 0;
+    m_agent_said = said;
+    if (m_agent_row < k_row) return;
+    log::error("the agent failed in {} attempts in a row, each time in the same way: {}", m_agent_row, outcome.reason);
+    m_agent_stop = {"circuit-breaker", state().open.number, static_cast<int>(ExitCode::infrastructure)};
+}
+
 namespace {
 
 Json snapshot_of(int number, const Candidate& it, const Work& work) {
@@ -304,11 +339,7 @@ Status Driver::record_answer(Answer answer) {
     if (!answer.put_back.empty()) proposal["put_back"] = answer.put_back;
     if (!answer.outcome.reason.empty()) proposal["reason"] = answer.outcome.reason;
     GDNCTL_TRY(add("proposal", proposal));
-    // Waiting does not help. The attempt does not count against anything, and the next session tries again.
-    if (!answer.outcome.stop_reason.empty()) {
-        log::error("{}", answer.outcome.reason);
-        m_agent_stop = {answer.outcome.stop_reason, number, answer.outcome.exit_status};
-    }
+    note_failure(answer, !made);
     if (m_settings.edits) {
         Json edits = Json::array();
         for (const EditResult& edit : answer.edits) {

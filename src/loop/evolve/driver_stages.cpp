@@ -7,6 +7,8 @@
 #include "core/log.h"
 #include "loop/evolve/anticheat.h"
 #include "loop/evolve/driver.h"
+#include "loop/evolve/prompt.h"
+#include "loop/evolve/verify.h"
 
 namespace gdnctl::loop::evolve {
 
@@ -136,6 +138,39 @@ Status Driver::run_stage(std::string_view stage, bool rerun) {
     if (!end.infra) return {};
     log::warning("attempt {}: {}: {} (not the candidate's fault; tried again)", number, stage, end.reason);
     return add("infra_error", {{"attempt", number}, {"stage", stage}, {"what", end.reason}});
+}
+
+// The final verification of the best candidate, from what the run has reserved for it. `evolve promote` uses it.
+Status Driver::verify_best() {
+    const Budget& budget = m_settings.budget;
+    const Attempt& best = state().at(state().best);
+    const bool reserved = budget.reserve > 0 && (budget.wall_s || budget.device_s);
+    if (!reserved || best.number == 0 || verification_of(state(), best.number)) return {};
+    if (used_up(budget, state().spent)) {
+        log::warning("nothing is left for the final verification: `gdnctl evolve promote` does it");
+        return {};
+    }
+    log::info("final verification of attempt {} against the base commit", best.number);
+    const auto begun = m_parts.clock.monotonic();
+    GDNCTL_TRY_ASSIGN(const GateReport report,
+                      judge_again(m_parts.store, m_parts.evaluator,
+                                  {state(), state().base, best.commit, PairTest::final_one, m_settings.pairs,
+                                   m_settings.shape_regression, m_settings.log_dir / "verify"}));
+    if (!report.pass && m_parts.room) GDNCTL_TRY(m_parts.room());
+    if (report.infra) {
+        log::warning("the final verification could not be finished: {}", report.rows.back().reason);
+        return add("infra_error", {{"stage", "verify"}, {"what", report.rows.back().reason}});
+    }
+    Json record = verify_record(state(), best.number, report);
+    record["wall_s"] = std::chrono::duration<double>(m_parts.clock.monotonic() - begun).count();
+    record["device_s"] = report.device_s;
+    if (report.pass) {
+        log::info("attempt {} passed the final verification: {}", best.number, gain_text(report.gain));
+    } else {
+        log::warning("attempt {} did not pass the final verification: {}: {}", best.number, report.rows.back().stage,
+                     report.rows.back().reason);
+    }
+    return add("verify", std::move(record));
 }
 
 }  // namespace gdnctl::loop::evolve

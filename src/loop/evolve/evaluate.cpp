@@ -311,10 +311,26 @@ NoiseVerdict judge_noise(double sd, double min_gain, double target_gain, int pai
     const double smallest = needed + t_of(pairs) * sd / std::sqrt(static_cast<double>(pairs));
     out.detectable_pct = to_percent(smallest);
     out.fits = smallest <= wanted;
+    out.possible = needed < wanted;
     for (int n = 3; n <= 1000 && out.pairs_needed == 0; ++n) {
         if (needed + t_of(n) * sd / std::sqrt(static_cast<double>(n)) <= wanted) out.pairs_needed = n;
     }
     return out;
+}
+
+std::string noise_hint(const NoiseVerdict& noise, double min_gain, double target_gain, int pairs) {
+    constexpr int k_most_pairs = 9;  // of --perf-pairs
+    if (!noise.possible) {
+        return fmt::format("--target-gain-pct {:g} must exceed --perf-min-improvement-pct {:g}", target_gain * 100,
+                           min_gain * 100);
+    }
+    if (noise.pairs_needed > pairs && noise.pairs_needed <= k_most_pairs) {
+        return fmt::format("{} pairs would be needed for --target-gain-pct {:g}: pass --perf-pairs {}",
+                           noise.pairs_needed, target_gain * 100, noise.pairs_needed <= 5 ? 5 : k_most_pairs);
+    }
+    return fmt::format("{} pairs would be needed for --target-gain-pct {:g}; make the profile longer or quieter",
+                       noise.pairs_needed == 0 ? std::string("more than 1000") : std::to_string(noise.pairs_needed),
+                       target_gain * 100);
 }
 
 }  // namespace gdnctl::loop::evolve

@@ -142,7 +142,10 @@ struct NoiseVerdict {
     double detectable_pct = 0;  // the smallest gain that is kept with `pairs` pairs
     int pairs_needed = 0;       // for `target_gain`; 0: more than 1000
     bool fits = true;
+    bool possible = true;  // with any number of pairs
 };
+// What to do about noise that does not fit, for people.
+std::string noise_hint(const NoiseVerdict& noise, double min_gain, double target_gain, int pairs);
 NoiseVerdict judge_noise(double sd, double min_gain, double target_gain, int pairs);
 
 }  // namespace gdnctl::loop::evolve

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t k_most_listed = 10;
 
-std::string proven(const Attempt& one) { return fmt::format("{} (eval {})", gain_text(*one.measured), one.eval); }
+std::string proven(const Attempt& one) { return fmt::format("{} (eval {})", gain_text(*one.gate), one.eval); }
 
 std::string what_of(const Attempt& one) { return one.technique.empty() ? std::string(to_text(one.op)) : one.technique; }
 
@@ -35,7 +35,7 @@ std::string outcome(const State& state, const Session& session) {
     std::size_t listed = 0;
     for (std::size_t i = state.attempts.size(); i-- > 1;) {
         const Attempt& one = state.attempts[i];
-        if (one.number < session.first || one.verdict != Verdict::kept || !one.measured) continue;
+        if (one.number < session.first || one.verdict != Verdict::kept || !one.gate) continue;
         if (++listed > k_most_listed) break;
         kept += fmt::format("- Kept: attempt {} ({}), commit `{}`: {}.\n", one.number, what_of(one), one.commit,
                             proven(one));
@@ -64,7 +64,7 @@ std::string insight(const State& state, const Session& session) {
 
 std::string experiment_entry(const State& state, const Session& session, WallTime now) {
     const std::string goal(text::trim(session.goal));
-    return fmt::format(
+    return text::visible(fmt::format(
         "\n## {} - Evolve run {}, attempts {} to {}\n\n### Goal\n{}\n\n### Hypothesis\n"
         "One of these candidates of {} lineages, drawn with seed {}, is faster than the best so far by more than the "
         "smallest gain that is kept.\n\n### Action\n{}\n### Outcome\n{}\n### Breakthrough / Insight\n{}\n"
@@ -74,7 +74,7 @@ std::string experiment_entry(const State& state, const Session& session, WallTim
         actions(state, session), outcome(state, session), insight(state, session),
         fmt::format("The session ended with `{}`. {}", session.reason,
                     state.best == 0 ? "Continue it with a larger budget, or try other directives."
-                                    : "Verify the best with `gdnctl evolve promote best`, or continue from it."));
+                                    : "Verify the best with `gdnctl evolve promote best`, or continue from it.")));
 }
 
 LogCheck check_log(std::string_view text, const std::set<int>& evals) {

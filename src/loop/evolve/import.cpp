@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/line_regex.h"
+#include "core/text.h"
 #include "loop/engine/lock.h"
 #include "loop/evolve/contest.h"
 #include "loop/evolve/driver.h"
@@ -27,6 +29,24 @@ Result<std::string> only_kernel_file(const Store& store, const std::string& base
     if (files.size() == 1) return files.begin()->first;
     return fail(ErrorKind::usage, fmt::format("the target's `kernel` names {} files", files.size()),
                 "say which one is meant: --map 'REGEX=PATH'");
+}
+
+// The file that these attempts are about: the layout has one.
+Result<std::string> changed_kernel_file(const Store& store, const State& state, const std::vector<int>& numbers) {
+    GDNCTL_TRY_ASSIGN(const auto files, store.mutable_text(state.base));
+    std::set<std::string> changed;
+    for (const int number : numbers) {
+        GDNCTL_TRY_ASSIGN(const auto changes, store.repository().diff(state.base, state.at(number).commit));
+        for (const GitFileChange& change : changes) changed.insert(change.path);
+    }
+    if (changed.size() == 1) return *changed.begin();
+    if (files.size() == 1) return files.begin()->first;
+    if (numbers.empty()) return std::string();
+    const std::vector<std::string> names(changed.begin(), changed.end());
+    return fail(ErrorKind::usage,
+                fmt::format("attempt {} and its ancestors change {} files, but this layout has one: {}",
+                            numbers.front(), names.size(), text::join(names, ", ")),
+                "export an attempt that changes one file; `gdnctl evolve diff base ID` shows what an attempt changes");
 }
 
 class Importer {
@@ -149,9 +169,9 @@ Result<int> export_contest(const RunView& view, int attempt, const fs::path& to,
     const std::array commits = {view.state.base, view.state.at(attempt).commit};
     GDNCTL_TRY_ASSIGN(const GitCheckout repository, repository_of(view.state, commits, context));
     const Store store(repository, view.state.run, path_rules(target), {}, context.process, context.clock);
-    GDNCTL_TRY_ASSIGN(const std::string place, only_kernel_file(store, view.state.base));
     auto numbers = ancestry(view.state, attempt);
     numbers.pop_back();  // the base
+    GDNCTL_TRY_ASSIGN(const std::string place, changed_kernel_file(store, view.state, numbers));
     std::reverse(numbers.begin(), numbers.end());
     GDNCTL_TRY(make_private_directory(to));
     int written = 0;

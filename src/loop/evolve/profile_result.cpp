@@ -15,25 +15,29 @@ namespace {
 
 constexpr std::string_view k_json = "json:";
 
-// The object that counts; null: none.
-Json object_that_counts(std::string_view text, std::string_view nonce, bool& has_nonce) {
+// The object that counts. Errors: those of JsonObjects::last().
+Result<Json> object_that_counts(std::string_view text, std::string_view nonce, bool& has_nonce) {
     JsonObjects objects;
     objects.feed(text);
     objects.finish();
-    Json plain;
-    for (auto it = objects.whole().rbegin(); it != objects.whole().rend(); ++it) {
-        auto json = parse_json(text::repair_utf8(*it), "object");
-        if (!json || !json->is_object()) continue;
-        const auto said = json->find("nonce");
-        if (said == json->end()) {
-            if (plain.is_null()) plain = std::move(*json);
+    std::optional<Result<Json>> plain;
+    const auto& found = objects.found();
+    for (auto it = found.rbegin(); it != found.rend(); ++it) {
+        auto json = parse_log_object(*it);
+        // What is broken at the end of the log, or has the nonce, was to be the result.
+        const bool meant = it == found.rbegin() || (!nonce.empty() && it->text.find(nonce) != std::string::npos);
+        if (!json && meant) return json;
+        const auto said = json ? json->find("nonce") : Json::iterator();
+        if (!json || said == json->end()) {
+            if (!plain) plain = std::move(json);
             continue;
         }
         if (nonce.empty() || *said != nonce) continue;
         has_nonce = true;
-        return std::move(*json);
+        return json;
     }
-    return plain;
+    if (plain) return std::move(*plain);
+    return fail(ErrorKind::nothing_done, "the log contains no JSON object");
 }
 
 const Json* at(const Json& json, std::string_view from) {
@@ -74,13 +78,13 @@ ProfileResult read_profile(std::string_view text, const Target& target, std::str
     out.has_op = target.kernel_op.empty() || text.find(target.kernel_op) != std::string_view::npos;
     const std::string from = target.metric ? target.metric->from : std::string();
     if (!from.starts_with(k_json) && target.floor.empty()) return out;
-    const Json object = object_that_counts(text, nonce, out.nonce);
-    if (object.is_null()) {
-        out.lack = "the log contains no JSON object";
+    const auto object = object_that_counts(text, nonce, out.nonce);
+    if (!object) {
+        out.lack = object.error().message;
         return out;
     }
-    if (const Json* floor = at(object, target.floor); floor != nullptr && floor->is_number()) out.floor = *floor;
-    const Json* there = at(object, from);
+    if (const Json* floor = at(*object, target.floor); floor != nullptr && floor->is_number()) out.floor = *floor;
+    const Json* there = at(*object, from);
     if (there == nullptr) {
         out.lack = fmt::format("the result has no {}", from.starts_with(k_json) ? from.substr(k_json.size()) : from);
     } else if (there->is_number()) {

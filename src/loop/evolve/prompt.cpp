@@ -1,12 +1,14 @@
 #include "loop/evolve/prompt.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include <fmt/format.h>
 
 #include "core/text.h"
 #include "loop/measure/pairs.h"
+#include "runlog/records/gain.h"
 
 namespace gdnctl::loop::evolve {
 
@@ -54,11 +56,27 @@ constexpr std::string_view k_edit_rules =
     "The old lines must be whole lines that occur exactly once in FILE, copied with their indentation. Either all "
     "edits apply or none.\n";
 
+runlog::Gain factors(double est, double lo, double hi, int pairs) {
+    runlog::Gain out;
+    out.pairs = pairs;
+    out.factor = std::exp(est);
+    if (lo < hi) {
+        out.low = std::exp(lo);
+        out.high = std::exp(hi);
+    }
+    return out;
+}
+
 }  // namespace
 
-std::string gain_text(const Gain& gain) {
-    return fmt::format("{:+.2f} % [{:.2f} %, {:.2f} %], n = {}", to_percent(gain.est), to_percent(gain.lo),
-                       to_percent(gain.hi), gain.n);
+std::string gain_text(const Gain& gain) { return runlog::gain_text(factors(gain.est, gain.lo, gain.hi, gain.n)); }
+
+std::string against_base_text(const Attempt& one, double earlier) {
+    const Gain step = one.gate.value_or(Gain{});
+    const double total = earlier + one.gate_gain;
+    const auto whole = factors(total, total - step.est + step.lo, total - step.est + step.hi, std::max(1, step.n));
+    const std::string text = runlog::speed_text(whole);
+    return text + (text == "as fast" ? " as the base" : " than the base");
 }
 
 std::string attempt_prompt(const State& state, const PromptParts& parts) {
@@ -74,8 +92,8 @@ std::string attempt_prompt(const State& state, const PromptParts& parts) {
     section(out, "Rules", rules_of(parts));
     if (parts.edits) section(out, "Form of the answer", k_edit_rules);
     section(out, "What is known", insights(state));
-    if (one.op == Operator::repair) section(out, "Why it failed", parent.reason);
-    section(out, "Output of the last failure", fenced(parts.failure, ""));
+    if (one.op == Operator::repair) section(out, "Why it failed", text::visible(parent.reason));
+    section(out, "Output of the last failure", fenced(text::visible(parts.failure), ""));
     section(out, "The second candidate's change", fenced(parts.second_parent, "diff"));
     section(out, "The best change so far", fenced(parts.best_diff, "diff"));
     for (const auto& diff : parts.inspirations) section(out, "Another change that held", fenced(diff, "diff"));
@@ -104,11 +122,11 @@ std::string insights(const State& state) {
     for (std::size_t i = state.attempts.size(); i-- > 1;) {
         const Attempt& one = state.attempts[i];
         const std::string what = one.technique.empty() ? std::string(to_text(one.op)) : one.technique;
-        if (one.verdict == Verdict::kept && one.measured && lines.size() < 25) {
-            lines.push_back(fmt::format("- kept: attempt {} ({}): {}", one.number, what, gain_text(*one.measured)));
-        } else if (one.verdict == Verdict::tie && one.measured && ties.size() < 10) {
+        if (one.verdict == Verdict::kept && one.gate && lines.size() < 25) {
+            lines.push_back(fmt::format("- kept: attempt {} ({}): {}", one.number, what, gain_text(*one.gate)));
+        } else if (one.verdict == Verdict::tie && one.gate && ties.size() < 10) {
             ties.push_back(fmt::format("- open: attempt {} ({}) is not distinguishable from its champion: {}",
-                                       one.number, what, gain_text(*one.measured)));
+                                       one.number, what, gain_text(*one.gate)));
         } else if (one.verdict == Verdict::rejected || one.verdict == Verdict::invalid) {
             ++dead[fmt::format("{} ({})", what, to_text(one.verdict))];
         }
@@ -119,7 +137,7 @@ std::string insights(const State& state) {
         lines.push_back(fmt::format("- dead end: {}, {} time{}", what, count, count == 1 ? "" : "s"));
     }
     std::string out;
-    for (const auto& line : lines) out += line + "\n";
+    for (const auto& line : lines) out += text::visible(line) + "\n";
     return out;
 }
 

@@ -29,7 +29,9 @@ std::string retry_prompt(std::string_view prompt, std::string_view near_misses);
 // INSIGHTS.md: kept gains, dead ends, ties, noise; at most 60 lines.
 std::string insights(const State& state);
 
-// "+1.25 % [0.80 %, 1.71 %], n = 5"
+// "1.046x faster (1.041-1.051x, 5 pairs)", as the climb says it.
 std::string gain_text(const Gain& gain);
+// "1.83x faster than the base". `earlier`: the gain of the run's base against what is called the base here.
+std::string against_base_text(const Attempt& one, double earlier = 0);
 
 }  // namespace gdnctl::loop::evolve

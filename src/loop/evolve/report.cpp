@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/for_people.h"
 #include "core/text.h"
 #include "loop/evolve/prompt.h"
 #include "loop/measure/pairs.h"
@@ -65,7 +66,7 @@ std::string tree_svg(const State& state) {
     }
     for (const Attempt& one : state.attempts) {
         const auto css = fmt::format("{}{}", colour_of(one.verdict), one.number == state.best ? " best" : "");
-        const auto title = fmt::format("{} {} {}", one.number, verdict_word(one), one.reason);
+        const auto title = fmt::format("{} {} {} {}", one.number, one.technique, verdict_word(one), one.reason);
         out += svg::circle({css, title}, x(one.number), y(one), 8) +
                svg::text(x(one.number), y(one) + 21, std::to_string(one.number), Anchor::middle);
     }
@@ -76,9 +77,9 @@ std::string gains_svg(const State& state) {
     constexpr double k_step = 34, k_left = 80, k_height = 180, k_margin = 16;
     double low = 0, high = .001;
     for (const Attempt& one : state.attempts) {
-        if (!one.measured || one.number == 0) continue;
-        low = std::min(low, one.measured->lo);
-        high = std::max(high, one.measured->hi);
+        if (!one.gate || one.number == 0) continue;
+        low = std::min(low, one.gate->lo);
+        high = std::max(high, one.gate->hi);
     }
     // A candidate that is many times slower would flatten all others, so it is drawn at the edge, with its value.
     low = std::max(low, -std::max(2 * high, .05));
@@ -89,28 +90,29 @@ std::string gains_svg(const State& state) {
     std::string out = svg::open(width, k_height + 20, "Gains");
     for (const double gain : {low, 0.0, high}) {
         out += svg::line("axis", k_left - 20, y(gain), width, y(gain)) +
-               svg::text(0, y(gain) + 4, fmt::format("{:+.1f} %", to_percent(gain)));
+               svg::text(0, y(gain) + 4, number_for_people(std::exp(gain), 3) + "x");
     }
     for (const Attempt& one : state.attempts) {
-        if (!one.measured || one.number == 0) continue;
+        if (!one.gate || one.number == 0) continue;
         const double x = k_left + k_step * one.number;
         const std::string_view colour = colour_of(one.verdict);
-        out += svg::line(fmt::format("bar {}", colour), x, y(one.measured->lo), x, y(one.measured->hi)) +
-               svg::circle({colour, gain_text(*one.measured)}, x, y(one.measured->est), 4) +
+        out += svg::line(fmt::format("bar {}", colour), x, y(one.gate->lo), x, y(one.gate->hi)) +
+               svg::circle({colour, gain_text(*one.gate)}, x, y(one.gate->est), 4) +
                svg::text(x, k_height + 14, std::to_string(one.number), Anchor::middle);
-        if (one.measured->est < low) {
-            out += svg::text(x, y(low) - 8, fmt::format("{:+.0f} %", to_percent(one.measured->est)), Anchor::middle);
+        if (one.gate->est < low) {
+            out += svg::text(x, y(low) - 8, number_for_people(std::exp(one.gate->est), 2) + "x", Anchor::middle);
         }
     }
     return out.append(svg::k_close);
 }
 
 std::string attempts_table(const State& state) {
-    html::Table table("N@n|operator|lineage@n|verdict|gain against the champion, or why|tokens@n|device s@n|commit");
+    html::Table table(
+        "N@n|operator|technique|lineage@n|verdict|gain over the champion, or why|tokens@n|device s@n|commit");
     for (const Attempt& one : state.attempts) {
         if (one.number == 0) continue;
-        table.row({std::to_string(one.number), to_text(one.op), std::to_string(one.lineage), verdict_word(one),
-                   escaped(one.measured ? gain_text(*one.measured) : one.reason),
+        table.row({std::to_string(one.number), to_text(one.op), escaped(one.technique), std::to_string(one.lineage),
+                   verdict_word(one), escaped(one.gate ? gain_text(*one.gate) : one.reason),
                    one.tokens ? std::to_string(*one.tokens) : std::string("unknown"),
                    fmt::format("{:.1f}", one.device_s), one.commit.substr(0, 7)});
     }
@@ -133,12 +135,12 @@ std::string report_markdown(const RunView& view) {
     const State& state = view.state;
     std::string out = fmt::format("# Evolve run {}\n\n```\n{}```\n\n## Attempts\n\n", state.run, status_text(view));
     out +=
-        "| N | operator | lineage | verdict | gain against the champion, or why | commit "
-        "|\n|---|---|---|---|---|---|\n";
+        "| N | operator | technique | lineage | verdict | gain over the champion, or why | commit "
+        "|\n|---|---|---|---|---|---|---|\n";
     for (const Attempt& one : state.attempts) {
         if (one.number == 0) continue;
-        out += fmt::format("| {} | {} | {} | {} | {} | {} |\n", one.number, to_text(one.op), one.lineage,
-                           verdict_word(one), cell(one.measured ? gain_text(*one.measured) : one.reason),
+        out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", one.number, to_text(one.op), cell(one.technique),
+                           one.lineage, verdict_word(one), cell(one.gate ? gain_text(*one.gate) : one.reason),
                            one.commit.substr(0, 7));
     }
     const std::string known = insights(state);
@@ -149,9 +151,9 @@ std::string report_markdown(const RunView& view) {
 std::string report_html(const RunView& view) {
     const State& state = view.state;
     const Attempt& best = state.at(state.best);
-    const std::string best_text =
-        best.number == 0 ? std::string("the base commit")
-                         : fmt::format("attempt {}, {:+.2f} % against the base", best.number, to_percent(best.gain));
+    const std::string best_text = best.number == 0
+                                      ? std::string("the base commit")
+                                      : fmt::format("attempt {}, {}", best.number, against_base_text(best));
     const std::string body =
         fmt::format("<h1>Evolve run {}</h1>\n", escaped(state.run)) +
         html::facts({{"best", best_text},

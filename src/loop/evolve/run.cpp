@@ -17,6 +17,7 @@
 #include "loop/evolve/driver.h"
 #include "loop/evolve/plan.h"
 #include "loop/evolve/synthetic.h"
+#include "loop/evolve/verify.h"
 #include "loop/prompt/presets.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
@@ -114,9 +115,9 @@ private:
         plan.worktrees = worktrees_of(m_context, plan.run);
         GDNCTL_TRY_ASSIGN(const auto base, repository.resolve(state.base));
         if (!base) {
-            return fail(ErrorKind::conflict,
+            return fail(ErrorKind::remote_missing,
                         fmt::format("the base commit {} of run {} is missing", state.base, state.run),
-                        "see `gdnctl evolve fsck`");
+                        fmt::format("fetch it from the run's repository: {}", k_fetch));
         }
         GDNCTL_TRY(complete_config(plan, m_request, m_target, repository));
         const auto changed = config_changes(state, plan, m_request.evolve.seed);
@@ -129,6 +130,7 @@ private:
         }
         GDNCTL_TRY(check_device(state));
         GDNCTL_TRY(end_what_was_left(plan, state, repository));
+        GDNCTL_TRY(leave_out_missing(journal, repository));
         if (!changed.empty()) GDNCTL_TRY(record_change(journal, plan));
         if (m_request.evolve.accept_device_change && state.noise_measured) {
             GDNCTL_TRY(journal.add("config_change", {{"device", {{"old", state.device}}}}, m_context.clock.wall()));
@@ -181,11 +183,45 @@ private:
         return {};
     }
 
+    // Nothing builds on candidates without a commit, as in a new clone, until it is back. Those without a ref get it.
+    Status leave_out_missing(EvolveJournal& journal, const GitCheckout& repository) const {
+        const State& state = journal.state();
+        GDNCTL_TRY_ASSIGN(const StoreCheck found, check_store(repository, state));
+        std::vector<GitRefUpdate> refs;
+        for (const int number : found.unpinned) {
+            refs.push_back({ref_of_attempt(state, number), state.at(number).commit});
+        }
+        std::vector<int> before;
+        for (const Attempt& one : state.attempts) {
+            if (one.gone) before.push_back(one.number);
+        }
+        constexpr std::size_t k_shown = 10;
+        for (std::size_t i = 0; i < found.gone.size() && i < k_shown; ++i) {
+            log::warning("attempt {}: commit {} is missing: the run continues without it", found.gone[i],
+                         state.at(found.gone[i]).commit);
+        }
+        if (found.gone.size() > k_shown)
+            log::warning("and {} more: see `gdnctl evolve fsck`", found.gone.size() - k_shown);
+        if (!found.gone.empty()) log::warning("hint: if another repository has them: {}", k_fetch);
+        if (found.gone != before) {
+            const int best = state.best;
+            GDNCTL_TRY(journal.add("repair", {{"what", "candidates whose commit is missing"}, {"missing", found.gone}},
+                                   m_context.clock.wall()));
+            if (state.best != best) {
+                refs.push_back({ref_of(state.run, "best"), state.at(state.best).commit});
+                log::warning("the best candidate is now {}",
+                             state.best == 0 ? std::string("the base commit") : fmt::format("attempt {}", state.best));
+            }
+        }
+        return refs.empty() ? Status{} : repository.update_refs(refs);
+    }
+
     Status record_change(EvolveJournal& journal, const EvolvePlan& plan) const {
         GDNCTL_TRY_ASSIGN(const Json was, parse_json(journal.state().config, "configuration"));
         GDNCTL_TRY_ASSIGN(const Json now, parse_json(plan.config, "configuration"));
-        return journal.add("config_change", {{"old", was}, {"config", now}, {"evaluator", plan.evaluator}},
-                           m_context.clock.wall());
+        Json facts = {{"old", was}, {"config", now}, {"evaluator", plan.evaluator}};
+        if (!m_request.words.empty()) facts["options"] = m_request.words;
+        return journal.add("config_change", std::move(facts), m_context.clock.wall());
     }
 
     DriverSettings settings_of(const EvolvePlan& plan, const std::vector<std::string>& directives) const {
@@ -236,7 +272,7 @@ private:
         }
         DriverParts parts{store, journal, *evaluator, *m_agent.agent, m_context.clock, m_context.stop};
         parts.show = [&terminal = m_context.terminal, quiet = m_context.global.quiet](std::string_view line) {
-            if (!quiet) terminal.err(redact(line) + "\n");
+            if (!quiet) terminal.err(text::visible_line(redact(line)) + "\n");
         };
         parts.room = [places = std::vector<fs::path>{plan.log_dir, repository.common_dir(), m_context.state_dir}] {
             return check_room(places);

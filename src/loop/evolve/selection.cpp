@@ -30,7 +30,7 @@ bool is_spent(Verdict verdict) {
     return verdict != Verdict::infra && verdict != Verdict::abandoned && verdict != Verdict::none;
 }
 
-bool is_ranked(const Member& m) { return m.verdict == Verdict::kept || m.verdict == Verdict::tie; }
+bool is_ranked(const Member& m) { return !m.gone && (m.verdict == Verdict::kept || m.verdict == Verdict::tie); }
 
 class Picker {
 public:
@@ -114,7 +114,7 @@ private:
     int to_repair() const {
         int found = 0, fewest = 0;
         for (const Member& m : m_members) {
-            if (!m.broken) continue;
+            if (!m.broken || m.gone) continue;
             const int children = m_children[static_cast<std::size_t>(m.number)];
             if (found == 0 || children <= fewest) {
                 found = m.number;
@@ -213,7 +213,7 @@ std::vector<int> ranked(std::span<const Member> members) {
 int best_of(std::span<const Member> members) {
     const Member* best = nullptr;
     for (const Member& m : members) {
-        if (m.verdict == Verdict::kept && (best == nullptr || m.gain > best->gain)) best = &m;
+        if (!m.gone && m.verdict == Verdict::kept && (best == nullptr || m.gain > best->gain)) best = &m;
     }
     return best == nullptr ? 0 : best->number;
 }

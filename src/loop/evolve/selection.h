@@ -46,6 +46,7 @@ struct Member {
     int lines = 0;         // changed against the first parent
     bool restart = false;  // it restarted its lineage
     bool broken = false;   // has a commit that failed a gate: something to repair
+    bool gone = false;     // its commit is missing: nothing can build on it
     std::string place;     // the files that it changed, joined
     std::string technique;
     bool operator==(const Member&) const = default;

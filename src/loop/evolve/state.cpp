@@ -44,7 +44,7 @@ void apply_run_start(State& state, const Json& record) {
     base.verdict = Verdict::kept;
     base.commit = state.base;
     base.mutable_key = json::text(record, "mutable_key");
-    base.measured = Gain{};
+    base.measured = base.gate = Gain{};
     state.attempts = {base};
 }
 
@@ -69,14 +69,47 @@ void apply_attempt_start(State& state, const Json& record) {
         if (parent_number >= 0 && parent_number < one.number) one.parents.push_back(parent_number);
     }
     if (one.parents.empty()) one.parents.push_back(0);
-    state.left.clear();
-    const Json& left = json::field(record, "budget_left");
-    for (const auto& [name, value] : left.items()) {
-        if (value.is_number()) state.left[name] = value.get<double>();
-    }
     state.open = {};
     state.open.number = one.number;
     state.attempts.push_back(std::move(one));
+}
+
+void apply_left(State& state, const Json& left) {
+    state.left.clear();
+    state.left_at = state.spent;
+    for (const auto& [name, value] : left.items()) {
+        if (value.is_number()) state.left[name] = value.get<double>();
+    }
+}
+
+// Noise that other clusters or another evaluator have measured says nothing.
+void apply_config_change(State& state, const Json& record) {
+    const auto clusters_of = [](const std::string& text) {
+        const Json config = Json::parse(text, nullptr, false);
+        return config.is_object() ? json::texts(config, "clusters") : std::vector<std::string>();
+    };
+    const std::string config = state.config, judged_by = state.evaluator;
+    apply_config(state, json::field(record, "config"));
+    if (record.contains("evaluator")) state.evaluator = json::text(record, "evaluator");
+    const bool others = state.evaluator != judged_by || clusters_of(state.config) != clusters_of(config);
+    if (record.contains("device") || others) state.noise_measured = false;
+    state.verified.clear();
+}
+
+// The candidates that are missing now; without the best one, the best of the others is.
+void apply_missing(State& state, const Json& numbers) {
+    for (Attempt& one : state.attempts) one.gone = false;
+    for (const auto& number : numbers) {
+        const auto at = number.is_number_integer() ? number.get<std::int64_t>() : 0;
+        if (at > 0 && at < std::ssize(state.attempts)) state.attempts[static_cast<std::size_t>(at)].gone = true;
+    }
+    state.best = best_of(state.members());
+}
+
+void apply_verification(State& state, const Json& record) {
+    state.verified = gdnctl::to_text(record);
+    state.spent.wall_s += number(record, "wall_s");
+    state.spent.device_s += number(record, "device_s");
 }
 
 void apply_proposal(State& state, Attempt& one, const Json& record) {
@@ -174,6 +207,8 @@ void apply_verdict(State& state, Attempt& one, const Json& record) {
         one.measured = read_gain(json::field(record, "gain"));
         const int champion = std::clamp(state.open.champion, 0, static_cast<int>(state.attempts.size()) - 1);
         one.gain = state.at(champion).gain + one.measured->est;
+        one.gate = record.contains("gate") ? read_gain(json::field(record, "gate")) : *one.measured;
+        one.gate_gain = state.at(champion).gate_gain + one.gate->est;
     }
     if (!second && one.verdict != Verdict::abandoned && one.verdict != Verdict::infra) {
         ++state.spent.attempts;
@@ -225,10 +260,11 @@ void apply_import(State& state, const Json& record) {
 
 // The best of the imported ones that are still to be judged.
 void open_import(State& state) {
-    if (state.open.number != 0 || !state.noise_measured || state.to_judge.empty()) return;
-    const auto best = std::max_element(state.to_judge.begin(), state.to_judge.end(), [&](int a, int b) {
-        return state.at(a).imported_speedup < state.at(b).imported_speedup;
-    });
+    if (state.open.number != 0 || !state.noise_measured) return;
+    const auto rank = [&](int number) { return std::pair(!state.at(number).gone, state.at(number).imported_speedup); };
+    const auto best =
+        std::max_element(state.to_judge.begin(), state.to_judge.end(), [&](int a, int b) { return rank(a) < rank(b); });
+    if (best == state.to_judge.end() || state.at(*best).gone) return;
     state.open = {};
     state.open.number = *best;
     state.open.proposed = state.open.has_snapshot = true;
@@ -239,6 +275,22 @@ void open_import(State& state) {
 
 Json json_of(const Gain& gain) {
     return {{"est", gain.est}, {"lo", gain.lo}, {"hi", gain.hi}, {"n", gain.n}, {"unit", "ln"}};
+}
+
+std::map<std::string, double> State::left_now() const {
+    const std::pair<const char*, double> gone[] = {
+        {"attempts", static_cast<double>(spent.attempts - left_at.attempts)},
+        {"wall_s", spent.wall_s - left_at.wall_s},
+        {"tokens", static_cast<double>(spent.tokens - left_at.tokens)},
+        {"usd", spent.usd - left_at.usd},
+        {"device_s", spent.device_s - left_at.device_s},
+        {"no_improve", static_cast<double>(spent.since_kept - left_at.since_kept)},
+    };
+    std::map<std::string, double> out = left;
+    for (const auto& [name, value] : gone) {
+        if (const auto at = out.find(name); at != out.end()) at->second = std::max(at->second - value, 0.0);
+    }
+    return out;
 }
 
 std::vector<Member> State::members() const { return {attempts.begin(), attempts.end()}; }
@@ -285,10 +337,7 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
     } else if (!begun()) {
         return misplaced();
     } else if (type == "config_change") {
-        apply_config(*this, json::field(record, "config"));
-        if (record.contains("evaluator")) evaluator = json::text(record, "evaluator");
-        // Nothing is compared across devices: the noise is measured again first.
-        if (record.contains("device")) noise_measured = false;
+        apply_config_change(*this, record);
     } else if (type == "attempt_start") {
         if (open.number != 0 || about != static_cast<int>(attempts.size())) return misplaced();
         apply_attempt_start(*this, record);
@@ -311,16 +360,22 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
     } else if (type == "resume") {
         stopped.clear();
         infra_in_a_row = 0;
+    } else if (type == "repair") {
+        if (record.contains("missing")) apply_missing(*this, json::field(record, "missing"));
+    } else if (type == "verify") {
+        apply_verification(*this, record);
     } else {
-        constexpr std::array<std::string_view, 8> k_noted = {"edit_report", "promote", "verify", "infra_error",
-                                                             "budget",      "steer",   "pause",  "repair"};
+        constexpr std::array<std::string_view, 6> k_noted = {"edit_report", "promote", "infra_error",
+                                                             "budget",      "steer",   "pause"};
         if (std::find(k_noted.begin(), k_noted.end(), type) == k_noted.end()) {
             return unknown_record(journal, line, "a record of this type");
         }
     }
     const std::string now = json::text(record, "ts");
-    // The time between two sessions does not count.
-    if (now != last_time && type != "resume") {
+    if (record.contains("budget_left")) apply_left(*this, json::field(record, "budget_left"));
+    // The time before a session, and that of other commands, does not count.
+    constexpr std::array<std::string_view, 5> k_apart = {"resume", "config_change", "repair", "verify", "promote"};
+    if (now != last_time && std::find(k_apart.begin(), k_apart.end(), type) == k_apart.end()) {
         const auto before = parse_iso8601(last_time), after = parse_iso8601(now);
         if (before && after && *after > *before)
             spent.wall_s += std::chrono::duration<double>(*after - *before).count();

@@ -38,6 +38,9 @@ struct Attempt : Member {
     std::string kind;     // class of the proposal
     std::string commit, mutable_key, patch_id, code_key, reason;
     std::optional<Gain> measured;  // against the champion of its time
+    // What decided, and what people see: of a kept one, `measured` is from three pairs taken afterwards.
+    std::optional<Gain> gate;
+    double gate_gain = 0;  // ln(T_base / T) by what decided
     std::optional<std::int64_t> tokens;
     double usd = 0, wall_s = 0, device_s = 0;
     double roofline = 0;  // share of what is physically possible; 0: not known
@@ -86,7 +89,9 @@ struct State {
     int noise_pairs = 0, noise_eval = 0;
     bool prints_nonce = false;  // the base's result has the nonce of its launch: so must all others
     Spent spent;
-    std::map<std::string, double> left;  // of the budgets, when the last attempt began
+    std::map<std::string, double> left;  // of the budgets, when `spent` was `left_at`; see left_now()
+    Spent left_at;
+    std::string verified;  // JSON text of the last `verify` that no change of the configuration followed
     int infra_in_a_row = 0;
     int last_eval = 0;
     std::string stopped;  // reason of the last `stop` that no `resume` followed
@@ -103,6 +108,8 @@ struct State {
     // Of attempts 1 to the last one that has a verdict; 0: none.
     int find_same_content(std::string_view mutable_key, int before) const;
     int find_same_patch(const Attempt& one) const;  // or the same but for comments, against the same parent
+    // What is left of the budgets by now.
+    std::map<std::string, double> left_now() const;
     // Takes one record. Errors: config (a type that is not known), conflict (it does not fit to those before).
     Status apply(const Json& record, std::string_view journal, std::size_t line);
 };

@@ -20,6 +20,7 @@ Step next(const State& state, bool interrupted) {
     if (!state.noise_measured) return {StepKind::measure_noise};
     const OpenAttempt& open = state.open;
     if (open.number == 0) return {StepKind::begin_attempt};
+    if (state.at(open.number).gone) return {StepKind::abandon};
     if (open.quarantined) return {open.rerun_verdict.empty() ? StepKind::measure_again : StepKind::decide};
     if (!open.proposed) return {interrupted ? StepKind::abandon : StepKind::run_agent};
     const Attempt& one = state.at(open.number);

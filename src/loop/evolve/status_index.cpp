@@ -54,7 +54,7 @@ void write_index(const fs::path& log_dir, const State& state, std::string_view l
     if (mark.is_null() || !state.begun()) return;
     const Json index = {{"schema", "gdnctl.evolve-state/1"}, {"journal", mark},
                         {"stopped", state.stopped},          {"run", state.run},
-                        {"status", status_facts(state)},     {"text", status_body(state)}};
+                        {"status", status_facts(state)},     {"words", status_body(state)}};
     // As it is derived, it need not survive a crash: replaced, and not flushed to the disk.
     const fs::path place = log_dir / k_index, fresh = log_dir / ".state.json.new";
     {
@@ -72,7 +72,7 @@ std::optional<StatusIndex> read_index(const fs::path& log_dir, bool running) {
     if (!text || !*text) return std::nullopt;
     const Json index = Json::parse(**text, nullptr, false);
     const fs::path journal = log_dir / k_journal;
-    if (!index.is_object() || !index.contains("journal") ||
+    if (!index.is_object() || !index.contains("journal") || !index.contains("words") ||
         index["journal"] != mark_of(journal, last_line_of(journal))) {
         return std::nullopt;
     }
@@ -81,7 +81,7 @@ std::optional<StatusIndex> read_index(const fs::path& log_dir, bool running) {
     Json status = index.value("status", Json::object());
     status.update(status_head(log_dir, stopped, running));
     out.status = gdnctl::to_text(status);
-    out.text = status_heading(run, stopped, running) + index.value("text", "") + status_place(log_dir);
+    out.text = status_heading(run, stopped, running) + index.value("words", "") + status_place(log_dir);
     return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/json.h"
 #include "core/text.h"
+#include "loop/report/report.h"
 
 namespace gdnctl::loop::evolve {
 
@@ -71,7 +72,8 @@ TracedReply split_trace(std::string_view message) {
         if (parsed && parsed->is_object()) {
             out.trace = std::string(text::trim(object));
             const auto technique = parsed->find("technique");
-            if (technique != parsed->end() && technique->is_string()) out.technique = technique->get<std::string>();
+            if (technique != parsed->end() && technique->is_string())
+                out.technique = shown(technique->get<std::string>(), 100);
             out.reply = std::string(message.substr(0, place->from)) +
                         std::string(message.substr(skip_space(message, place->to)));
             return out;

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/json_fields.h"
+#include "core/version.h"
 #include "loop/evolve/anticheat.h"
 #include "platform/fs.h"
 
@@ -38,11 +40,13 @@ public:
             return true;
         }
         GDNCTL_TRY_ASSIGN(const Launch end, m_evaluator.launch(kind, candidate, log(stage)));
+        report.device_s += end.device_s;
         return note(stage, end.ok, end.infra, end.reason);
     }
 
     Result<bool> cheats(const std::string& candidate) {
         GDNCTL_TRY_ASSIGN(const CheatCheck found, check_cheats(m_evaluator, candidate, log("anticheat")));
+        report.device_s += found.end.device_s;
         if (!found.skipped) return note("anticheat", found.end.ok, found.end.infra, found.end.reason);
         report.rows.push_back({"anticheat", "skip", ""});
         return true;
@@ -54,6 +58,8 @@ public:
         GDNCTL_TRY_ASSIGN(Comparison measured,
                           final_one ? measure_pairs(m_evaluator, champion, candidate, k_final_pairs, log("target"))
                                     : compare(m_evaluator, champion, candidate, order.rule, log("target")));
+        report.device_s += measured.device_s;
+        report.device = measured.device;
         if (!measured.decided) {
             return note("target", false, measured.failed.infra || measured.champion_failed, measured.failed.reason);
         }
@@ -106,6 +112,7 @@ private:
         one.gain.reset();
         const fs::path file = log("quadrants");
         GDNCTL_TRY_ASSIGN(const Launch test, m_evaluator.launch(LaunchKind::test, order.candidate, file));
+        report.device_s += test.device_s;
         if (!test.ok) {
             one.verdict = test.infra ? "infra" : "fail";
             return test.reason;
@@ -116,6 +123,7 @@ private:
         }
         GDNCTL_TRY_ASSIGN(const Comparison pairs,
                           measure_pairs(m_evaluator, order.champion, order.candidate, k_quadrant_pairs, file));
+        report.device_s += pairs.device_s;
         if (!pairs.decided) {
             const bool infra = pairs.failed.infra || pairs.champion_failed;
             one.verdict = infra ? "infra" : "fail";
@@ -178,6 +186,55 @@ Result<GateReport> judge_again(const Store& store, Evaluator& evaluator, const J
     return std::move(judge.report);
 }
 
+Json verify_record(const State& state, int attempt, const GateReport& report) {
+    Json gates = Json::array();
+    for (const GateRow& row : report.rows) {
+        gates.push_back({{"stage", row.stage}, {"verdict", row.verdict}, {"reason", row.reason}});
+    }
+    return {{"run", state.run},
+            {"attempt", attempt},
+            {"commit", state.at(attempt).commit},
+            {"pass", report.pass},
+            {"gain", json_of(report.gain)},
+            {"gates", gates},
+            {"quadrants", json_of(report.quadrants)},
+            {"evaluator", state.evaluator},
+            {"device", report.device},
+            {"version", version()}};
+}
+
+std::optional<Json> verification_of(const State& state, int attempt) {
+    Json record = Json::parse(state.verified, nullptr, false);
+    if (!record.is_object()) return std::nullopt;
+    const std::string device = json::text(record, "device");
+    const bool holds = json::boolean(record, "pass").value_or(false) && json::integer(record, "attempt") == attempt &&
+                       json::text(record, "commit") == state.at(attempt).commit &&
+                       json::text(record, "evaluator") == state.evaluator &&
+                       json::text(record, "version") == version() && device == state.device &&
+                       (!device.starts_with(k_local_device) || device == local_device());
+    return holds ? std::optional(std::move(record)) : std::nullopt;
+}
+
+GateReport report_of(const Json& record) {
+    const auto gain = [](const Json& g) {
+        return Gain{json::number(g, "est").value_or(0), json::number(g, "lo").value_or(0),
+                    json::number(g, "hi").value_or(0), static_cast<int>(json::integer(g, "n").value_or(0))};
+    };
+    GateReport report;
+    report.pass = json::boolean(record, "pass").value_or(false);
+    report.gain = gain(json::field(record, "gain"));
+    for (const auto& row : json::field(record, "gates")) {
+        report.rows.push_back({json::text(row, "stage"), json::text(row, "verdict"), json::text(row, "reason")});
+    }
+    for (const auto& row : json::field(record, "quadrants")) {
+        Quadrant one{json::text(row, "shapes") == "unseen", json::text(row, "seeds") == "unseen",
+                     json::text(row, "verdict"), std::nullopt};
+        if (const Json& measured = json::field(row, "gain"); measured.is_object()) one.gain = gain(measured);
+        report.quadrants.push_back(std::move(one));
+    }
+    return report;
+}
+
 Result<GitCheckout> repository_of(const State& state, std::span<const std::string> commits, Context& context) {
     const Json config = Json::parse(state.config, nullptr, false);
     if (config.is_object() && config.value("agent", "") == "scripted") {
@@ -193,7 +250,7 @@ Result<GitCheckout> repository_of(const State& state, std::span<const std::strin
         return fail(
             ErrorKind::remote_missing,
             fmt::format("{} lacks commit {} of run {}", repository.root().string(), commit.substr(0, 12), state.run),
-            "use the repository of the run, or fetch it from there: git fetch PATH 'refs/gdnctl/*:refs/gdnctl/*'");
+            fmt::format("use the repository of the run, or fetch it from there: {}", k_fetch));
     }
     return repository;
 }
@@ -232,19 +289,27 @@ Status land_on_branch(const GitCheckout& repository, const State& state, const s
     return {};
 }
 
+std::string ref_of_attempt(const State& state, int attempt) {
+    return ref_of(state.run, attempt == 0 ? std::string("base") : fmt::format("cand/{}", attempt));
+}
+
 Result<StoreCheck> check_store(const GitCheckout& repository, const State& state) {
     StoreCheck out;
-    GDNCTL_TRY_ASSIGN(auto refs, repository.refs(ref_of(state.run, "")));
+    std::vector<int> numbers;
+    std::vector<std::string> commits;
     for (const Attempt& one : state.attempts) {
-        const std::string ref =
-            one.number == 0 ? ref_of(state.run, "base") : ref_of(state.run, fmt::format("cand/{}", one.number));
         if (one.commit.empty()) continue;
-        GDNCTL_TRY_ASSIGN(const auto commit, repository.resolve(one.commit));
-        const std::string who = one.number == 0 ? std::string("base") : fmt::format("attempt {}", one.number);
-        if (!commit) {
-            out.missing.push_back(fmt::format("{}: commit {} is missing", who, one.commit));
-        } else if (refs.erase(ref) == 0) {
-            out.missing.push_back(fmt::format("{}: {} is missing; git may delete {}", who, ref, one.commit));
+        numbers.push_back(one.number);
+        commits.push_back(one.commit);
+    }
+    GDNCTL_TRY_ASSIGN(auto refs, repository.refs(ref_of(state.run, "")));
+    GDNCTL_TRY_ASSIGN(const auto sizes, repository.sizes(commits));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const bool pinned = refs.erase(ref_of_attempt(state, numbers[i])) > 0;
+        if (sizes[i] == 0) {
+            out.gone.push_back(numbers[i]);
+        } else if (!pinned) {
+            out.unpinned.push_back(numbers[i]);
         }
     }
     for (const auto& [ref, commit] : refs) {

@@ -16,6 +16,9 @@
 
 namespace gdnctl::loop::evolve {
 
+// Brings the commits of a run from its repository.
+inline constexpr std::string_view k_fetch = "git fetch PATH 'refs/gdnctl/*:refs/gdnctl/*'";
+
 struct GateRow {
     std::string stage, verdict, reason;  // pass, fail, infra, skip
 };
@@ -32,6 +35,8 @@ struct GateReport {
     Gain gain;                        // of the measured stage
     std::vector<Quadrant> quadrants;  // of the final verification
     bool pass = false, infra = false;
+    double device_s = 0;
+    std::string device;  // of the measured stage
 };
 
 // What the pairs of a candidate are compared with, and what they have to show.
@@ -51,6 +56,12 @@ struct JudgeOrder {
 };
 Result<GateReport> judge_again(const Store& store, Evaluator& evaluator, const JudgeOrder& order);
 
+// What the record `verify` says of the final verification.
+Json verify_record(const State& state, int attempt, const GateReport& report);
+// The last one, where the attempt passed and nothing that it rests on has changed since.
+std::optional<Json> verification_of(const State& state, int attempt);
+GateReport report_of(const Json& record);
+
 // The repository of the working directory, which must have these commits of the run. Errors: those of
 // GitCheckout::open(), remote_missing (exit 6: it has not, as after a dry run).
 Result<GitCheckout> repository_of(const State& state, std::span<const std::string> commits, Context& context);
@@ -60,11 +71,12 @@ Result<GitCheckout> repository_of(const State& state, std::span<const std::strin
 Status check_branch(const GitCheckout& repository, const State& state);
 Status land_on_branch(const GitCheckout& repository, const State& state, const std::string& commit);
 
-// The words of a missing candidate, and refs that no record names.
 struct StoreCheck {
-    std::vector<std::string> missing;   // "attempt 7: commit ... is missing"
-    std::vector<std::string> unlisted;  // refs
+    std::vector<int> gone, unpinned;    // attempts: without their commit, or without their ref; 0: the base
+    std::vector<std::string> unlisted;  // refs that no record names
 };
+// The ref of an attempt's candidate, or of the base.
+std::string ref_of_attempt(const State& state, int attempt);
 Result<StoreCheck> check_store(const GitCheckout& repository, const State& state);
 
 // Refs of candidates that started before `before` and were neither kept nor tied: only `repair` still draws them as

@@ -60,12 +60,14 @@ std::string line_of(const Attempt& one) {
     std::string line =
         fmt::format("{:>5}  {:<8}  {:>2}  {:<11}  {:<7}", one.number, one.number == 0 ? "base" : to_text(one.op),
                     one.lineage, one.verdict == Verdict::none ? "running" : to_text(one.verdict), short_of(one.commit));
-    const bool shows_gain = one.measured && one.number > 0;
-    const std::string rest = shows_gain ? gain_text(*one.measured) : one.reason;
-    return cut(line + "  " + rest, 100) + "\n";
+    const bool shows_gain = one.gate && one.number > 0;
+    const std::string rest = shows_gain ? gain_text(*one.gate) : one.reason;
+    const std::string between = one.technique.empty() || rest.empty() ? "" : ": ";
+    return cut(line + "  " + one.technique + between + rest, 100) + "\n";
 }
 
-constexpr std::string_view k_heading = "    N  operator   L  verdict      commit   gain against the champion, or why\n";
+constexpr std::string_view k_heading =
+    "    N  operator   L  verdict      commit   technique: gain over the champion, or why\n";
 
 // Which stage the open attempt is in.
 std::string stage_of(const State& state) {
@@ -99,18 +101,18 @@ std::optional<double> eta_of(const State& state) {
     if (!state.stopped.empty()) return std::nullopt;
     std::optional<double> eta;
     const auto take = [&eta](double seconds) { eta = eta && *eta < seconds ? *eta : seconds; };
-    const auto attempts = state.left.find("attempts"), wall = state.left.find("wall_s");
-    if (wall != state.left.end()) take(wall->second);
-    if (attempts != state.left.end() && state.spent.attempts > 0) {
-        const double ahead = attempts->second - (state.open.number == 0 ? 1 : 0);
-        take(ahead * state.spent.wall_s / static_cast<double>(state.spent.attempts));
+    const auto left = state.left_now();
+    const auto attempts = left.find("attempts"), wall = left.find("wall_s");
+    if (wall != left.end()) take(wall->second);
+    if (attempts != left.end() && state.spent.attempts > 0) {
+        take(attempts->second * state.spent.wall_s / static_cast<double>(state.spent.attempts));
     }
     return eta;
 }
 
 std::string left_text(const State& state) {
     std::string out;
-    for (const auto& [name, value] : state.left) {
+    for (const auto& [name, value] : state.left_now()) {
         out += out.empty() ? "" : ", ";
         if (name == "usd") {
             out += fmt::format("${:.2f}", value);
@@ -194,7 +196,7 @@ Json status_facts(const State& state) {
               {"usd", state.spent.usd},
               {"device_s", state.spent.device_s},
               {"since_kept", state.spent.since_kept}}},
-            {"budget_left", state.left},
+            {"budget_left", state.left_now()},
             {"eta_s", eta_of(state) ? Json(*eta_of(state)) : Json()},
             {"lineages", lineages}};
 }
@@ -222,9 +224,10 @@ std::string status_body(const State& state) {
     if (best.number == 0) {
         out += fmt::format("best       the base commit {}: nothing was kept yet\n", short_of(best.commit));
     } else {
-        out += fmt::format("best       attempt {}, commit {}: {:+.2f} % against the base\n", best.number,
-                           short_of(best.commit), to_percent(best.gain));
-        if (best.measured) out += fmt::format("           last step {}\n", gain_text(*best.measured));
+        const std::string title = best.technique.empty() ? "" : " (" + cut(best.technique, 40) + ")";
+        out += fmt::format("best       attempt {}{}, commit {}: {}\n", best.number, title, short_of(best.commit),
+                           against_base_text(best));
+        if (best.gate) out += fmt::format("           last step {}\n", gain_text(*best.gate));
     }
     std::string counts;
     for (const auto& [word, count] : state.verdicts())
@@ -297,7 +300,7 @@ Result<std::string> attempt_text(const RunView& view, int attempt) {
     field("class", one.kind);
     field("verdict", std::string(verdict_word(one)));
     field("reason", one.reason);
-    if (one.measured && attempt > 0) field("gain", gain_text(*one.measured));
+    if (one.gate && attempt > 0) field("gain", gain_text(*one.gate));
     field("technique", one.technique);
     if (!one.imported.empty()) {
         field("imported", fmt::format("{}: {}, speedup {:g} there", one.origin, one.imported, one.imported_speedup));

@@ -150,6 +150,7 @@ Result<JobAnswer> run_on_cluster(const JobSpec& spec, Context& context) {
     }
     if (!job) return tl::unexpected(std::move(job).error());
     add_env(job->plan, spec);
+    job->plan.log_decides = job->plan.log_decides || spec.kind == JobKind::profile;
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(job->place, place, context));
     SubmitOptions submit;
     if (!spec.id.empty()) submit.submission_id = spec.id;
@@ -181,6 +182,7 @@ Result<JobAnswer> run_on_held(const JobSpec& spec, Context& context) {
                           ? plan_held_test(std::move(target), spec.selection, hold, context)
                           : plan_held_profile(std::move(target), std::move(settings), prefix, hold, via, context));
     add_env(job.plan, spec);
+    job.plan.log_decides = job.plan.log_decides || spec.kind == JobKind::profile;
     GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, job.plan, options, context));
     JobAnswer answer;
     answer.exit = conclude(spec, job, run);

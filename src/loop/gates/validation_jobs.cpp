@@ -103,7 +103,11 @@ void judge_failure(JobEnd& end, JobKind kind, ExitCode exit, bool wants_tpu) {
                         fmt::format("the job command refuses to run (exit code {})", end.rc));
     }
     if (exit == ExitCode::infrastructure || report.failure_class.starts_with("infra")) {
-        return fail_job(end, Outcome::infra, report.message.empty() ? "cluster unreachable" : report.message);
+        const bool passed = report.status == "SUCCEEDED";
+        return fail_job(end, Outcome::infra,
+                        passed                   ? "log incomplete"
+                        : report.message.empty() ? "cluster unreachable"
+                                                 : report.message);
     }
     if (exit == ExitCode::nothing_done) return fail_job(end, Outcome::infra, "the job was stopped");
     if (report.status == "SUCCEEDED") return fail_job(end, Outcome::infra, "passed, but without the required evidence");

@@ -29,7 +29,7 @@ struct CeCompare {
 // The result of profiling one commit.
 struct Measurement {
     std::string metric;           // "throughput/mfu"
-    std::optional<double> value;  // median of `points`; nullopt: no value was found
+    std::optional<double> value;  // median of `points`, their geometric mean after pairs; nullopt: no value was found
     std::vector<double> points;
     std::string source;                         // "cli-output", "wandb-summary", "wandb-history-median[10:18]"
     std::optional<std::int64_t> window_points;  // fewest values in such a window, over all `points`

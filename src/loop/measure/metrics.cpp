@@ -71,7 +71,7 @@ public:
         line();
         m_out.output.finish();
         m_objects.finish();
-        m_out.last_object = m_objects.last();
+        if (const auto last = m_objects.last()) m_out.last_object = gdnctl::to_text(*last);
         m_out.oracle = m_oracle.finding();
         return std::move(m_out);
     }

@@ -33,7 +33,7 @@ struct JobReport {
 // What was found in a job's log.
 struct Evidence {
     JobOutput output;
-    std::string last_object;                // the last complete JSON object; empty: none
+    std::string last_object;                // the last JSON object; empty: none, or it is unusable
     std::vector<std::string> failed_tests;  // names of the failed pytest tests, without duplicates
     std::optional<double> max_abs;          // the largest difference printed by a failing comparison
     OracleFinding oracle;                   // the first item that fails in the oracle

@@ -8,6 +8,7 @@
 #include "core/for_people.h"
 #include "core/log.h"
 #include "loop/report/model.h"
+#include "runlog/records/words.h"
 
 namespace gdnctl::loop {
 
@@ -66,12 +67,14 @@ std::vector<std::string> champion_lines(const PackInput& input) {
 }
 
 std::string outcome_line(const IterationView& i, const MeasuredRun* measured) {
-    std::string line = fmt::format("iteration {}{}: {}{}", i.number,
-                                   i.log_number.empty() ? "" : " (" + shown(i.log_number, 20) + " in the running log)",
-                                   shown(i.outcome, 40), i.promoted ? ", new champion" : "");
+    const bool other = !i.log_number.empty() && i.log_number != std::to_string(i.number);
+    std::string line = fmt::format("iteration {}{}{}: {}", i.number,
+                                   other ? " (" + shown(i.log_number, 20) + " in the running log)" : "",
+                                   i.title.empty() ? "" : ", " + shown(i.title, 80),
+                                   i.promoted ? "promoted" : shown(runlog::outcome_phrase(i.outcome), 40));
     const MeasuredView* m = measured == nullptr ? nullptr : measured->of(i);
     if (m != nullptr && m->gain) line += fmt::format(", {} {}", shown(m->metric, 60), whole_gain_text(*m->gain));
-    if (!i.reason.empty()) line += ": " + i.reason;
+    if (!i.reason.empty()) line += ": " + runlog::reason_words(i.reason);
     return shown(line, k_longest_line);
 }
 
@@ -92,7 +95,7 @@ std::string dead_line(const DeadIdea& dead) {
     if (name.empty()) name = "a patch of " + (idea.files.empty() ? "unknown files" : idea.files.front());
     std::string iterations;
     for (const int i : dead.iterations) iterations += fmt::format("{}{}", iterations.empty() ? "" : ", ", i);
-    return shown(fmt::format("{} (refused {} times, iterations {}){}", name, dead.failed, iterations,
+    return shown(fmt::format("{} (rejected {} times, iterations {}){}", name, dead.failed, iterations,
                              dead.last_reason.empty() ? "" : ": " + dead.last_reason),
                  k_longest_line);
 }
@@ -143,9 +146,10 @@ std::string context_pack(const PackInput& input, std::size_t bytes) {
     const auto slots = open_slots(input);
     std::vector<std::string> trouble;
     for (const StandingTrouble& one : standing_trouble(input.run)) {
-        trouble.push_back(shown(fmt::format("{} (seen {} time{}, last in iteration {}): {}", one.outcome, one.times,
-                                            one.times == 1 ? "" : "s", one.last_iteration, one.sign),
-                                k_longest_line));
+        trouble.push_back(
+            shown(fmt::format("{} (seen {} time{}, last in iteration {}): {}", runlog::outcome_words(one.outcome).cause,
+                              one.times, one.times == 1 ? "" : "s", one.last_iteration, one.sign),
+                  k_longest_line));
     }
     if (champion.empty() && outcomes.empty() && dead.empty() && slots.empty() && trouble.empty()) return {};
     pack.section("Champion:", champion);

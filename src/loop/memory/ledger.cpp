@@ -39,7 +39,12 @@ std::string without_blanks(std::string_view line) {
 Result<AgentReport> parse_agent_report(std::string_view text, std::string_view name) {
     GDNCTL_TRY_ASSIGN(const Json json, parse_json(text, name));
     if (!json.is_object()) return fail(ErrorKind::bad_input, fmt::format("{}: not a JSON object", name));
-    const auto word = [&](const char* key) { return std::string(text::trim(json::text(json, key))); };
+    const auto word = [&](const char* key) { return text::visible(text::trim(json::text(json, key))); };
+    const auto words = [&](const char* key) {
+        std::vector<std::string> list = json::texts(json, key);
+        for (std::string& one : list) one = text::visible(one);
+        return list;
+    };
     AgentReport report;
     report.title = word("title");
     report.slot = word("slot");
@@ -48,8 +53,8 @@ Result<AgentReport> parse_agent_report(std::string_view text, std::string_view n
     report.change_class = word("change_class");
     report.new_argument = word("new_argument");
     report.next_hypothesis = word("next_hypothesis");
-    report.changes = json::texts(json, "changes");
-    report.reject_if = json::texts(json, "reject_if");
+    report.changes = words("changes");
+    report.reject_if = words("reject_if");
     return report;
 }
 

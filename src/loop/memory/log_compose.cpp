@@ -161,7 +161,8 @@ Result<Document> open_document(const std::string& text, const std::string& name)
 
 Result<std::optional<ComposedLog>> add_entry(const LogSources& sources, const Document& document, std::vector<Json> all,
                                              Json record, WallTime at) {
-    const auto number = runlog::next_iteration(document, all);
+    auto number = runlog::next_iteration(document, all);
+    number.number = std::max<std::int64_t>(number.number, 1);  // a loop counts its iterations from 1
     const auto started = parse_iso8601(json::text(record, "started_at")).value_or(at);
     record["iteration"] = number.number;
     record["suffix"] = number.suffix;

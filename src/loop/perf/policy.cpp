@@ -147,11 +147,11 @@ std::string change_text(const PerfQuestion& q, const PerfDecision& decision) {
     if (!decision.gain) return {};
     runlog::Gain gain = *decision.gain;
     gain.unit = unit_in_recipe(gain.unit);
-    const double percent = gain.factor ? runlog::factor_percent(*gain.factor) : decision.gain_pct.value_or(0.0);
     const std::string words = runlog::gain_text(gain);
-    return fmt::format("{} ({}%, source={}){}{}{}", runlog::compared_text(gain),
-                       std::abs(percent) < 1000 ? fmt::format("{:+.2f}", percent) : "+" + number_for_people(percent),
-                       q.candidate.source, words.empty() ? "" : "; ", words, busy_text(decision));
+    return fmt::format(
+        "{} ({}%, source={}){}{}{}", runlog::compared_text(gain),
+        gain.factor ? runlog::percent_text(gain) : fmt::format("{:+.2f}", decision.gain_pct.value_or(0.0)),
+        q.candidate.source, words.empty() ? "" : "; ", words, busy_text(decision));
 }
 
 runlog::Gain gain_of(const PerfQuestion& q) {

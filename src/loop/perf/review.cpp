@@ -248,13 +248,24 @@ private:
         }
         m_lone_baseline = m_champion->measured.value;
         m_review.measured_against = m_champion;
-        m_review.measured_against->measured = merged(std::move(theirs));
-        m_judged = merged(std::move(ours));
+        m_review.measured_against->measured = mean_of(std::move(theirs));
+        m_judged = mean_of(std::move(ours));
         m_world.say(fmt::format("champion: {}; candidate: {}",
                                 noise_text(m_review.measured_against->measured.points, m_input.unit),
                                 noise_text(m_judged.points, m_input.unit)));
         decide_on(look);
         return {};
+    }
+
+    // What decides is the mean over the pairs, so the value of each side is the mean of its runs: their ratio is the
+    // gain.
+    static Measurement mean_of(std::vector<Measurement> runs) {
+        Measurement all = merged(std::move(runs));
+        const auto mean = runlog::mean_of_runs(all.points);
+        if (!mean) return all;
+        all.value = mean;
+        if (const auto own = all.metrics.find(all.metric); own != all.metrics.end()) own->second = *mean;
+        return all;
     }
 
     std::string pair_text(double champion, double candidate, std::size_t n) const {

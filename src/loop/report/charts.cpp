@@ -8,6 +8,7 @@
 #include "core/for_people.h"
 #include "loop/report/verdict_words.h"
 #include "render/svg.h"
+#include "runlog/records/words.h"
 
 namespace gdnctl::loop::report {
 
@@ -122,12 +123,17 @@ std::string linked(int iteration, const std::string& mark) {
     return fmt::format("<a href=\"#i{}\">{}</a>\n", iteration, mark);
 }
 
+// "7, Batch the matmuls"
+std::string numbered(const IterationView& i) {
+    return i.title.empty() ? std::to_string(i.number) : fmt::format("{}, {}", i.number, shown(i.title, 80));
+}
+
 std::string point_of(const IterationView& i, const loop::MeasuredView& m, const Axes& axes) {
     const double x = axes.x_of(i.number);
     const double y = axes.y_of(*m.value);
-    const std::string title =
-        fmt::format("iteration {}: {} = {}{}{}; {}{}", i.number, shown(m.metric, 60), value_text(m), m.gain ? ", " : "",
-                    gain_text(&m), verdict_text(i), m.suspect ? "; suspect: the base had moved" : "");
+    const std::string title = fmt::format("iteration {}: {} = {}{}{}; {}{}", numbered(i), shown(m.metric, 60),
+                                          value_text(m), m.gain ? ", " : "", gain_text(&m), verdict_text(i),
+                                          m.suspect ? "; suspect: the base had moved" : "");
     const svg::Mark look{colour_of(i), title};
     std::string mark;
     if (!axes.shows(*m.value)) {  // outside the chart: an arrow at its edge
@@ -200,7 +206,7 @@ std::string_view colour_of(const IterationView& i) {
     if (i.outcome == "infra" || i.outcome == "environment") return "trouble";
     if (i.outcome == "agent-error" || i.outcome == "timeout" || i.outcome == "error") return "agent";
     if (i.outcome == "no-op") return "none";
-    return "refused";
+    return "rejected";
 }
 
 std::string metric_chart(const Report& report) {
@@ -228,7 +234,7 @@ std::string outcome_strip(const Report& report) {
         if (n % k_strip_row == 0) {
             chart += svg::text(k_left - 8, y + 12.5, fmt::format("{}", all[n].number), Anchor::end);
         }
-        const std::string title = fmt::format("iteration {}: {}", all[n].number, verdict_text(all[n]));
+        const std::string title = fmt::format("iteration {}: {}", numbered(all[n]), verdict_text(all[n]));
         const double x = k_left + static_cast<double>(n % k_strip_row) * (k_cell + 0.6);
         chart += linked(all[n].number, svg::rect({colour_of(all[n]), title}, {x, y, k_cell - 2, k_cell - 2}));
     }
@@ -262,16 +268,16 @@ std::string failure_bars(const Report& report) {
     if (report.failures.empty()) return {};
     const double most = report.failures.front().count;
     constexpr double k_row = 22;
-    constexpr double k_names = 104;
-    std::string chart =
-        open_svg(static_cast<double>(report.failures.size()) * k_row + 6, "iterations that were not kept, by class");
+    constexpr double k_names = 190;
+    std::string chart = open_svg(static_cast<double>(report.failures.size()) * k_row + 6,
+                                 "iterations that were not accepted, by result");
     double y = 4;
     for (const FailureClass& one : report.failures) {
         IterationView sample;
         sample.ended = true;
         sample.outcome = one.outcome;
         const double width = one.count / most * (k_left + k_wide - k_names - 60);
-        chart += svg::text(k_names - 8, y + 12, shown(one.outcome, 24), Anchor::end) +
+        chart += svg::text(k_names - 8, y + 12, shown(runlog::outcome_phrase(one.outcome), 30), Anchor::end) +
                  svg::rect({colour_of(sample)}, {k_names, y, width, 15}) +
                  svg::text(k_names + width + 6, y + 12, fmt::format("{}", one.count));
         y += k_row;

@@ -6,6 +6,7 @@
 #include "loop/report/charts.h"
 #include "loop/report/verdict_words.h"
 #include "render/page.h"
+#include "runlog/records/words.h"
 
 namespace gdnctl::loop::report {
 
@@ -17,7 +18,7 @@ using loop::IterationView;
 const html::Look& look() {
     static const html::Look k_look{{{"champion", "#1d6fd1", "#62a8ff"},
                                     {"kept", "#55a868", "#5cb874"},
-                                    {"refused", "#c44e52", "#e8696e"},
+                                    {"rejected", "#c44e52", "#e8696e"},
                                     {"trouble", "#e0a63a", "#d9a441"},
                                     {"agent", "#8b6fb8", "#a98bd8"},
                                     {"none", "#b4bcc5", "#59636e"},
@@ -31,7 +32,7 @@ svg rect { rx: 2px; } svg .reign { fill: none; stroke: var(--champion); stroke-w
 summary i { display: inline-block; width: .8em; height: .8em; margin-right: .45em; border-radius: 2px; }
 details { border-bottom: 1px solid var(--line); padding: .25rem 0; } summary { cursor: pointer; }
 details:target { background: var(--code); } details > div { padding: .4rem 0 .8rem 1.4rem; }
-b.fail { color: var(--refused); } b.pass { color: var(--kept); }
+b.fail { color: var(--rejected); } b.pass { color: var(--kept); }
 )css"};
     return k_look;
 }
@@ -64,7 +65,7 @@ std::string charts_part(const Report& report) {
                             report.better.empty() ? "" : ": " + report.better + " is better") +
                 chart;
         html +=
-            html::legend({{"champion", "new champion"}, {"kept", "kept"}, {"refused", "refused"}, {"band", "noise"}});
+            html::legend({{"champion", "promoted"}, {"kept", "accepted"}, {"rejected", "rejected"}, {"band", "noise"}});
         html += report.noise_pct
                     ? fmt::format(
                           "<p class=soft>The line is the champion at that time. The band around it is {} %, the "
@@ -75,22 +76,22 @@ std::string charts_part(const Report& report) {
     }
     if (report.run.view.iterations.empty()) return html + "<p>No iteration has started yet.</p>\n";
     html += html::section("Outcomes over time", outcome_strip(report));
-    html += html::legend({{"champion", "new champion"},
-                          {"kept", "kept"},
-                          {"refused", "refused"},
-                          {"trouble", "infrastructure"},
-                          {"agent", "agent or loop"},
-                          {"none", "nothing to judge"},
+    html += html::legend({{"champion", "promoted"},
+                          {"kept", "accepted"},
+                          {"rejected", "rejected"},
+                          {"trouble", "parked"},
+                          {"agent", "failed"},
+                          {"none", "no-op"},
                           {"open", "under way"}});
     if (const std::string chart = cost_chart(report); !chart.empty()) {
         html += html::section("Cost", chart);
         html += html::legend({{"cagent", "agent"}, {"cdevice", "device"}, {"crest", "other"}});
     }
-    return html + html::section("What was not kept", failure_bars(report));
+    return html + html::section("What was not accepted", failure_bars(report));
 }
 
 std::string signs_table(const Report& report) {
-    html::Table table("class|times@n|most often");
+    html::Table table("result|times@n|most often");
     for (const FailureClass& one : report.failures) {
         std::vector<std::pair<int, std::string>> signs;
         for (const auto& [sign, count] : one.signs) signs.emplace_back(count, sign);
@@ -98,7 +99,8 @@ std::string signs_table(const Report& report) {
         if (signs.size() > 3) signs.resize(3);
         for (const auto& [count, sign] : signs) {
             if (sign.empty()) continue;
-            table.row({escaped(loop::shown(one.outcome, 24)), fmt::format("{}", count), escaped(sign)});
+            table.row({escaped(loop::shown(runlog::outcome_phrase(one.outcome), 40)), fmt::format("{}", count),
+                       escaped(sign)});
         }
     }
     return table.html();
@@ -113,7 +115,7 @@ std::string memory_sections(const Report& report) {
                             escaped(loop::shown(one.last_reason, 300)));
     }
     if (!dead.empty()) html += "</ul>\n";
-    html::Table slots("slot||tries@n|won@n|refused@n|");
+    html::Table slots("slot||tries@n|accepted@n|rejected@n|");
     for (const auto& one : report.slots) {
         slots.row({escaped(loop::shown(one.slot.slot, 30)), escaped(loop::shown(one.slot.title, 100)),
                    fmt::format("{}", one.tries), fmt::format("{}", one.won), fmt::format("{}", one.failed),
@@ -157,7 +159,7 @@ std::string measured_part(const loop::MeasuredView* m, const IterationView& i) {
     if (m->value) html += fmt::format("{} = {}", escaped(loop::shown(m->metric, 80)), escaped(value_text(*m)));
     if (m->gain) html += "; " + escaped(runlog::whole_gain_text(*m->gain));
     if (m->suspect) html += "; <b class=fail>suspect</b>: the base had moved";
-    html += fmt::format("; {}</p>\n", escaped(loop::shown(m->decision, 60)));
+    html += fmt::format("; {}</p>\n", escaped(loop::shown(runlog::decision_words(m->decision), 60)));
     const bool told = std::any_of(i.stages.begin(), i.stages.end(), [](const auto& s) { return !s.gates.empty(); });
     if (told || m->gates.empty()) return html;
     html::Table table = stages_table();
@@ -168,8 +170,9 @@ std::string measured_part(const loop::MeasuredView* m, const IterationView& i) {
 std::string iteration_part(const Report& report, std::size_t at) {
     const IterationView& i = report.run.view.iterations[at];
     const auto* m = report.of_iteration[at];
+    const std::string title = i.title.empty() ? "" : loop::shown(i.title, 100) + ": ";
     std::string html = fmt::format("<details id=i{0}><summary><i class={1}></i>{0}: {2}", i.number, colour_of(i),
-                                   escaped(verdict_text(i)));
+                                   escaped(title + verdict_text(i)));
     if (m != nullptr && m->value) html += ", " + escaped(value_text(*m));
     if (const std::string gain = gain_text(m); !gain.empty()) html += ", " + escaped(gain);
     html += fmt::format("</summary><div>\n<p>{}</p>\n", escaped(why_text(i)));

@@ -6,6 +6,7 @@
 #include "core/for_people.h"
 #include "loop/report/data.h"
 #include "loop/report/verdict_words.h"
+#include "runlog/records/words.h"
 
 namespace gdnctl::loop::report {
 
@@ -22,6 +23,14 @@ std::string cell(std::string_view text, std::size_t columns = 200) {
         out += c;
     }
     return out;
+}
+
+// Of the candidate of its iteration; a baseline has none.
+std::string title_of(const Report& report, const loop::MeasuredView& one) {
+    for (std::size_t at = 0; at < report.of_iteration.size(); ++at) {
+        if (report.of_iteration[at] == &one) return report.run.view.iterations[at].title;
+    }
+    return {};
 }
 
 std::string heading_part(const Report& report) {
@@ -42,17 +51,20 @@ std::string champions_part(const Report& report) {
         text += fmt::format("Measurements of identical code differ by {} % (one standard deviation).\n\n",
                             number_for_people(*report.noise_pct, 3));
     }
-    text += "| iteration | commit | value | gain over the previous champion | decision |\n|---:|---|---:|---|---|\n";
+    text +=
+        "| iteration | title | commit | value | gain over the previous champion | decision "
+        "|\n|---:|---|---|---:|---|---|\n";
     for (const auto* one : report.champions) {
-        text += fmt::format("| {} | {} | {} | {} | {} |\n", one->iteration, short_commit(one->commit), value_text(*one),
-                            gain_text(one), cell(one->decision));
+        text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", one->iteration, cell(title_of(report, *one), 60),
+                            short_commit(one->commit), value_text(*one), gain_text(one),
+                            cell(runlog::decision_words(one->decision)));
     }
     return text;
 }
 
 std::string failures_part(const Report& report) {
     if (report.failures.empty()) return {};
-    std::string text = "\n## What was not kept\n\n| outcome | count | most often |\n|---|---:|---|\n";
+    std::string text = "\n## What was not accepted\n\n| result | count | most often |\n|---|---:|---|\n";
     for (const FailureClass& one : report.failures) {
         std::string most;
         int times = 0;
@@ -60,7 +72,7 @@ std::string failures_part(const Report& report) {
             if (count > times) most = sign;
             times = std::max(times, count);
         }
-        text += fmt::format("| {} | {} | {} |\n", cell(one.outcome), one.count, cell(most));
+        text += fmt::format("| {} | {} | {} |\n", cell(runlog::outcome_phrase(one.outcome)), one.count, cell(most));
     }
     return text;
 }
@@ -73,7 +85,7 @@ std::string memory_part(const Report& report) {
         text += fmt::format("- {}: {} times; {}\n", cell(loop::idea_id(one.idea)), one.failed, cell(one.last_reason));
     }
     if (!report.slots.empty())
-        text += "\n## Slots\n\n| slot | | tries | won | refused | |\n|---|---|---:|---:|---:|---|\n";
+        text += "\n## Slots\n\n| slot | | tries | accepted | rejected | |\n|---|---|---:|---:|---:|---|\n";
     for (const auto& one : report.slots) {
         text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", cell(one.slot.slot), cell(one.slot.title), one.tries,
                             one.won, one.failed, one.open() ? "open" : "");
@@ -87,8 +99,9 @@ std::string memory_part(const Report& report) {
     }
     if (!report.trouble.empty()) text += "\n## Current infrastructure problems\n\n";
     for (const auto& one : report.trouble) {
-        text += fmt::format("- {}, {} times, last in iteration {}: {}\n", cell(one.outcome), one.times,
-                            one.last_iteration, cell(one.sign));
+        text +=
+            fmt::format("- {}, {} times, last in iteration {}: {}\n", cell(runlog::outcome_words(one.outcome).cause),
+                        one.times, one.last_iteration, cell(one.sign));
     }
     return text;
 }
@@ -109,14 +122,15 @@ std::string iterations_part(const Report& report) {
             "`gdnctl loop-explain N` shows what was compared.\n\n";
     }
     text +=
-        "| # | result | median | gain | time | device | tokens | why |\n"
-        "|---:|---|---:|---|---:|---:|---:|---|\n";
+        "| # | title | result | value | gain | time | device | tokens | why |\n"
+        "|---:|---|---|---:|---|---:|---:|---:|---|\n";
     for (std::size_t at = 0; at < all.size(); ++at) {
         const IterationView& i = all[at];
         const auto* m = report.of_iteration[at];
-        text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", both_numbers(i), cell(verdict_text(i)),
-                            m != nullptr ? value_text(*m) : "", gain_text(m), duration_text(i.wall_ms),
-                            duration_text(i.tpu_ms), loop::grouped(i.tokens), cell(why_text(i)));
+        text +=
+            fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", both_numbers(i), cell(i.title, 60),
+                        cell(verdict_text(i)), m != nullptr ? value_text(*m) : "", gain_text(m),
+                        duration_text(i.wall_ms), duration_text(i.tpu_ms), loop::grouped(i.tokens), cell(why_text(i)));
     }
     return text;
 }

@@ -7,6 +7,7 @@
 
 #include "core/redact.h"
 #include "core/text.h"
+#include "runlog/records/words.h"
 
 namespace gdnctl::loop {
 
@@ -76,6 +77,7 @@ void take_candidate(IterationView& iteration, const Record& record) {
     iteration.commits = record.count("commits");
     iteration.files = record.count("files");
     iteration.protected_paths = record.word("protected");
+    if (iteration.title.empty()) iteration.title = record.word("title");
     // If the loop followed a moved branch, a later record does not repeat this.
     if (const std::string gone = record.word("gone"); !gone.empty()) iteration.gone = gone;
 }
@@ -238,7 +240,7 @@ const IterationView* RunView::find(int number) const {
 std::string RunView::step_text() const {
     if (iterations.empty() || iterations.back().ended) return "between two iterations";
     const IterationView& current = iterations.back();
-    if (current.decided) return fmt::format("decided: {}; {}", shown(current.outcome), next);
+    if (current.decided) return fmt::format("decided: {}; {}", shown(runlog::outcome_phrase(current.outcome)), next);
     if (!current.stages.empty()) {
         const StageView& stage = current.stages.back();
         return fmt::format("stage {} has ended: {}", shown(stage.name, 40), shown(stage.verdict, 10));

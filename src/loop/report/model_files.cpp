@@ -8,6 +8,7 @@
 #include "loop/report/model.h"
 #include "platform/fs.h"
 #include "platform/lock.h"
+#include "runlog/records/words.h"
 
 namespace gdnctl::loop {
 
@@ -30,11 +31,15 @@ std::string event_text(const Record& record) {
         case RecordType::stage:
             return fmt::format("stage {}: {}{}", word("name"), word("verdict"),
                                record.word("reason").empty() ? "" : ": " + word("reason"));
+        case RecordType::candidate: return record.word("title").empty() ? std::string() : "candidate: " + word("title");
         case RecordType::decision:
-            return fmt::format("{} ({}){}", word("verdict"), word("outcome"),
-                               record.word("reason").empty() ? "" : ": " + word("reason"));
+            return fmt::format(
+                "decided: {}{}", shown(runlog::outcome_phrase(record.word("outcome")), 60),
+                record.word("reason").empty() ? "" : ": " + shown(runlog::reason_words(record.word("reason")), 200));
         case RecordType::iteration_end:
-            return fmt::format("ended: {}{}{}", word("outcome"), record.count("promoted") > 0 ? ", promoted" : "",
+            return fmt::format("ended: {}{}",
+                               record.count("promoted") > 0 ? std::string("promoted")
+                                                            : shown(runlog::outcome_phrase(record.word("outcome")), 60),
                                record.count("counted") > 0 ? ", counted as a failure" : "");
         case RecordType::stop:
             return fmt::format("the loop ends: {} (exit code {})", word("reason"), record.count("rc"));

@@ -26,28 +26,11 @@ std::size_t length_of(char lead) {
     return byte < 0xF0U ? 3 : 4;
 }
 
-char32_t decoded(std::string_view bytes) {
-    constexpr unsigned char k_lead_bits[] = {0x7F, 0x1F, 0x0F, 0x07};
-    char32_t value = static_cast<unsigned char>(bytes[0]) & k_lead_bits[bytes.size() - 1];
-    for (std::size_t i = 1; i < bytes.size(); ++i) {
-        value = (value << 6U) | (static_cast<unsigned char>(bytes[i]) & 0x3FU);
-    }
-    return value;
-}
-
-bool turns_direction(char32_t c) {
-    return (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069) || c == 0x200E || c == 0x200F;
-}
-
 std::string shown_point(std::string_view bytes) {
-    const char32_t c = decoded(bytes);
-    if (c == '\n') return "\\n";
-    if (c == '\r') return "\\r";
-    if (c == '\t') return "\\t";
-    const auto number = static_cast<std::uint32_t>(c);
-    if (c < 0x20 || (c >= 0x7F && c < 0xA0)) return fmt::format("\\x{:02x}", number);
-    if (turns_direction(c) || c == 0x2028 || c == 0x2029) return fmt::format("\\u{:04x}", number);
-    return std::string(bytes);
+    if (bytes == "\n") return "\\n";
+    if (bytes == "\r") return "\\r";
+    if (bytes == "\t") return "\\t";
+    return text::visible(bytes);
 }
 
 }  // namespace

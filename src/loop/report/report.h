@@ -66,7 +66,8 @@ struct IterationView {
     std::int64_t wall_ms = 0;       // time that the loop spent on it, without the time between processes
     std::string base, branch;
     std::string head, diff, leftovers, patch, protected_paths;  // of the candidate
-    std::string gone;  // one per line: other branches, tags and stashes that disappeared meanwhile
+    std::string title;  // from the agent's report, else the subject of its last commit; empty: neither
+    std::string gone;   // one per line: other branches, tags and stashes that disappeared meanwhile
     std::int64_t commits = 0, files = 0;
     std::vector<AttemptView> attempts;
     std::vector<StageView> stages;

@@ -8,6 +8,7 @@
 #include "core/for_people.h"
 #include "core/json_fields.h"
 #include "core/redact.h"
+#include "runlog/records/words.h"
 
 namespace gdnctl::loop {
 
@@ -98,20 +99,27 @@ Json measured_json(const Explained& e) {
 
 }  // namespace
 
-std::string verdict_text(const IterationView& i) {
+std::string_view result_word(const IterationView& i) {
     if (!i.decided && !i.ended) return "under way";
-    std::string what = "refused";
-    if (i.outcome == "accepted" || i.kept()) what = i.promoted ? "kept, and the new champion" : "kept";
-    if (i.outcome == "no-op") what = "nothing to keep";
-    if (i.verdict == "park") what = "put aside";
-    if (i.kept() && i.settled == "blocked") what = "accepted, but it could not land";
-    std::string more = i.outcome == "accepted" ? "" : shown(i.outcome, 40);
-    if (i.counted) more += more.empty() ? "counted as a failure" : "; counted as a failure";
-    return more.empty() ? what : fmt::format("{} ({})", what, more);
+    if (i.outcome == "accepted" || i.kept()) return i.promoted ? "promoted" : "accepted";
+    const std::string_view result = runlog::outcome_words(i.outcome).result;
+    return result.empty() ? "failed" : result;
+}
+
+std::string verdict_text(const IterationView& i) {
+    std::string more;
+    const auto add = [&more](std::string_view words) {
+        if (!words.empty()) more += fmt::format("{}{}", more.empty() ? "" : "; ", words);
+    };
+    if (i.decided || i.ended) add(runlog::outcome_words(i.outcome).cause);
+    if (i.kept() && i.settled == "blocked") add("it could not land");
+    if (i.counted) add("counted as a failure");
+    const std::string result = shown(result_word(i), 40);
+    return more.empty() ? result : fmt::format("{} ({})", result, shown(more));
 }
 
 std::string why_text(const IterationView& i) {
-    if (!i.reason.empty()) return shown(i.reason);
+    if (!i.reason.empty()) return shown(runlog::reason_words(i.reason));
     if (!i.decided && !i.ended) return {};
     if (i.outcome == "accepted" || i.kept()) {
         const auto passed =
@@ -120,6 +128,18 @@ std::string why_text(const IterationView& i) {
         return fmt::format("it passed {} stage{}", passed, passed == 1 ? "" : "s");
     }
     return shown(i.sign);
+}
+
+std::string results_text(const std::map<std::string, int>& outcomes, std::int64_t promotions) {
+    std::map<std::string_view, std::int64_t> counts;
+    for (const auto& [outcome, count] : outcomes) counts[runlog::outcome_words(outcome).result] += count;
+    const std::int64_t promoted = std::min<std::int64_t>(promotions, counts["accepted"]);
+    counts["accepted"] -= promoted;
+    std::string text = promoted > 0 ? fmt::format("{} promoted", promoted) : "";
+    for (const auto& [result, count] : counts) {
+        if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, or_dash(shown(result, 30)));
+    }
+    return text;
 }
 
 std::string kept_at_text(const Explained& e) {
@@ -146,7 +166,10 @@ std::string gate_text(const loop::GateView& gate) {
 }
 
 std::string value_text(const loop::MeasuredView& measured) {
-    return measured.value ? quantity(*measured.value, measured.unit) : std::string();
+    if (!measured.value) return {};
+    runlog::Gain noise = measured.gain.value_or(runlog::Gain{});
+    noise.unit = measured.unit;
+    return runlog::value_text(noise, *measured.value);
 }
 
 std::string gain_text(const loop::MeasuredView* measured) {
@@ -162,6 +185,7 @@ Json explained_json(const Explained& e) {
     Json files = Json::array();
     for (const auto& file : e.files) files.push_back(redact(file));
     return {{"iteration", i.number},
+            {"title", text_or_null(i.title)},
             {"ended", i.ended},
             {"outcome", text_or_null(i.outcome)},
             {"verdict", text_or_null(i.verdict)},

@@ -1,7 +1,9 @@
 // The outcome of an iteration and its reason, as shown by loop-explain and the reports.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,9 +20,13 @@ struct Explained {
     std::vector<std::string> files;                   // names of its artefacts
 };
 
-// "kept, and the new champion", "refused (rejected; counted as a failure)", "under way"
+// The one word for what became of it: promoted, accepted, rejected, parked, failed, no-op, "under way".
+std::string_view result_word(const loop::IterationView& iteration);
+// "promoted", "rejected (tests failed; counted as a failure)", "under way"
 std::string verdict_text(const loop::IterationView& iteration);
 std::string why_text(const loop::IterationView& iteration);
+// "2 promoted, 1 rejected"
+std::string results_text(const std::map<std::string, int>& outcomes, std::int64_t promotions);
 // Refs and branches that hold its work.
 std::string kept_at_text(const Explained& explained);
 // The command that puts work back on the branch that was parked because of trouble; empty: the work was judged.

@@ -207,7 +207,7 @@ void Reporter::add(const Where& where, const std::string& message, std::optional
     finding.column = 1 + (part.empty() ? 0 : code_points(where.line.text.substr(0, before)));
     finding.end_column = finding.column + code_points(part);
     finding.iteration = m_iteration;
-    finding.message = redact(message);
+    finding.message = text::visible(redact(message));
     finding.fix = std::move(fix);
     finding.source = where.line.text;
     m_report.findings.push_back(std::move(finding));

@@ -12,6 +12,8 @@
 
 namespace gdnctl::runlog::rule {
 
+using namespace std::string_view_literals;
+
 namespace {
 
 constexpr std::size_t k_max_edits = 200'000;  // per finding; the next round of fixing handles the rest
@@ -135,6 +137,15 @@ std::size_t first_invalid(std::string_view s) {
     return std::string_view::npos;
 }
 
+// Carriage returns end lines.
+std::string_view first_unseen(std::string_view s) {
+    for (;;) {
+        const std::string_view found = text::find_unseen(s);
+        if (found != "\r") return found;
+        s.remove_prefix(static_cast<std::size_t>(found.data() + found.size() - s.data()));
+    }
+}
+
 }  // namespace
 
 void home_paths(const LintRun& run, Reporter& reporter) {
@@ -205,13 +216,18 @@ void white_space(const LintRun& run, Reporter& reporter) {
 void invalid_utf8(const LintRun& run, Reporter& reporter) {
     for_each_region(run, [&](const Region& region) {
         const std::size_t invalid = first_invalid(region.text);
-        const std::size_t zero = region.text.find('\0');
-        if (invalid == std::string_view::npos && zero == std::string_view::npos) return;
-        const std::string_view part = region.text.substr(std::min(invalid, zero), 1);
+        const std::string_view unseen = first_unseen(region.text);
+        const std::size_t hidden =
+            unseen.empty() ? std::string_view::npos : static_cast<std::size_t>(unseen.data() - region.text.data());
+        if (invalid == std::string_view::npos && unseen.empty()) return;
+        const std::string_view part = invalid < hidden ? region.text.substr(invalid, 1) : unseen;
         reporter.set_iteration(region.iteration);
         Locator locator(region);
         reporter.add({locator.line_of(part.data()), part},
-                     invalid < zero ? "not UTF-8; the byte is read as U+FFFD" : "a NUL byte in the text");
+                     invalid < hidden   ? "not UTF-8; the byte is read as U+FFFD"
+                     : unseen == "\0"sv ? "a NUL byte in the text"
+                                        : fmt::format("the character {} is invisible and can hide or reorder text",
+                                                      text::visible(unseen)));
     });
 }
 

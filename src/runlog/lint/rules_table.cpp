@@ -161,8 +161,10 @@ constexpr std::array k_rules = {
          nullptr},
     on_document({"L606", "trace-block", warning, "an embedded trace report was edited", "Paste the report again."},
                 &rule::edited_trace_block),
-    on_document({"L607", "invalid-text", warning, "bytes that are not UTF-8, or NUL bytes", "Save the file as UTF-8."},
-                &rule::invalid_utf8),
+    on_document(
+        {"L607", "invalid-text", warning, "bytes that are not UTF-8, control characters or invisible characters",
+         "Save the file as UTF-8, and delete the character; `gdnctl log render` does so in generated entries."},
+        &rule::invalid_utf8),
     on_entry({"L701", "repeated-idea", note, "the same idea failed twice before", "Say what is different now."},
              &rule::repeated_idea),
     on_document({"L801", "experiment-number", warning, "experiment numbers repeat or go back",

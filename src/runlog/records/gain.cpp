@@ -1,7 +1,6 @@
 #include "runlog/records/gain.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -25,30 +24,16 @@ std::vector<double> numbers_at(const Json& value, const char* field) {
     return out;
 }
 
+double geometric_mean(const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += std::log(value);
+    return std::exp(sum / static_cast<double>(values.size()));
+}
+
 double middle(std::vector<double> values) {
     std::sort(values.begin(), values.end());
     const std::size_t at = values.size() / 2;
     return values.size() % 2 == 1 ? values[at] : (values[at - 1] + values[at]) / 2;
-}
-
-// A factor and its bounds, with enough digits to tell them apart, and the factor from 1.
-std::vector<std::string> factor_texts(double factor, const std::vector<double>& bounds) {
-    int digits = 3;
-    for (double limit = 0.1; digits < 5 && std::abs(factor - 1.0) < limit; limit /= 10) ++digits;
-    for (;; ++digits) {
-        std::vector<std::string> texts = {number_for_people(factor, digits)};
-        for (const double bound : bounds) texts.push_back(number_for_people(bound, digits));
-        std::vector<std::string> sorted = texts;
-        std::sort(sorted.begin(), sorted.end());
-        if (digits >= 5 || std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end()) return texts;
-    }
-}
-
-// A smaller value of something other than a time is not "faster".
-bool is_speed(const Gain& gain) {
-    constexpr std::array<std::string_view, 6> k_times = {"ns", "us", "µs", "ms", "s", "min"};
-    return !gain.lower_is_better || gain.unit.empty() ||
-           std::find(k_times.begin(), k_times.end(), gain.unit) != k_times.end();
 }
 
 const Json* value_of(const Json& record, const std::string& metric) {
@@ -85,9 +70,11 @@ std::string fault_of_runs(const Gain& gain) {
     }
     for (const auto& [name, runs, value] :
          {std::tuple{"before", &gain.before_runs, gain.before}, {"after", &gain.after_runs, gain.after}}) {
-        if (value && !differ(*value, middle(*runs))) continue;
-        return fmt::format("{} is recorded as {}, but the median of its runs is {}", name,
-                           value ? quantity(*value, gain.unit) : "missing", quantity(middle(*runs), gain.unit));
+        // Earlier versions recorded the median.
+        const bool same = value && (!differ(*value, geometric_mean(*runs)) || !differ(*value, middle(*runs)));
+        if (same) continue;
+        return fmt::format("{} is recorded as {}, but the mean of its runs is {}", name,
+                           value ? quantity(*value, gain.unit) : "missing", quantity(geometric_mean(*runs), gain.unit));
     }
     double sum = 0;
     for (std::size_t i = 0; i < gain.before_runs.size(); ++i) {
@@ -202,40 +189,9 @@ std::optional<double> speed_factor(std::optional<double> before, std::optional<d
 
 double factor_percent(double factor) { return (factor - 1.0) * 100.0; }
 
-std::string gain_text(const Gain& gain) {
-    if (!gain.factor || !(*gain.factor > 0)) return {};
-    const bool worse = *gain.factor < 1;
-    std::vector<double> bounds;
-    if (gain.pairs > 0 && gain.low && gain.high && *gain.low > 0 && *gain.high > 0) {
-        bounds = worse ? std::vector{1 / *gain.high, 1 / *gain.low} : std::vector{*gain.low, *gain.high};
-    }
-    const auto texts = factor_texts(worse ? 1 / *gain.factor : *gain.factor, bounds);
-    const std::string& shown = texts.front();
-    const bool speed = is_speed(gain);
-    std::string text = shown + "x ";
-    if (shown == "1") {
-        text = speed ? "as fast" : "as good";
-    } else {
-        text += speed ? (worse ? "slower" : "faster") : (worse ? "worse" : "better");
-    }
-    if (gain.pairs <= 0) return text + " (unpaired)";
-    const std::string between = bounds.empty() ? std::string() : fmt::format("{}-{}x, ", texts[1], texts[2]);
-    return text + fmt::format(" ({}{} pair{})", between, gain.pairs, gain.pairs == 1 ? "" : "s");
-}
-
-std::string compared_text(const Gain& gain) {
-    if (!gain.before || !gain.after) {
-        const auto& only = gain.after ? gain.after : gain.before;
-        return only ? quantity(*only, gain.unit) : std::string();
-    }
-    return fmt::format("{} -> {}{}", quantity(*gain.before, gain.unit), quantity(*gain.after, gain.unit),
-                       gain.values_apart ? " (these two are unpaired)" : "");
-}
-
-std::string whole_gain_text(const Gain& gain) {
-    const std::string values = compared_text(gain);
-    const std::string text = gain_text(gain);
-    return values + (values.empty() || text.empty() ? "" : ", ") + text;
+std::optional<double> mean_of_runs(const std::vector<double>& runs) {
+    const bool all = !runs.empty() && std::all_of(runs.begin(), runs.end(), [](double run) { return run > 0; });
+    return all ? std::optional(geometric_mean(runs)) : std::nullopt;
 }
 
 Json gain_json(const Gain& gain) {

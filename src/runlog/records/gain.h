@@ -18,7 +18,8 @@ struct Gain {
     bool lower_is_better = false;
     std::string against = "champion";  // what `before` was measured on
 
-    // Medians of the runs that were compared. Run i of one side and run i of the other form pair i.
+    // Of pairs: the geometric means of the runs, whose ratio is the factor (an earlier version recorded the medians).
+    // Run i of one side and run i of the other form pair i.
     std::optional<double> before, after;
     std::vector<double> before_runs, after_runs;
 
@@ -44,6 +45,14 @@ double factor_percent(double factor);
 // "2.26x faster (1.25-4.1x, 3 pairs)", "1.3x slower (1.1-1.5x, 9 pairs)", "4.7x faster (unpaired)". The bounds are in
 // the same direction as the word. For metrics other than speed: "better" and "worse". Empty: no factor.
 std::string gain_text(const Gain& gain);
+// The same without what is in parentheses: "2.26x faster".
+std::string speed_text(const Gain& gain);
+// The factor as a percentage, "+126.55", and one of its values, "8.2 ms". Like all texts here, they have no more digits
+// than the bounds of the pairs carry.
+std::string percent_text(const Gain& gain);
+std::string value_text(const Gain& gain, double value);
+// Their geometric mean; nullopt: there is none.
+std::optional<double> mean_of_runs(const std::vector<double>& runs);
 // "8.2 ms -> 3.6 ms"; only one value if the other is missing; empty: neither.
 std::string compared_text(const Gain& gain);
 // Both: "8.2 ms -> 3.6 ms, 2.26x faster (1.25-4.1x, 3 pairs)".

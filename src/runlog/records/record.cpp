@@ -255,8 +255,15 @@ std::string without_home(std::string text) {
 
 void make_public(Json& record) {
     if (record.is_string()) {
-        record = without_home(redact(record.get<std::string>()));
-    } else if (record.is_structured()) {
+        record = text::visible(without_home(redact(record.get<std::string>())));
+    } else if (record.is_object()) {
+        Json out = Json::object();
+        for (auto field = record.begin(); field != record.end(); ++field) {
+            make_public(field.value());
+            out[text::visible(field.key())] = std::move(field.value());
+        }
+        record = std::move(out);
+    } else if (record.is_array()) {
         for (auto& item : record) make_public(item);
     }
 }

@@ -55,8 +55,8 @@ Json superseding(const Json& old, WallTime at, std::string_view why);
 // The current records. A replacement takes the position of the first record in its chain.
 std::vector<Json> current_records(const std::vector<Json>& all);
 
-// Masks secret-shaped strings and replaces home directories by `~/` in every text of the record, because logs are
-// public.
+// Masks secret-shaped strings, replaces home directories by `~/` and escapes what text::visible() does in every text of
+// the record, because logs are public.
 void make_public(Json& record);
 
 }  // namespace gdnctl::runlog

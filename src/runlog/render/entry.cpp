@@ -382,10 +382,10 @@ std::string render_experiment(const Json& record) {
 }  // namespace
 
 std::string render_entry(const Json& record, const RenderOptions& options) {
-    if (is_experiment(record)) return render_experiment(record);
+    if (is_experiment(record)) return text::visible(render_experiment(record));
     std::string text;
     for (const Limits& limits : k_steps) {
-        text = EntryWriter(record, limits).write();
+        text = text::visible(EntryWriter(record, limits).write());
         if (options.max_bytes == 0 || text.size() <= options.max_bytes) break;
     }
     return text;

@@ -13,6 +13,7 @@
 #include "runlog/import/import.h"
 #include "runlog/parse/block.h"
 #include "runlog/records/record.h"
+#include "runlog/records/words.h"
 #include "runlog/render/render.h"
 #include "runlog/render/summary_values.h"
 
@@ -117,7 +118,7 @@ std::string short_text(std::string_view text, std::size_t limit) {
 std::string counts_text(const Json& counts) {
     std::string line;
     for (const auto& [name, count] : counts.items()) {
-        line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count.get<std::int64_t>());
+        line += fmt::format("{}{} {}", line.empty() ? "" : ", ", outcome_phrase(name), count.get<std::int64_t>());
     }
     return line.empty() ? "none" : line;
 }

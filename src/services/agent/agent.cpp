@@ -83,6 +83,33 @@ milliseconds usage_limit_delay(int waits) {
     return std::min(k_longest, k_first * (1 << std::clamp(waits, 0, 10)));
 }
 
+milliseconds provider_pause(const AgentOutcome& outcome, int waits, double u, WallTime now) {
+    if (outcome.action != AgentAction::back_off && outcome.action != AgentAction::wait_until) return milliseconds(0);
+    if (outcome.not_before && *outcome.not_before > now) {
+        return std::chrono::ceil<milliseconds>(*outcome.not_before - now);
+    }
+    if (outcome.action == AgentAction::wait_until) return usage_limit_delay(waits);
+    return std::max(back_off_delay(waits, u), outcome.retry_after.value_or(milliseconds(0)));
+}
+
+void StartLimit::failed(std::chrono::steady_clock::time_point started) {
+    constexpr std::size_t k_starts = 3;
+    m_failed.push_back(started);
+    if (m_failed.size() > k_starts) m_failed.pop_front();
+}
+
+milliseconds StartLimit::wait(std::chrono::steady_clock::time_point now) const {
+    constexpr std::size_t k_starts = 3;
+    constexpr std::chrono::minutes k_window{1};
+    if (m_failed.size() < k_starts) return milliseconds(0);
+    return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(m_failed.front() + k_window - now));
+}
+
+bool is_providers(AgentClass kind) {
+    return kind == AgentClass::usage_limit || kind == AgentClass::rate_limit || kind == AgentClass::overloaded ||
+           kind == AgentClass::server_error || kind == AgentClass::unreachable || kind == AgentClass::stream_cut;
+}
+
 std::vector<ProcessResult::Survivor> sweep_loop(std::string_view loop_id, Clock& clock) {
     constexpr milliseconds k_grace{2000};
     constexpr milliseconds k_quiet{20};

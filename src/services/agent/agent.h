@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -192,6 +193,23 @@ std::vector<ProcessResult::Survivor> sweep_loop(std::string_view loop_id, Clock&
 std::chrono::milliseconds back_off_delay(int waits, double u);
 // For a usage limit without a reset time: 15 min, 30 min, … 2 h.
 std::chrono::milliseconds usage_limit_delay(int waits);
+// The pause that `back_off` and `wait_until` ask for: until the limit's known end, else one of the delays above; 0 for
+// other actions.
+std::chrono::milliseconds provider_pause(const AgentOutcome& outcome, int waits, double u, WallTime now);
+
+// Limits how often a program is started whose starts fail: three a minute.
+class StartLimit {
+public:
+    void failed(std::chrono::steady_clock::time_point started);
+    void succeeded() { m_failed.clear(); }
+    // How long the next start has to wait; 0: not at all.
+    std::chrono::milliseconds wait(std::chrono::steady_clock::time_point now) const;
+
+private:
+    std::deque<std::chrono::steady_clock::time_point> m_failed;  // the last starts, in a row
+};
+// Whether the model's provider, or the way to it, is to blame: other attempts would fail alike until that changes.
+bool is_providers(AgentClass kind);
 
 // Hides an agent's output about file updates: a line `file update: PATH` (create, add, delete, rename) and the diff
 // after it. Feed it every line.

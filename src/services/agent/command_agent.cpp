@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/last_lines.h"
 #include "core/log.h"
 #include "core/redact.h"
 #include "core/text.h"
@@ -24,6 +25,7 @@ using std::chrono::milliseconds;
 using End = ProcessResult::End;
 
 constexpr std::size_t k_message = std::size_t{64} << 10;
+constexpr std::size_t k_complaints = std::size_t{16} << 10;
 
 class CommandAttempt {
 public:
@@ -59,6 +61,8 @@ private:
         spec.on_stderr_line = [this](std::string_view line) {
             take(line, m_stderr);
             if (!text::trim(line).empty()) m_last_complaint = std::string(text::trim(line));
+            m_complaints.append(line).append("\n");
+            if (m_complaints.size() > 2 * k_complaints) m_complaints.erase(0, m_complaints.size() - k_complaints);
         };
         spec.watch = [this] { return !m_transcript.failed() && !m_stderr.failed() && !is_hanging(); };
         if (m_request.keep_background) spec.leaves_behind = [](int code) { return code == 0; };
@@ -101,12 +105,16 @@ private:
         evidence.exit_code = result.exit_code;
         evidence.turn_completed = true;  // the exit code is the only result
         evidence.thread_started = true;
-        const Verdict verdict = judge(evidence);
+        Verdict verdict = judge(evidence);
         AgentOutcome outcome;
+        outcome.exit_status = verdict.kind == AgentClass::failed ? result.exit_code : verdict.exit_status;
+        if (verdict.kind == AgentClass::failed) blame_provider(verdict);
         outcome.kind = verdict.kind;
         outcome.action = verdict.action;
-        outcome.exit_status = verdict.kind == AgentClass::failed ? result.exit_code : verdict.exit_status;
         outcome.reason = verdict.reason;
+        outcome.explained = verdict.explained;
+        outcome.retry_after = verdict.retry_after;
+        outcome.not_before = verdict.not_before;
         outcome.survivors = result.survivors;
         outcome.elapsed = result.elapsed;
         outcome.files = m_request.files;
@@ -118,12 +126,24 @@ private:
         return outcome;
     }
 
+    // It failed because its model could not be asked, if its last words say so.
+    void blame_provider(Verdict& verdict) const {
+        constexpr std::size_t k_lines = 6;
+        for (const std::string* said : {&m_complaints, &m_message}) {
+            auto blamed = provider_trouble(text::last_lines(text::trim(*said), k_lines), m_clock.wall());
+            if (!blamed) continue;
+            blamed->reason = verdict.reason.substr(0, verdict.reason.find(": ")) + ": " + blamed->reason;
+            verdict = std::move(*blamed);
+            return;
+        }
+    }
+
     const std::vector<std::string>& m_argv;
     const AgentRequest& m_request;
     Clock& m_clock;
     Transcript m_transcript, m_stderr;
     OutputFilter m_filter{m_request.show_file_updates};
-    std::string m_message, m_last_complaint, m_hang;
+    std::string m_message, m_complaints, m_last_complaint, m_hang;
     pid_t m_leader = 0;
     Clock::Monotonic m_active;
 };

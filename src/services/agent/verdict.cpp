@@ -68,12 +68,14 @@ struct Phrase {
     AgentClass kind;
 };
 // In this order, because a server's message may quote words of a later row.
-constexpr std::array<Phrase, 28> k_phrases = {{
+constexpr std::array<Phrase, 30> k_phrases = {{
     {"thread/resume failed", AgentClass::thread_missing},
     {"hit your usage limit", AgentClass::usage_limit},
+    {"usage_limit_reached", AgentClass::usage_limit},
     {"quota exceeded", AgentClass::quota},
     {"check your plan and billing", AgentClass::quota},
     {"to use codex with your chatgpt plan", AgentClass::quota},
+    {"usage limit", AgentClass::usage_limit},
     {"experiencing high demand", AgentClass::server_error},
     {"stream disconnected before completion", AgentClass::stream_cut},
     {"rate limit", AgentClass::rate_limit},
@@ -99,11 +101,80 @@ constexpr std::array<Phrase, 28> k_phrases = {{
     {"unauthorized", AgentClass::authentication},
 }};
 
+// Credits come back with the next period, or are bought: the text is also seen where only a window is used up.
+bool says_credits_are_gone(std::string_view text) {
+    if (text.find("spend cap") != std::string_view::npos) return true;
+    if (text.find("credit") == std::string_view::npos) return false;
+    for (const std::string_view word :
+         {"out of credit", "ran out of", "run out of", "no credit", "no more credit", "used up", "used all", "depleted",
+          "exhausted", "insufficient", "not enough credit", "too low"}) {
+        if (text.find(word) != std::string_view::npos) return true;
+    }
+    return false;
+}
+
+// What other programs print, in lower case: names of their libraries' errors, and the system's words.
+constexpr std::array<Phrase, 52> k_provider_phrases = {{
+    {"usage limit", AgentClass::usage_limit},
+    {"usage_limit", AgentClass::usage_limit},
+    {"hour limit reached", AgentClass::usage_limit},
+    {"weekly limit reached", AgentClass::usage_limit},
+    {"session limit reached", AgentClass::usage_limit},
+    {"insufficient_quota", AgentClass::usage_limit},
+    {"exceeded your current quota", AgentClass::usage_limit},
+    {"quota exceeded", AgentClass::usage_limit},
+    {"rate limit", AgentClass::rate_limit},
+    {"ratelimit", AgentClass::rate_limit},
+    {"rate_limit", AgentClass::rate_limit},
+    {"too many requests", AgentClass::rate_limit},
+    {"error code: 429", AgentClass::rate_limit},
+    {"overloaded", AgentClass::overloaded},
+    {"at capacity", AgentClass::overloaded},
+    {"internal server error", AgentClass::server_error},
+    {"internalservererror", AgentClass::server_error},
+    {"bad gateway", AgentClass::server_error},
+    {"service unavailable", AgentClass::server_error},
+    {"serviceunavailable", AgentClass::server_error},
+    {"gateway timeout", AgentClass::server_error},
+    {"gateway time-out", AgentClass::server_error},
+    {"error code: 50", AgentClass::server_error},
+    {"error code: 52", AgentClass::server_error},
+    {"high demand", AgentClass::server_error},
+    {"temporarily unavailable", AgentClass::server_error},
+    {"stream disconnected", AgentClass::stream_cut},
+    {"connection error", AgentClass::unreachable},
+    {"connectionerror", AgentClass::unreachable},
+    {"connecterror", AgentClass::unreachable},
+    {"connecttimeout", AgentClass::unreachable},
+    {"connection refused", AgentClass::unreachable},
+    {"connection reset", AgentClass::unreachable},
+    {"connection aborted", AgentClass::unreachable},
+    {"connection failed", AgentClass::unreachable},
+    {"connection timed out", AgentClass::unreachable},
+    {"failed to connect", AgentClass::unreachable},
+    {"unable to connect", AgentClass::unreachable},
+    {"error sending request", AgentClass::unreachable},
+    {"apitimeouterror", AgentClass::unreachable},
+    {"request timed out", AgentClass::unreachable},
+    {"fetch failed", AgentClass::unreachable},
+    {"socket hang up", AgentClass::unreachable},
+    {"could not resolve host", AgentClass::unreachable},
+    {"name or service not known", AgentClass::unreachable},
+    {"failure in name resolution", AgentClass::unreachable},
+    {"network is unreachable", AgentClass::unreachable},
+    {"no route to host", AgentClass::unreachable},
+    {"getaddrinfo", AgentClass::unreachable},
+    {"econnre", AgentClass::unreachable},
+    {"etimedout", AgentClass::unreachable},
+    {"max retries exceeded", AgentClass::unreachable},
+}};
+
 AgentClass class_of_text(std::string_view message) {
     if (const auto kind = class_of_body(message)) return *kind;
     const std::string text = plain(message);
     if (const auto status = number_after(text, "unexpected status ")) return class_of_status(*status);
     if (const auto status = number_after(text, "last status: ")) return class_of_status(*status);
+    if (says_credits_are_gone(text)) return AgentClass::usage_limit;
     for (const Phrase& phrase : k_phrases) {
         if (text.find(phrase.words) != std::string::npos) return phrase.kind;
     }
@@ -130,7 +201,7 @@ void add_times(Verdict& verdict, const Evidence& evidence) {
     if (verdict.not_before) return;
     constexpr double k_used_up = 95;
     for (const auto& window : evidence.rate_windows) {
-        if (window.used_percent < k_used_up || !window.resets_at) continue;
+        if (window.used_percent < k_used_up || !window.resets_at || *window.resets_at <= evidence.now) continue;
         verdict.not_before = std::max(verdict.not_before.value_or(*window.resets_at), *window.resets_at);
     }
     if (verdict.not_before) *verdict.not_before += std::chrono::minutes(1);
@@ -187,7 +258,8 @@ AgentClass class_of_failure(std::string_view message, const std::optional<ErrorI
     }
     // Three causes share this name; waiting helps with only one.
     if (info->name == "usage_limit_exceeded") {
-        return by_text == AgentClass::usage_limit ? AgentClass::usage_limit : AgentClass::quota;
+        const bool again = plain(message).find("try again") != std::string::npos;
+        return again || by_text == AgentClass::usage_limit ? AgentClass::usage_limit : AgentClass::quota;
     }
     constexpr std::array<Phrase, 8> k_names = {{{"model_not_found", AgentClass::configuration},
                                                 {"bad_request", AgentClass::configuration},
@@ -230,6 +302,28 @@ AgentAction action_of(AgentClass kind) {
         case AgentClass::stopped: return AgentAction::count;
     }
     return AgentAction::count;
+}
+
+std::optional<Verdict> provider_trouble(std::string_view last_lines, WallTime now) {
+    const auto lines = text::split(last_lines, '\n');
+    for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+        const std::string words = plain(*line);
+        std::optional<AgentClass> kind;
+        if (says_credits_are_gone(words)) kind = AgentClass::usage_limit;
+        for (const Phrase& phrase : k_provider_phrases) {
+            if (!kind && words.find(phrase.words) != std::string::npos) kind = phrase.kind;
+        }
+        if (!kind) continue;
+        Verdict verdict;
+        explain(verdict, *kind, *line);
+        verdict.explained = true;
+        Evidence evidence;
+        evidence.failure = *line;
+        evidence.now = now;
+        add_times(verdict, evidence);
+        return verdict;
+    }
+    return std::nullopt;
 }
 
 Verdict judge(const Evidence& evidence) {

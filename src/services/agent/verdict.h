@@ -48,4 +48,8 @@ AgentClass class_of_failure(std::string_view message, const std::optional<ErrorI
 
 AgentAction action_of(AgentClass kind);
 
+// For programs other than codex: what a failed one said at its end, if that blames the model's provider (a limit, an
+// outage, no connection). `exit_status` of the result is not set.
+std::optional<Verdict> provider_trouble(std::string_view last_lines, WallTime now);
+
 }  // namespace gdnctl::codex

@@ -20,6 +20,8 @@ using std::chrono::seconds;
 constexpr int k_ssh_failed = 255;
 constexpr int k_no_tree_code = 97;
 constexpr std::string_view k_no_tree = "gdnctl-host: no-tree";
+constexpr int k_turn_code = 99;
+constexpr std::string_view k_busy = "gdnctl-host: busy", k_other_tree = "gdnctl-host: other-tree";
 constexpr std::string_view k_last_line = "#whole";  // of a script: without it a connection was cut while it came
 
 // A run's processes are recognised by their environment, wherever they are, and by the process group of the run.
@@ -66,11 +68,11 @@ forget() { [ "$beat" = "$lease" ] || rm -f "$record"; }
 constexpr std::string_view k_run = R"sh([ "$known" = 0 ] || touch -c -h "$lease" 2>/dev/null
 parent() { read -r a b c p d </proc/$$/stat && echo "$p"; }
 mine=$(parent)
-GDNCTL_RUN=$run setsid sh -c "$line" <&3 3<&- &
+GDNCTL_RUN=$run setsid sh -c "$line" <&3 3<&- 8>&- &
 child=$!
 watch() {
   while kill -0 "$child"; do
-    sleep 1
+    sleep 1 8>&-
     [ "$(parent)" = "$mine" ] || break
     lasts "$beat" || break
   done
@@ -120,9 +122,29 @@ std::string script_words(std::string_view run_id, std::string_view lease, std::s
                        text::shell_quote(record), lease_s);
 }
 
+// A command that is alone keeps the lock 8 until it and its watcher have ended; syncs take it too. The lock 9 only
+// keeps the tree as it is while its record is read. A host without flock has no locks.
+std::string turn_script(const Road& road, const HostCommand& command) {
+    if (command.tree.empty() && !command.alone) return {};
+    std::string script = fmt::format(
+        "b={}\nturned() {{ echo \"gdnctl-host: $1\" >&2; exit {}; }}\n"
+        "command -v flock >/dev/null || flock() {{ :; }}\n"
+        "can_open() {{ (exec 7>>\"$1\") 2>/dev/null; }}\n",
+        road.base, k_turn_code);
+    if (command.alone) {
+        script += "if can_open \"$b/run.lock\"; then exec 8>>\"$b/run.lock\"; flock -n 8 || turned busy; fi\n";
+    }
+    if (command.tree.empty()) return script;
+    script +=
+        "if can_open \"$b/sync.lock\"; then exec 9>>\"$b/sync.lock\"; flock -s -w 60 9 || turned busy; fi\n"
+        "now=$(if [ -f \"$b/sent\" ]; then cat \"$b/sent\"; fi | sha256sum)\nexec 9>&-\n";
+    return script + fmt::format("[ \"${{now%% *}}\" = {} ] || turned other-tree\n", command.tree);
+}
+
 // Changes to the tree, sets the environment, and defines the names that the rest of the script uses.
 std::string script_head(const Road& road, const HostCommand& command, std::string_view without_tree) {
     std::string script = fmt::format("cd {} 2>/dev/null || {}\n", road.tree, without_tree);
+    script += turn_script(road, command);
     script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\nPATH=$PATH:$HOME/.local/bin\n";
     if (road.is_local()) {
         script += "unset";
@@ -222,13 +244,16 @@ std::string marked(std::string_view line) {
 
 std::string_view after_mark(std::string_view out) {
     const std::size_t mark = out.find(k_mark);
-    return mark == std::string_view::npos ? out : out.substr(mark + k_mark.size());
+    if (mark != std::string_view::npos) out.remove_prefix(mark);
+    while (out.starts_with(k_mark)) out.remove_prefix(k_mark.size());  // also that of a command's script
+    return out;
 }
 
 Result<Answer> ask_host(const Road& road, std::string_view line, std::string input, milliseconds limit,
-                        Process& process, std::stop_token stop) {
+                        Process& process, std::stop_token stop, std::size_t most) {
     ProcessSpec spec;
     spec.argv = road_argv(road, marked(line));
+    spec.capture_limit = most;
     spec.stdin_bytes = std::move(input);
     spec.wall_limit = limit;
     spec.stop = std::move(stop);
@@ -245,6 +270,9 @@ Result<Answer> ask_host(const Road& road, std::string_view line, std::string inp
     if (result.err.find("No space left on device") != std::string::npos) {
         return fail(ErrorKind::infrastructure, "the disk of the TPU's host is full",
                     "check with `gdnctl dev-tpu-execute --tpu-name NAME --no-sync -- df -h`");
+    }
+    if (result.out_truncated) {
+        return fail(ErrorKind::infrastructure, "the answer of the TPU's host is too long");
     }
     return Answer{result.exit_code, std::string(after_mark(result.out)), std::move(result.err)};
 }
@@ -276,7 +304,7 @@ std::string receive_line(std::size_t size) {
 std::string command_script(const Road& road, const HostCommand& command) {
     const std::string complaint = fmt::format("{{ echo '{}' >&2; exit {}; }}", k_no_tree, k_no_tree_code);
     std::string script = script_head(road, command, complaint);
-    script += command.reads_stdin ? "exec 3<&0\n" : "exec 3</dev/null\n";
+    script += marked(command.reads_stdin ? "exec 3<&0\n" : "exec 3</dev/null\n");
     return script.append(k_run).append(k_last_line);
 }
 
@@ -295,6 +323,12 @@ std::string beside_guard(std::string_view submission_id, std::string_view run_id
 
 std::string end_line(std::string_view prefix) {
     return std::string(k_strays) + "end_strays " + text::shell_quote(prefix) + " 50";
+}
+
+Turn turn_of(int exit_code, std::string_view stderr_text) {
+    if (exit_code != k_turn_code) return Turn::mine;
+    if (stderr_text.ends_with(std::string(k_busy) + "\n")) return Turn::busy;
+    return stderr_text.ends_with(std::string(k_other_tree) + "\n") ? Turn::other_tree : Turn::mine;
 }
 
 std::optional<Error> host_complaint(int exit_code, std::string_view stderr_text) {

@@ -31,22 +31,21 @@ std::filesystem::path local_lease(const std::filesystem::path& hold_folder, std:
 std::vector<std::string> road_argv(const Road& road, std::string_view line);
 
 // Runs a line on the host with `input` as its standard input and returns its output. Errors: authentication (ssh:
-// Permission denied), infrastructure (ssh fails, with its reason; no answer in time; the host's disk is full),
-// interrupted.
+// Permission denied), infrastructure (ssh fails, with its reason; no answer in time, or a longer one than `most` bytes;
+// the host's disk is full), interrupted.
 struct Answer {
     int exit_code = 0;
     std::string out, err;
 };
 Result<Answer> ask_host(const Road& road, std::string_view line, std::string input, std::chrono::milliseconds limit,
-                        Process& process, std::stop_token stop);
+                        Process& process, std::stop_token stop, std::size_t most = std::size_t{8} << 20);
 
 // Why ssh exited with 255, from its last lines: authentication (no key was accepted), or infrastructure. Pure.
 Error ssh_error(std::string_view stderr_text);
 inline constexpr std::string_view k_key_changed = "the host's key has changed since this hold began";
 
 // What a login shell prints before it runs our line, from a ~/.bashrc with an `echo` for instance, is no output of the
-// command. `marked` prints a mark first; what comes before it is dropped, or all is kept where the mark is missing.
-// Pure.
+// command. `marked` prints a mark first; what comes before it is dropped, or nothing where it is missing. Pure.
 std::string marked(std::string_view line);
 std::string_view after_mark(std::string_view out);
 inline constexpr std::string_view k_mark = "gdnctl-begins\n";
@@ -66,7 +65,13 @@ struct HostCommand {
     std::int64_t lease_s = 600;
     std::string record;  // the file that this run's client renews with the lease; empty: the lease file alone counts
     bool reads_stdin = false;  // what follows the script on the road's standard input is the command's
+    std::string tree = {};     // tree_mark() of the tree that the command is for; empty: whatever is there
+    bool alone = false;        // no sync may change the tree meanwhile, and no other such command may run
 };
+
+// Why the script of a command did not run it.
+enum class Turn { mine, busy, other_tree };
+Turn turn_of(int exit_code, std::string_view stderr_text);
 
 // Next to the lease file; empty if there is none. `run_id` ends with a dot and a part that is unique to the run.
 std::string run_record(std::string_view lease, std::string_view run_id);
@@ -76,7 +81,8 @@ std::string run_record(std::string_view lease, std::string_view run_id);
 std::string receive_line(std::size_t size = 0);
 // That script: enters the tree, sets the environment, runs the command in its own session, watches it (it ends with the
 // hold or the connection, or if its record was not renewed for as long as the lease), ends what it leaves behind, and
-// exits with its code. 255 would look like a failure of ssh: it becomes 254, with k_was_255 as the end of stderr.
+// exits with its code. k_mark precedes the command's own output. 255 would look like a failure of ssh: it becomes 254,
+// with k_was_255 as the end of stderr.
 inline constexpr std::string_view k_was_255 = "gdnctl-host: the command's exit code is 255\n";
 std::string command_script(const Road& road, const HostCommand& command);
 // The same for a command with a terminal. The script is a file, which gets its own path as its first word and removes

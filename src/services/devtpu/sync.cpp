@@ -1,15 +1,18 @@
 #include "services/devtpu/sync.h"
 
 #include <algorithm>
+#include <ctime>
+#include <optional>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
 #include "core/log.h"
 #include "core/text.h"
 #include "platform/fs.h"
+#include "platform/random_hex.h"
 #include "platform/signals.h"
+#include "services/devtpu/file_hashes.h"
 
 namespace gdnctl::devtpu {
 
@@ -17,30 +20,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::chrono::minutes k_manifest_limit{2};
-constexpr std::chrono::minutes k_idle_limit{5};  // without a byte from rsync or tar, which transfer large files
-                                                 // silently
+constexpr std::chrono::minutes k_idle_limit{5};         // without a byte from rsync or tar, which transfer large files
+                                                        // silently
+constexpr std::size_t k_batch = std::size_t{64} << 20;  // bytes; an interrupted sync loses at most one batch
+constexpr int k_rounds = 4;                             // for files that change while they are sent
+constexpr std::size_t k_named = 5;
 
-// The files of the tree that exist and do not lead out of it.
-Result<WorkingTree> present(const WorkingTree& tree) {
-    WorkingTree out{tree.root, {}};
-    std::error_code problem;
-    const fs::path root = fs::canonical(tree.root, problem);
-    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "read", tree.root, problem.value()));
-    for (const std::string& name : tree.files) {
-        const fs::path path = tree.root / name;
-        struct stat info{};
-        if (lstat(path.c_str(), &info) != 0) continue;
-        if (S_ISLNK(info.st_mode)) {
-            const fs::path target = fs::canonical(path, problem);
-            if (problem) continue;
-            if (!is_inside(root, target)) {
-                return fail(ErrorKind::local_io, "the link " + text::visible(name) + " leads out of the working tree",
-                            "remove it, or exclude it with .gitignore");
-            }
-        }
-        out.files.push_back(name);
+std::string names_of(const std::vector<std::string>& names) {
+    std::string out;
+    for (std::size_t i = 0; i < std::min(names.size(), k_named); ++i) {
+        out += (i == 0 ? "" : ", ") + text::visible(names[i]);
     }
+    if (names.size() > k_named) out += fmt::format(" and {} more", names.size() - k_named);
     return out;
 }
 
@@ -52,7 +43,7 @@ std::string rsync_word(std::string_view word) {
 }
 
 // rsync's way to the host: ssh, without what the host's login shell prints before rsync's own bytes. They begin after
-// the mark that k_rsync_there prints. `read` takes single bytes from a pipe, so the rest is left for `cat`.
+// the mark that --rsync-path prints. `read` takes single bytes from a pipe, so the rest is left for `cat`.
 std::string rsync_shell(const Road& road) {
     const std::string script = fmt::format(
         "exec 4>&1; rc=$({{ {{ \"$@\"; echo $? >&3; }} | {{ while IFS= read -r line; do case $line in *{0}) exec cat "
@@ -94,126 +85,285 @@ bool lacks_rsync(const ProcessResult& result) {
     return result.exit_code == 127 || (result.exit_code == 12 && result.err.find("not found") != std::string::npos);
 }
 
-ProcessSpec transfer_spec(const WorkingTree& tree, std::stop_token stop) {
-    ProcessSpec spec;
-    spec.stdin_bytes = zero_list(tree.files);
-    spec.cwd = tree.root;
-    spec.idle_limit = k_idle_limit;
-    spec.stop = std::move(stop);
-    spec.leaves_behind = [](int) { return true; };
-    return spec;
-}
+class Sync {
+public:
+    Sync(const Road& road, const SyncRequest& request, Process& process, Clock& clock, std::stop_token stop)
+        : m_road(road),
+          m_request(request),
+          m_process(process),
+          m_clock(clock),
+          m_stop(std::move(stop)),
+          m_known(request.hashes) {}
 
-// false: rsync is missing, here or on the host.
-Result<bool> by_rsync(const Road& road, const WorkingTree& tree, Process& process, std::stop_token stop) {
-    ProcessSpec spec = transfer_spec(tree, std::move(stop));
-    // By default rsync compares whole seconds and would miss a second edit of the same length.
-    spec.argv = {"rsync",
-                 "-azL",
-                 "--modify-window=-1",
-                 "--from0",
-                 "--files-from=-",
-                 "-e",
-                 rsync_shell(road),
-                 "--rsync-path=" + marked("rsync"),
-                 "./",
-                 road.ssh.back() + ":marin/"};
-    auto result = process.run(spec);
-    if (!result) return false;
-    if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
-    constexpr int k_vanished = 24, k_partial = 23;
-    if (result->ok() || result->exit_code == k_vanished) return true;
-    // Files that disappeared during the transfer are no failure; any other error is.
-    const bool only_gone = result->exit_code == k_partial && result->err.find("No such file") != std::string::npos &&
-                           result->err.find("denied") == std::string::npos &&
-                           result->err.find("failed to set") == std::string::npos &&
-                           result->err.find("No space") == std::string::npos;
-    if (only_gone) return true;
-    if (lacks_rsync(*result)) return false;
-    return tl::unexpected(transfer_error(*result, spec, "rsync"));
-}
-
-Status by_tar(const Road& road, const WorkingTree& tree, Process& process, std::stop_token stop) {
-    ProcessSpec spec = transfer_spec(tree, std::move(stop));
-    const auto there = road_argv(road, fmt::format("mkdir -p {0} && tar -xzf - -C {0}", road.tree));
-    spec.argv = {"sh", "-c",
-                 "tar --null --verbatim-files-from -T - --no-recursion -h --ignore-failed-read -czf - | " +
-                     text::shell_join(there)};
-    GDNCTL_TRY_ASSIGN(const ProcessResult result, process.run(spec));
-    if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
-    if (!result.ok()) return tl::unexpected(transfer_error(result, spec, "tar over ssh"));
-    return {};
-}
-
-bool same_file(const struct stat& a, const struct stat& b) {
-    return S_ISREG(b.st_mode) && a.st_size == b.st_size && a.st_mode == b.st_mode &&
-           a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
-}
-
-Status copy_file_to(const fs::path& from, const fs::path& to) {
-    struct stat source{}, there{};
-    if (stat(from.c_str(), &source) != 0 || !S_ISREG(source.st_mode)) return {};
-    if (lstat(to.c_str(), &there) == 0 && same_file(source, there)) return {};
-    std::error_code problem;
-    fs::create_directories(to.parent_path(), problem);
-    // Creates a new file, so that a program running from the old one continues.
-    if (!problem) fs::remove(to, problem);
-    if (!problem) fs::copy_file(from, to, fs::copy_options::overwrite_existing, problem);
-    if (problem) {
-        if (!fs::exists(from)) return {};
-        return tl::unexpected(file_error(ErrorKind::local_io, "copy to", to, problem.value()));
+    Result<SyncReport> run() {
+        for (int round = 0;;) {
+            GDNCTL_TRY(look());
+            if (m_files.empty() && !m_host.sent.empty()) return leave_as_it_is();
+            GDNCTL_TRY(check_source());
+            const Changes changes = changes_for(m_files, m_host, m_hashes, [this](const std::string& name) {
+                std::error_code ignored;
+                const auto status = fs::status(m_request.tree.root / name, ignored);
+                return fs::exists(status) && !fs::is_directory(status);
+            });
+            const bool settled = changes.send.empty() && changes.remove.empty() && changes.aside.empty();
+            if (settled && sent_text(changes.sent) == m_host.sent_record) return done({});
+            if (round == k_rounds) return unsettled(changes);
+            Placed placed = Placed::busy;
+            if (!m_host.busy) {
+                GDNCTL_TRY_ASSIGN(placed, apply(changes));
+            }
+            if (placed != Placed::done) {
+                GDNCTL_TRY(wait_for_turn(placed));
+                continue;
+            }
+            tell(changes);
+            ++round;
+        }
     }
-    const struct timespec times[2] = {source.st_atim, source.st_mtim};  // NOLINT(modernize-avoid-c-arrays)
-    utimensat(AT_FDCWD, to.c_str(), times, 0);
-    return {};
-}
+
+private:
+    // The files here and there, with their hashes.
+    Status look() {
+        GDNCTL_TRY_ASSIGN(m_files, local_files(m_request.tree.root, m_request.tree.files, m_known, m_stop));
+        std::set<std::string> names;
+        for (const LocalFile& file : m_files) {
+            for (std::string& folder : folders_of(file.name)) names.insert(std::move(folder));
+            names.insert(file.name);
+        }
+        GDNCTL_TRY_ASSIGN(m_host, look_at_host(m_road, names, m_process, m_stop));
+        m_hashes.clear();
+        std::vector<std::string> unknown;
+        for (const auto& [name, file] : m_host.there) {
+            if (!file.regular || !m_host.reachable(name)) continue;
+            if (auto hash = m_known.find(key_of(file))) {
+                m_hashes.emplace(name, std::move(*hash));
+            } else {
+                unknown.push_back(name);
+            }
+        }
+        GDNCTL_TRY_ASSIGN(SentFiles hashed, host_hashes(m_road, unknown, m_process, m_stop));
+        for (const auto& [name, hash] : hashed) {
+            if (const HostFile* file = m_host.find(name)) {
+                m_known.put(key_of(*file), hash, file->modified_s < m_host.now_s - 2);
+            }
+        }
+        m_hashes.merge(hashed);
+        return {};
+    }
+
+    static std::string key_of(const HostFile& file) { return "H " + file.line; }
+
+    // A tree may replace one of the same repository, in whatever folder that was, and one of the same folder.
+    Status check_source() const {
+        const TreeSource& here = m_request.source;
+        const TreeSource& there = m_host.source;
+        if (m_request.replaces_other || m_host.sent.empty() || there.root.empty()) return {};
+        const bool in_git = !here.commit.empty(), was_in_git = !there.commit.empty();
+        const bool same = here.root == there.root ? in_git || !was_in_git
+                                                  : in_git && was_in_git && m_request.has_commit(there.commit);
+        if (same) return {};
+        return fail(
+            ErrorKind::usage,
+            fmt::format("the tree on the TPU's host was synced from {}, and {} is not a copy of that repository",
+                        text::visible(there.root), text::visible(here.root)),
+            fmt::format("run this command in {}, add --no-sync to use the tree as it is, or add --sync-path {} "
+                        "to replace it",
+                        text::shell_quote(text::visible(there.root)), text::shell_quote(here.root)));
+    }
+
+    Result<SyncReport> leave_as_it_is() {
+        log::warning("{} has no files to sync: the tree on the TPU's host stays as it is",
+                     text::visible(m_request.tree.root.string()));
+        return done({});
+    }
+
+    Status wait_for_turn(Placed why) {
+        if (why == Placed::busy && !m_waited) {
+            log::info("waiting for another command that uses the tree on the TPU's host");
+            m_waited = true;
+        }
+        if (!m_deadline) m_deadline = m_clock.monotonic() + k_turn_limit;
+        if (m_clock.monotonic() >= *m_deadline) return tl::unexpected(no_turn(m_road));
+        if (!m_clock.sleep_for(k_turn_pause, m_stop)) return tl::unexpected(stopped_error());
+        return {};
+    }
+
+    // In batches, each of which is placed as a whole.
+    Result<Placed> apply(const Changes& all) {
+        auto next = all.send.begin();
+        Changes changes = all;
+        HostTree seen = m_host;
+        for (bool first = true; first || next != all.send.end(); first = false) {
+            changes.send.clear();
+            for (std::size_t bytes = 0; next != all.send.end() && bytes < k_batch; ++next) {
+                bytes += next->size;
+                changes.send.push_back(*next);
+            }
+            if (!first) changes.remove = changes.aside = {};
+            changes.sent = next == all.send.end() ? all.sent : sent_after(seen.sent, changes);
+            GDNCTL_TRY_ASSIGN(const Placed placed, place_batch(changes, seen));
+            if (placed != Placed::done) return placed;
+            seen.sent = changes.sent;
+            GDNCTL_TRY_ASSIGN(seen.mark, tree_mark(sent_text(changes.sent)));
+        }
+        return Placed::done;
+    }
+
+    static SentFiles sent_after(SentFiles sent, const Changes& changes) {
+        for (const std::string& name : changes.remove) sent.erase(name);
+        for (const LocalFile& file : changes.send) {
+            sent.insert_or_assign(file.name, file.hash);
+            for (std::string& folder : folders_of(file.name)) {
+                sent.insert_or_assign(std::move(folder), std::string(k_folder_hash));
+            }
+        }
+        return sent;
+    }
+
+    Result<Placed> place_batch(const Changes& changes, const HostTree& seen) {
+        const std::string id = random_hex(16);
+        if (!changes.send.empty()) {
+            if (Status sent = send(changes.send, id); !sent) {
+                if (const auto discarded = ask_host(m_road, discard_line(m_road, id), {}, std::chrono::seconds(8),
+                                                    m_process, std::stop_token());
+                    !discarded) {
+                    log::debug("{}", discarded.error().text());
+                }
+                return tl::unexpected(std::move(sent).error());
+            }
+        }
+        return place_files(m_road, id, seen, changes, m_request.source, m_process, m_stop);
+    }
+
+    // Collects the files on the host. Some of them may be missing there: the next look shows it.
+    Status send(const std::vector<LocalFile>& files, const std::string& id) {
+        ProcessSpec spec;
+        for (const LocalFile& file : files) spec.stdin_bytes.append("./").append(file.name).push_back('\0');
+        spec.cwd = m_request.tree.root;
+        spec.idle_limit = k_idle_limit;
+        spec.stop = m_stop;
+        spec.leaves_behind = [](int) { return true; };
+        if (!m_road.is_local() && m_by != "tar") {
+            GDNCTL_TRY_ASSIGN(const bool sent, by_rsync(spec, id));
+            m_by = sent ? "rsync" : "tar";
+            if (sent) return {};
+        }
+        if (m_road.is_local()) m_by = "copy";
+        return by_tar(std::move(spec), id);
+    }
+
+    // false: rsync is missing, here or on the host.
+    Result<bool> by_rsync(ProcessSpec spec, const std::string& id) {
+        // The files that are there already save traffic; rsync must compare them by content.
+        spec.argv = {"rsync",
+                     "-Lptzc",
+                     "--no-implied-dirs",
+                     "--copy-dest=../../../marin",
+                     "--from0",
+                     "--files-from=-",
+                     "-e",
+                     rsync_shell(m_road),
+                     "--rsync-path=" + marked("rsync"),
+                     "./",
+                     m_road.ssh.back() + ":.gdnctl/incoming/" + id + "/"};
+        auto result = m_process.run(spec);
+        if (!result) return false;
+        if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+        constexpr int k_vanished = 24, k_partial = 23;
+        if (result->ok() || result->exit_code == k_vanished) return true;
+        // Files that disappeared during the transfer are no failure; any other error is.
+        const bool only_gone =
+            result->exit_code == k_partial && result->err.find("No such file") != std::string::npos &&
+            result->err.find("denied") == std::string::npos && result->err.find("failed to set") == std::string::npos &&
+            result->err.find("No space") == std::string::npos;
+        if (only_gone) return true;
+        if (lacks_rsync(*result)) return false;
+        return tl::unexpected(transfer_error(*result, spec, "rsync"));
+    }
+
+    Status by_tar(ProcessSpec spec, const std::string& id) {
+        const bool local = m_road.is_local();
+        const auto there = road_argv(m_road, unpack_line(m_road, id, !local));
+        spec.argv = {"sh", "-c",
+                     fmt::format("tar --format=posix --no-recursion --null --no-unquote --verbatim-files-from "
+                                 "--hard-dereference --ignore-failed-read -h -c{}f - -T - | {}",
+                                 local ? "" : "z", text::shell_join(there))};
+        GDNCTL_TRY_ASSIGN(const ProcessResult result, m_process.run(spec));
+        if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+        if (!result.ok()) return tl::unexpected(transfer_error(result, spec, local ? "tar" : "tar over ssh"));
+        return {};
+    }
+
+    void tell(const Changes& changes) const {
+        const std::string kept =
+            m_road.is_local() ? text::shell_split(m_road.base)->front() + "/kept" : "~/.gdnctl/kept";
+        if (!changes.aside.empty()) {
+            log::warning("changed on the TPU's host, and moved to {} there to make room: {}", kept,
+                         names_of(changes.aside));
+        }
+        if (!changes.stay.empty()) {
+            log::warning("removed here but changed on the TPU's host, where it stays: {}", names_of(changes.stay));
+        }
+    }
+
+    // Some files are still not there as they are here: because they keep changing, here or there, or for good.
+    Result<SyncReport> unsettled(const Changes& changes) {
+        std::vector<std::string> changing, missing;
+        for (const LocalFile& file : changes.send) {
+            const HostFile* there = m_host.find(file.name);
+            (there != nullptr && there->regular ? changing : missing).push_back(file.name);
+        }
+        // A file that was replaced a moment ago is not missing for good.
+        std::erase_if(missing, [this, &changing](const std::string& name) {
+            struct stat info{};
+            constexpr std::int64_t k_recent_s = 10;
+            const bool recent = stat((m_request.tree.root / name).c_str(), &info) != 0 ||
+                                info.st_ctim.tv_sec >= std::time(nullptr) - k_recent_s;
+            if (recent) changing.push_back(name);
+            return recent;
+        });
+        if (!missing.empty()) {
+            return fail(ErrorKind::infrastructure, "these files did not reach the TPU's host: " + names_of(missing));
+        }
+        if (!changing.empty()) {
+            log::warning("still changing, and maybe not up to date on the TPU's host: {}", names_of(changing));
+        }
+        return done(changing);
+    }
+
+    Result<SyncReport> done(const std::vector<std::string>& unsettled) {
+        m_known.save();
+        return SyncReport{m_files.size() - std::min(m_files.size(), unsettled.size()), m_by, m_host.mark};
+    }
+
+    const Road& m_road;
+    const SyncRequest& m_request;
+    Process& m_process;
+    Clock& m_clock;
+    std::stop_token m_stop;
+    FileHashes m_known;
+    std::optional<Clock::Monotonic> m_deadline;  // from the first wait on
+    std::vector<LocalFile> m_files;
+    HostTree m_host;
+    SentFiles m_hashes;  // of files on the host
+    std::string m_by;
+    bool m_waited = false;
+};
 
 }  // namespace
 
-std::string zero_list(const std::vector<std::string>& files) {
-    std::vector<std::string> sorted = files;
-    std::sort(sorted.begin(), sorted.end());
-    std::string list;
-    for (const std::string& name : sorted) list.append(name).push_back('\0');
-    return list;
+Error no_turn(const Road& road) {
+    return {
+        ErrorKind::conflict,
+        fmt::format("another command has been using the TPU of {} for {}",
+                    road.is_local() ? "this machine" : road.ssh.back(), format_duration(k_turn_limit)),
+        "run it again when that command has ended; `gdnctl dev-tpu-execute --tpu-name NAME --no-sync` does not wait",
+        {}};
 }
 
-std::string manifest_line(const Road& road) {
-    return fmt::format(
-        "set -e; b={0} t={1}; mkdir -p \"$b\" \"$t\"; n=$b/manifest.new o=$b/manifest g=$b/gone; cat >\"$n\"; "
-        "if [ -f \"$o\" ]; then LC_ALL=C comm -z -23 \"$o\" \"$n\" >\"$g\"; if [ -s \"$g\" ]; then cd \"$t\"; "
-        "xargs -0 rm -f -- <\"$g\"; "
-        "xargs -0 dirname -z -- <\"$g\" | sort -zu | xargs -0 rmdir -p --ignore-fail-on-non-empty -- 2>/dev/null || :; "
-        "fi; rm -f \"$g\"; fi; mv \"$n\" \"$o\"",
-        road.base, road.tree);
-}
-
-Status copy_tree(const WorkingTree& tree, const fs::path& into, std::stop_token stop) {
-    for (const std::string& name : tree.files) {
-        if (stop.stop_requested()) return tl::unexpected(stopped_error());
-        GDNCTL_TRY(copy_file_to(tree.root / name, into / name));
-    }
-    return {};
-}
-
-Result<SyncReport> sync_tree(const Road& road, const WorkingTree& tree, Process& process, std::stop_token stop) {
-    GDNCTL_TRY_ASSIGN(const WorkingTree now, present(tree));
-    GDNCTL_TRY_ASSIGN(const Answer answer,
-                      ask_host(road, manifest_line(road), zero_list(now.files), k_manifest_limit, process, stop));
-    if (answer.exit_code != 0) {
-        return fail(ErrorKind::infrastructure,
-                    "cannot prepare the TPU's host for the sync: " + text::visible(text::trim(answer.err)));
-    }
-    SyncReport report{now.files.size(), "copy"};
-    if (road.is_local()) {
-        const auto words = text::shell_split(road.tree);
-        GDNCTL_TRY(copy_tree(now, words->front(), stop));
-        return report;
-    }
-    GDNCTL_TRY_ASSIGN(const bool synced, by_rsync(road, now, process, stop));
-    report.by = synced ? "rsync" : "tar";
-    if (!synced) GDNCTL_TRY(by_tar(road, now, process, stop));
-    return report;
+Result<SyncReport> sync_tree(const Road& road, const SyncRequest& request, Process& process, Clock& clock,
+                             std::stop_token stop) {
+    return Sync(road, request, process, clock, std::move(stop)).run();
 }
 
 }  // namespace gdnctl::devtpu

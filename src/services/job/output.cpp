@@ -23,20 +23,6 @@ constexpr std::string_view k_model = "GDN profile model:";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Removes terminal colour sequences (ESC [ … letter).
-std::string without_colour(std::string_view s) {
-    std::string out;
-    for (std::size_t i = 0; i < s.size(); ++i) {
-        if (s[i] != '\x1b' || i + 1 >= s.size() || s[i + 1] != '[') {
-            out += s[i];
-            continue;
-        }
-        i += 2;
-        while (i < s.size() && !((s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= 'a' && s[i] <= 'z'))) ++i;
-    }
-    return out;
-}
-
 struct CountWord {
     std::string_view word;
     std::int64_t PytestCounts::* field;
@@ -74,10 +60,18 @@ std::optional<double> leading_number(std::string_view s) {
     return value;
 }
 
+// "nan" of ": nan, duration 3"
+bool begins_not_finite(std::string_view text) {
+    const std::size_t begin = text.find_first_not_of(" \t:='\"|,+-");
+    if (begin == std::string_view::npos) return false;
+    const std::string word = text::to_lower(text.substr(begin, text.find_first_of(" \t,;'\"}])|\r", begin) - begin));
+    return word == "nan" || word == "inf" || word == "infinity";
+}
+
 }  // namespace
 
 std::optional<PytestCounts> parse_pytest_summary(std::string_view line) {
-    const std::string plain = without_colour(line);
+    const std::string plain = text::without_colour(line);
     std::string_view s = text::trim(plain);
     const bool framed = s.starts_with("=");
     while (!s.empty() && s.front() == '=') s.remove_prefix(1);
@@ -157,6 +151,10 @@ std::optional<double> parse_metric(std::string_view line, std::string_view key) 
     std::optional<double> found;
     for (std::size_t at = line.find(key); at != std::string_view::npos; at = line.find(key, at + 1)) {
         std::string_view rest = line.substr(at + key.size());
+        if (begins_not_finite(rest)) {
+            found.reset();
+            continue;
+        }
         const std::size_t start = rest.find_first_of("0123456789eE+-");
         if (start == std::string_view::npos) break;
         if (const auto number = leading_number(rest.substr(start))) found = number;
@@ -209,9 +207,15 @@ void JobOutput::line(std::string_view text) {
     }
     // gdnctl's own messages contain no metrics: "metric throughput/mfu: no line matches (regex:throughput/mfu[^0-9]*)".
     if (!text.starts_with(k_own_words)) {
-        if (const auto v = parse_metric(text, "throughput/mfu")) m_profile.mfu = v;
-        if (const auto v = parse_metric(text, "throughput/tokens_per_second")) m_profile.tokens_per_second = v;
-        if (const auto v = parse_metric(text, "throughput/duration")) m_profile.duration = v;
+        const auto read = [&](std::string_view key, std::optional<double>& into) {
+            const std::size_t at = text.rfind(key);
+            if (at == std::string_view::npos) return;
+            const auto value = parse_metric(text, key);
+            if (value || begins_not_finite(text.substr(at + key.size()))) into = value;
+        };
+        read("throughput/mfu", m_profile.mfu);
+        read("throughput/tokens_per_second", m_profile.tokens_per_second);
+        read("throughput/duration", m_profile.duration);
     }
     if (const auto url = parse_run_url(text)) m_profile.run_url = url;
     if (const std::size_t at = text.find(k_ce); at != std::string_view::npos) {

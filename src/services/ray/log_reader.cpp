@@ -193,7 +193,7 @@ Status LogReader::judge(const JobDetails& job, const Call& call, const Result<Ht
                     "`gdnctl ray-wait " + m_id + "` still shows how the job ended");
     }
     if (says("file is not found at")) {
-        if (!over || m_position.bytes() > 0) return {};
+        if (!over) return {};
         m_way = Way::whole;
         return from_whole(job);
     }

@@ -21,6 +21,14 @@ TEST_CASE("json: keys keep their order and bad UTF-8 is repaired on the way out"
     CHECK(to_text(Json("a\xFFz")) == "\"a\xEF\xBF\xBDz\"");
 }
 
+TEST_CASE("json: characters that a terminal obeys or does not show are escaped, and read back the same") {
+    const std::string text = "\x1B[2J \u009B2J \x7F \u202E \u200B \U000E0041 \u03B2";
+    const std::string json = to_text(Json(text));
+    CHECK(json == R"("\u001b[2J \u009b2J \u007f \u202e \u200b \udb40\udc41 )"
+                  "\u03B2\"");
+    CHECK(parse_json(json, "x")->get<std::string>() == text);
+}
+
 TEST_CASE("result: every error kind has its exit code, and context grows outward") {
     CHECK(exit_code_of(ErrorKind::config) == ExitCode::usage);
     CHECK(exit_code_of(ErrorKind::bad_input) == ExitCode::bad_input);

@@ -57,6 +57,12 @@ TEST_CASE("text: what a terminal would obey is shown instead") {
                   "2J\xC2\xA0") ==
           "\\x9b"
           "2J\xC2\xA0");
+    CHECK(visible("\u202Eevil\u2069, a\u200Bb, \uFEFF, \u00AD, \u2028") ==
+          "\\u202eevil\\u2069, a\\u200bb, \\ufeff, \\xad, \\u2028");
+    CHECK(visible("tag \U000E0041") == "tag \\ue0041");
+    CHECK(visible("\u0645\u06CC\u200C\u062E, \U0001F469\u200D\U0001F680, \u2764\uFE0F") ==
+          "\u0645\u06CC\u200C\u062E, \U0001F469\u200D\U0001F680, \u2764\uFE0F");
+    CHECK(visible_line("\x1B[1;31mred\x1B[0m \x1B]0;title\x07\r") == "red \\x1b]0;title\\x07");
     CHECK(visible(std::string_view("\0", 1)) == "\\x00");
     CHECK(visible("a\xFFz") == "a\xEF\xBF\xBDz");
 }

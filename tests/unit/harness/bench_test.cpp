@@ -1,6 +1,7 @@
 // Rounds and figures of oracle bench, on a clock that each subject moves itself.
 #include <doctest/doctest.h>
 
+#include "harness/child/stopwatch.h"
 #include "harness/timing/floor.h"
 #include "harness/timing/rounds.h"
 #include "support/fake_clock.h"
@@ -138,4 +139,60 @@ TEST_CASE("bench: the least time of bytes is half of the best one of a thread wi
     CHECK(least_seconds_of_bytes(512 << 20, 2, seconds) == 0.5 * 4);
     const double one = least_seconds_of_bytes(32 << 20, 1, system_clock());
     CHECK(one > 0);
+}
+
+namespace {
+
+// The clock of a process that something has slowed down or sped up.
+class ChangedClock final : public gdnctl::Clock {
+public:
+    explicit ChangedClock(double speed) : m_speed(speed) {}
+    gdnctl::WallTime wall() const override { return {}; }
+    Monotonic monotonic() const override {
+        return Monotonic(std::chrono::nanoseconds(static_cast<std::int64_t>(m_speed * static_cast<double>(m_now))));
+    }
+    Monotonic monotonic_by_kernel() const override { return Monotonic(std::chrono::nanoseconds(m_now)); }
+    bool sleep_for(std::chrono::milliseconds d, std::stop_token) override {
+        m_now += std::chrono::nanoseconds(d).count();
+        return true;
+    }
+
+private:
+    double m_speed;
+    std::int64_t m_now = 3'600'000'000'000;
+};
+
+std::optional<oracle::KernelFault> timed_with(double speed, std::chrono::milliseconds takes) {
+    ChangedClock clock(speed);
+    const Stopwatch time(clock);
+    clock.sleep_for(takes, {});
+    return wrong_clock(time);
+}
+
+}  // namespace
+
+TEST_CASE("bench: a clock that something has changed is a fault of the kernel") {
+    using namespace std::chrono_literals;
+    CHECK_FALSE(timed_with(1, 0ms));
+    CHECK_FALSE(timed_with(1, 10000ms));
+    CHECK_FALSE(timed_with(1.005, 10000ms));
+    CHECK_FALSE(timed_with(0.5, 0ms));
+    for (const double speed : {0.0, 0.5, 0.97, 2.0}) {
+        CAPTURE(speed);
+        const auto fault = timed_with(speed, 150ms);
+        REQUIRE(fault);
+        CHECK(fault->kind == oracle::KernelFaultKind::impossible);
+    }
+    CHECK(timed_with(0.5, 150ms)->text.find("gdnctl's clock says 75 ms, a system call 150 ms") == 0);
+}
+
+TEST_CASE("bench: a pause between two looks at the clock is not a wrong clock") {
+    test::FakeClock clock;
+    clock.tick_per_look(std::chrono::milliseconds(7000));
+    const Stopwatch time(clock);
+    clock.advance(std::chrono::milliseconds(3));
+    CHECK_FALSE(wrong_clock(time));
+    // Both are the system's.
+    const Stopwatch real(system_clock());
+    CHECK_FALSE(wrong_clock(real));
 }

@@ -36,7 +36,6 @@ TEST_CASE("metric: a JSON pointer into the last whole object of the log, on one 
         "{\n  \"name\": \"a } b { \\\" {\",\n  \"forward\": {\n    \"median_ms\": 2.25\n  }\n} and more\nthe end";
     for (const std::size_t piece : {std::size_t{1}, std::size_t{5}, log.size()})
         CHECK(read(pointer, log, piece) == 2.25);
-    CHECK(read(pointer, log + "\n{\"forward\": {\"median_ms\": 3") == 2.25);  // cut: not whole
     CHECK(read("json:/a/1", "{\"a\": [1, 20, 3]}\n") == 20);
     CHECK(read("json:/a~1b", "{\"a/b\": -4e3}") == -4000);
 }
@@ -49,7 +48,47 @@ TEST_CASE("metric: what looks like an object and is none hides no object") {
     for (int i = 0; i < 20'000; ++i) nested += "{\"a\":\n";
     CHECK(read("json:/a", nested + "\n\n{\"a\": 6}\n", 100'000) == 6);
     CHECK(read("json:/a", "{\"a\": 7, \"s\": \"\xff\xfe\"}\n") == 7);
-    CHECK(read("json:/a", "{\"a\": 8}\n{\"big\": \"" + std::string(2'000'000, 'x') + "\"}\n", 100'000) == 8);
+    CHECK(read("json:/a", "{\"a\": 9}\nusage() {\n  echo {\"a\"\n}\n{main} ended\n{}x\n{\"a\": 3} {\"a\": 4}\n") == 4);
+}
+
+TEST_CASE("metric: an earlier object does not stand in for a last one that is cut off or no JSON") {
+    const std::string warm_up = "{\"phase\": \"warm-up\", \"a\": 5}\n";
+    const std::string cut = "the last JSON object of the log is cut off";
+    const std::string invalid =
+        "the last JSON object of the log is not valid JSON (NaN, Infinity and numbers that a double cannot hold are "
+        "not)";
+    for (const char* last : {"{\"a\": 12", "{\"a\": 12, \"b", "{\"a\":", "{", "{\n", "{\"a\": 12,\nKilled\nmore\n",
+                             "{\n  \"b\": {\n    \"a\": 2\n  },\n  \"a\": 7", "{\"a\": \"x\nand {\"a\": 4}\n"}) {
+        CAPTURE(last);
+        CHECK(lack("json:/a", warm_up + last) == cut);
+    }
+    CHECK(lack("json:/a", warm_up + "{\"a\": 8, \"big\": \"" + std::string(2'000'000, 'x') + "\"}\n") == cut);
+    for (const char* last :
+         {"{\"a\": NaN}", "{\"a\": Infinity}", "{\"a\": -Infinity}", "{\"a\": nan}", "{\"a\": 1e999}",
+          "{\"a\": -1e999}", "{\"a\": 12abc}", "{\"a\": 3, \"b\": NaN}", "{\"a\": 3,}"}) {
+        CAPTURE(last);
+        CHECK(lack("json:/a", warm_up + last + "\ndone\n") == invalid);
+        CHECK(lack("json:/a", "{\"a\": 5}" + std::string(last) + "\n") == invalid);  // on the same line
+    }
+    CHECK(read("json:/a", std::string("{\"a\": NaN}\n{\"a\": 1") + "\n" + warm_up) == 5);
+}
+
+TEST_CASE("metric: which ends of a log are a failure") {
+    const auto broken = [](const std::string& from, const std::string& log) {
+        auto reader = MetricReader::create({"m", "ms", true, from});
+        REQUIRE(reader);
+        reader->feed(log);
+        reader->finish();
+        return reader->broken();
+    };
+    CHECK(broken("json:/a", "{\"a\": 1}\n{\"a\": NaN}\n"));
+    CHECK(broken("json:/a", "{\"a\": null}\n"));
+    CHECK(broken("json:/a", "{\"a\": \"1\"}\n"));
+    CHECK(broken("regex:a=(\\S+)", "a=1\na=nan\n"));
+    CHECK(broken("regex:a=(\\S+)", "a=1\na=1e999\n"));
+    CHECK_FALSE(broken("json:/a", "nothing\n"));
+    CHECK_FALSE(broken("json:/a", "{\"a\": [1, 2]}\n"));  // of two shapes
+    CHECK_FALSE(broken("regex:a=(\\S+)", "a=nan\na=2\n"));
 }
 
 TEST_CASE("metric: why there is none") {
@@ -59,6 +98,10 @@ TEST_CASE("metric: why there is none") {
     CHECK(lack("json:/a", "{\"a\": true}\n") == "/a of the log's last JSON object is not a number");
     CHECK(lack("regex:mfu=(\\S+)", "nothing\n") == "no line of the log matches");
     CHECK(lack("regex:mfu=(\\S+)", "mfu=nan\n") == "'nan' is not a number");
+    for (const char* last : {"nan", "inf", "-Infinity", "1e999", "12abc"}) {
+        CHECK(lack("regex:mfu=(\\S+)", "mfu=3\nmfu=" + std::string(last) + "\n") ==
+              "'" + std::string(last) + "' is not a number");
+    }
 }
 
 TEST_CASE("metric: a regex, the last match of the last line that matches counts") {

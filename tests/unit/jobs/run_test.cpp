@@ -53,6 +53,27 @@ TEST_CASE("run: a job is submitted, put on record, followed and judged by its en
     }
 }
 
+TEST_CASE("run: a metric whose log stays out of reach is no success without a value") {
+    JobWorld world;
+    world.plan.metric = TargetMetric{"ms", "ms", true, "json:/ms"};
+    world.jobs.script.log = {{1, "{\"ms\": 5}\n"}, {9, "{\"ms\": 8}\n"}};
+    world.jobs.script.log_away = {{8, 1e9, trouble(ErrorKind::infrastructure, "502 Bad Gateway")}};
+    const JobRun run = ended(world.run());
+    CHECK(run.verdict.exit == ExitCode::infrastructure);
+    CHECK(run.verdict.failure == FailureClass::infra);
+    CHECK(run.details.state == JobState::succeeded);
+    REQUIRE(run.cut_short);
+    CHECK(run.cut_short->message.starts_with("log incomplete"));
+    CHECK(run.cut_short->hint.find("ray-wait --show-logs") != std::string::npos);
+    CHECK_FALSE(run.metric->value());  // the 5 is not the result
+    CHECK(world.jobs.stopped.empty());
+
+    JobWorld test;  // judged by its status
+    test.jobs.script.log_away = {{8, 1e9, trouble(ErrorKind::infrastructure, "502 Bad Gateway")}};
+    CHECK(ended(test.run()).verdict.exit == ExitCode::ok);
+    CHECK(test.has_said("the end of the log could not be read"));
+}
+
 TEST_CASE("run: --no-wait prints the id and asks nobody") {
     JobWorld world;
     world.options.no_wait = true;

@@ -159,7 +159,50 @@ TEST_CASE("watch: a log that cannot be read for a while is read on, one that is 
     away.jobs.script.log_away = {{0, 1e9, trouble(ErrorKind::infrastructure)}};
     REQUIRE(away.follow());
     CHECK(away.has_said("the end of the log could not be read"));
-    CHECK(away.jobs.now() < 41);
+    CHECK(away.jobs.now() > 24);
+    CHECK(away.jobs.now() < 27);
+}
+
+TEST_CASE("watch: a log that the results come from is waited for at the job's end, for ten minutes") {
+    for (const ErrorKind kind : {ErrorKind::infrastructure, ErrorKind::remote_missing}) {
+        CAPTURE(static_cast<int>(kind));
+        FollowWorld back;
+        back.jobs.script.log = {{1, "one\n"}, {9, "two\n"}};
+        back.jobs.script.log_away = {{0, 500, trouble(kind)}};
+        back.watch.log_need = LogNeed::of_success;
+        REQUIRE(back.follow());
+        CHECK(back.seen == "one\ntwo\n");
+        CHECK(back.jobs.now() < 506);
+
+        FollowWorld away;
+        away.jobs.script.log_away = {{0, 1e9, trouble(kind, "502 Bad Gateway")}};
+        away.watch.log_need = LogNeed::of_success;
+        JobDetails last;
+        away.watch.last = &last;
+        const auto end = away.follow();
+        REQUIRE_FALSE(end);
+        CHECK(end.error().kind == ErrorKind::infrastructure);
+        CHECK(end.error().message.starts_with("log incomplete: "));
+        CHECK(end.error().message.ends_with("502 Bad Gateway"));
+        CHECK(last.state == JobState::succeeded);
+        CHECK(away.jobs.now() > 600);
+        CHECK(away.jobs.now() < 620);
+    }
+    // How a failed job ended is known without its log, unless the failure is classified by it.
+    for (const bool any : {false, true}) {
+        FollowWorld failed;
+        failed.jobs.script.turns = {{0, JobState::running}, {10, JobState::failed, 1}};
+        failed.jobs.script.log_away = {{0, 1e9, trouble(ErrorKind::infrastructure)}};
+        failed.watch.log_need = any ? LogNeed::any : LogNeed::of_success;
+        CHECK(failed.follow().has_value() == !any);
+        CHECK((failed.jobs.now() < 27) == !any);
+    }
+    FollowWorld limited;
+    limited.jobs.script.log_away = {{0, 1e9, trouble(ErrorKind::infrastructure)}};
+    limited.watch.log_need = LogNeed::of_success;
+    limited.watch.timeout = seconds(60);
+    CHECK_FALSE(limited.follow());
+    CHECK(limited.jobs.now() < 62);
 }
 
 TEST_CASE("watch: nobody reads any more, and states that are not known") {

@@ -64,6 +64,49 @@ TEST_CASE("engine: a provider that is down for a night ends no resilient run") {
     CHECK(sum < std::chrono::hours(6));
 }
 
+TEST_CASE("engine: a provider that fails is started at most three times a minute, whatever its limit says") {
+    const std::vector<std::pair<AgentClass, AgentAction>> kinds = {{AgentClass::usage_limit, AgentAction::wait_until},
+                                                                   {AgentClass::unreachable, AgentAction::back_off},
+                                                                   {AgentClass::server_error, AgentAction::retry}};
+    for (const auto& each : kinds) {
+        for (const int longest_wait_s : {0, 21'600}) {
+            EngineWorld world;
+            world.settings.options.iterations = 12;
+            world.settings.options.max_failures = -1;
+            world.settings.options.codex_retries = 1;
+            world.settings.options.retry_sleep_seconds = 0;
+            world.settings.options.sleep_seconds = 0;
+            world.settings.longest_wait_s = longest_wait_s;
+            std::vector<Clock::Monotonic> starts;
+            ScriptedAgent agent({[&](const AgentRequest&) {
+                starts.push_back(world.clock.monotonic());
+                if (starts.size() > 20) return good();
+                AgentOutcome outcome = ended(each.first, each.second, 1);
+                outcome.reason = std::string(1, static_cast<char>('a' + starts.size()));  // never the same
+                outcome.not_before = world.clock.wall() - std::chrono::minutes(20);       // has passed
+                return outcome;
+            }});
+            world.run(agent);
+            CHECK(starts.size() >= 12);
+            for (std::size_t i = 3; i < starts.size() && i < 20; ++i) {
+                CHECK(starts[i] - starts[i - 3] >= std::chrono::minutes(1));
+            }
+        }
+    }
+    // Any other failure is retried as often as was asked for.
+    EngineWorld world;
+    world.settings.options.iterations = 4;
+    world.settings.options.max_failures = -1;
+    world.settings.options.codex_retries = 2;
+    world.settings.options.retry_sleep_seconds = 1;
+    world.settings.options.sleep_seconds = 0;
+    ScriptedAgent agent({[](const AgentRequest&) { return ended(AgentClass::failed, AgentAction::retry, 1); }});
+    const auto begun = world.clock.monotonic();
+    world.run(agent);
+    CHECK(agent.calls == 12);
+    CHECK(world.clock.monotonic() - begun < std::chrono::minutes(1));
+}
+
 TEST_CASE("engine: a resilient run waits no longer than --codex-max-wait for a provider that is down") {
     EngineWorld world;
     world.settings.options.iterations = 9;

@@ -143,8 +143,8 @@ TEST_CASE("gate log: outcomes in the words of a log") {
 
 TEST_CASE("gate log: an entry at the end with the next number, once, however often it is asked for") {
     const ComposedLog first = composed(sources(k_empty_log), record_of(1));
-    CHECK(first.iteration == "0");
-    CHECK(has(first.text, "### Iteration 0 - Batch them\n"));
+    CHECK(first.iteration == "1");
+    CHECK(has(first.text, "### Iteration 1 - Batch them\n"));
     CHECK(has(first.text, "- Commit: " + std::string(k_sha)));
     CHECK(has(first.text, "- Codex loop iteration: 1 / 10\n"));
     CHECK(has(first.text, "- Hypothesis: One pass less. It pays.\n"));
@@ -154,7 +154,7 @@ TEST_CASE("gate log: an entry at the end with the next number, once, however oft
     CHECK(again.records == first.records);
     CHECK(again.id == first.id);
     const ComposedLog second = composed(sources(first.text, first.records), record_of(2), false);
-    CHECK(second.iteration == "1");
+    CHECK(second.iteration == "2");
     CHECK(has(second.text, "none (failed attempt, kept at refs/gdnctl/r1/iter-002/head)"));
     CHECK(ok(runlog::parse_document(second.text)).entries.size() == 2);
     // A torn last line of the records is dropped, not continued.
@@ -207,7 +207,7 @@ TEST_CASE("gate log: an entry that the agent made of a record gets what was meas
     const ComposedLog done = composed(after, record_of(1));
     CHECK(done.stamped);
     CHECK(ok(runlog::parse_document(done.text)).entries.size() == 1);
-    CHECK(has(done.text, "### Iteration 0 - mine\n"));
+    CHECK(has(done.text, "### Iteration 1 - mine\n"));
     CHECK(has(done.text, "- Hypothesis: I think so\n"));
     CHECK(has(done.text, "- Commit: " + std::string(k_sha)));
     CHECK(has(done.text, "- Decision: promoted"));
@@ -223,7 +223,7 @@ TEST_CASE("gate log: what an agent wrote of its idea survives the refusal of its
     LogSources from = sources(k_empty_log);
     from.head_text = k_empty_log + std::string("\n") + by_hand("this commit");
     const ComposedLog done = composed(from, record_of(2), false);
-    CHECK(has(done.text, "### Iteration 0 - mine\n"));
+    CHECK(has(done.text, "### Iteration 1 - mine\n"));
     CHECK(has(done.text, "- Hypothesis: I think so\n"));
     CHECK(has(done.text, "- Change summary: all of it\n"));
     CHECK(has(done.text, "- Next hypothesis: more\n"));

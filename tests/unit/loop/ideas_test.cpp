@@ -158,9 +158,9 @@ TEST_CASE("context pack: champion, noise floor, the last five outcomes, dead ide
     CHECK(pack.find("differ by 0.40 %") != std::string::npos);
     CHECK(pack.find("iteration 4: rejected: reason 4") != std::string::npos);
     CHECK(pack.find("reason 3") == std::string::npos);
-    CHECK(pack.find("G: exp (refused 2 times, iterations 3, 4): slower by 1 %") != std::string::npos);
+    CHECK(pack.find("G: exp (rejected 2 times, iterations 3, 4): slower by 1 %") != std::string::npos);
     CHECK(pack.find("- A: layout\n") != std::string::npos);
-    CHECK(pack.find("infra (seen 1 time, last in iteration 8): Device or resource busy") != std::string::npos);
+    CHECK(pack.find("infrastructure (seen 1 time, last in iteration 8): Device or resource busy") != std::string::npos);
     CHECK(pack.size() < k_pack_bytes);
     CHECK(context_pack({RunView{}}).empty());
 }

@@ -160,6 +160,7 @@ TEST_CASE("review: the gain is of the runs that were compared, what the champion
     CHECK(gain.before_runs.size() == static_cast<std::size_t>(gain.pairs));
     CHECK(gain.after == done.record.measured.value);
     CHECK(*gain.factor == doctest::Approx(std::exp(done.record.pairs->mean)));
+    CHECK(*gain.factor == doctest::Approx(*gain.after / *gain.before));  // one gain, one number
     CHECK(*gain.low < *gain.factor);
     CHECK(gain.lone_baseline == done.before[0].measured.value);
     CHECK(gain.lone_baseline != gain.before);

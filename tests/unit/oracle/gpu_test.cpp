@@ -40,12 +40,12 @@ Verdict verdict_of(const GdnReport& report, const std::string& canonical) {
     return Verdict::no_data;
 }
 
-Tensor& stored(TensorFile& file, const std::string& canonical, const GdnContract& contract) {
+// nullptr: the dump has no such tensor.
+Tensor* stored(TensorFile& file, const std::string& canonical, const GdnContract& contract) {
     for (NamedTensor& t : file.tensors) {
-        if (name_in_dump(file, t.name, contract).canonical == canonical) return t.tensor;
+        if (name_in_dump(file, t.name, contract).canonical == canonical) return &t.tensor;
     }
-    FAIL("no such tensor");
-    return file.tensors.front().tensor;
+    return nullptr;
 }
 
 // `values` in the layout of the truth; only for tensors whose layout in files is the canonical one.
@@ -82,21 +82,22 @@ TEST_CASE("gpu: the gradient of a miscompiled 16-bit kernel is WRONG and its for
 }
 
 TEST_CASE("gpu: a changed gradient of a 16-bit kernel is never OK where the change is well above its own error") {
-    for (const char* name : {"T65", "strong", "raw", "cos91"}) {
+    for (const std::string name : {"T65", "strong", "raw", "cos91"}) {
         const GpuDump dump = gpu_dump(name, "fla_chunk", "fla");
         for (const GradientTruth& t : dump.reference.backward->truths) {
             CAPTURE(name);
             CAPTURE(t.canonical);
             TensorFile outputs = dump.outputs;
-            Tensor& tensor = stored(outputs, t.canonical, dump.reference.contract.value);
-            const std::vector<double> honest = to_f64(tensor);
+            Tensor* tensor = stored(outputs, t.canonical, dump.reference.contract.value);
+            if (tensor == nullptr) continue;
+            const std::vector<double> honest = to_f64(*tensor);
             const double own = rms_difference(honest, t.want);
             for (const double factor : {0.0, -1.0, 0.5}) {
                 CAPTURE(factor);
                 std::vector<double> changed = honest;
                 for (double& x : changed) x *= factor;
                 const double times = rms_difference(changed, honest) / own;
-                store(tensor, changed);
+                store(*tensor, changed);
                 const Verdict verdict = verdict_of(judged_plainly(dump.reference, outputs), t.canonical);
                 if (times >= 60) CHECK(verdict == Verdict::wrong);
                 if (times >= 15) CHECK(verdict != Verdict::ok);
@@ -111,8 +112,9 @@ TEST_CASE("gpu: ten per cent in 16 tokens of one head are not OK") {
         if (!has_tokens(t)) continue;
         CAPTURE(t.canonical);
         TensorFile outputs = dump.outputs;
-        Tensor& tensor = stored(outputs, t.canonical, dump.reference.contract.value);
-        const std::vector<double> honest = to_f64(tensor);
+        Tensor* tensor = stored(outputs, t.canonical, dump.reference.contract.value);
+        REQUIRE(tensor != nullptr);
+        const std::vector<double> honest = to_f64(*tensor);
         const std::size_t heads = t.groups.of_run.size() / 65;
         const std::size_t width = t.groups.width;
         const double size = rms_difference(std::vector<double>(honest.size(), 0), honest);
@@ -129,7 +131,7 @@ TEST_CASE("gpu: ten per cent in 16 tokens of one head are not OK") {
             }
             if (std::sqrt(squares / static_cast<double>(16 * width)) < size / 2) continue;
             ++blocks;
-            store(tensor, changed);
+            store(*tensor, changed);
             CHECK(verdict_of(judged_plainly(dump.reference, outputs), t.canonical) != Verdict::ok);
         }
         CHECK(blocks > 0);

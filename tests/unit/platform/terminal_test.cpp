@@ -161,6 +161,31 @@ TEST_CASE("terminal: a TTY gets lines at once, in the order of both streams") {
     CHECK(tty.read_until('!') == "one\r\ntwo!");  // without a flush
 }
 
+TEST_CASE("terminal: a TTY gets text and colours, and shows every other control sequence") {
+    const FakeEnv env;
+    const Tty tty;
+    const auto terminal = make_terminal(ColorMode::automatic, env, tty.program.get(), tty.program.get());
+    terminal->out("\x1B[1;31mred\x1B[0m \x1B]0;title\x07 \x1B[2J \u202E \u009B2J|");
+    REQUIRE(terminal->flush());
+    CHECK(tty.read_until('|') == "\x1B[1;31mred\x1B[0m \\x1b]0;title\\x07 \\x1b[2J \\u202e \\x9b2J|");
+    for (const std::string_view piece :
+         {"10 %\r", "20 %\r\nend \x1B[3", "1mred\x1B", "[0m \xCE", "\xB2 \x1B[3", "K|"}) {
+        terminal->err(piece);
+    }
+    CHECK(tty.read_until('|') == "10 %\r\n20 %\r\nend \x1B[31mred\x1B[0m \xCE\xB2 \\x1b[3K|");
+    terminal->move_err("\r\x1B[K|");
+    CHECK(tty.read_until('|') == "\r\x1B[K|");
+}
+
+TEST_CASE("terminal: a pipe gets the bytes as they are") {
+    const FakeEnv env;
+    const Pipe out;
+    const auto terminal = make_terminal(ColorMode::automatic, env, out.out.get(), 2);
+    terminal->out("\x1B[2J\r\xFF");
+    REQUIRE(terminal->flush());
+    CHECK(out.content() == "\x1B[2J\r\xFF");
+}
+
 TEST_CASE("terminal: width from COLUMNS, from the TTY, or a default") {
     const Tty tty;
     const Pipe pipe;

@@ -189,6 +189,10 @@ TEST_CASE("runlog hygiene: L601, L602, L603, L604, L607") {
     const Linted invalid("### Iteration 1\n- Note: a\xFF z\n");
     CHECK(invalid.find("L607").line == 2);
     CHECK(invalid.find("L607").column == 10);
+    const Linted hidden(entry("abcdef1", "- Note: \u202Etxt.exe\n"));
+    CHECK(hidden.find("L607").message == "the character \\u202e is invisible and can hide or reorder text");
+    CHECK(Linted(entry("abcdef1", "- Note: \x1B[2J\n")).count("L607") == 1);
+    CHECK(Linted(entry("abcdef1", "- Note: \u03B2 -> \u2014 \u2764\uFE0F\r\n")).count("L607") == 0);
 }
 
 TEST_CASE("runlog generated parts and records: L605, L606, L701") {

@@ -154,6 +154,20 @@ TEST_CASE("record: secrets and home directories do not get into it") {
     CHECK(json::text_at(record, "/changes/1") == "in ~/x/y.py and ~/z, not /home/ nor http://a/home/b/c");
 }
 
+TEST_CASE(
+    "record: characters that a terminal obeys or does not show are escaped in it, in names too, and in an entry") {
+    Json record = bare_record();
+    record["title"] = "Faster\u202E \x1B]0;title\x07";
+    record["idea"]["expected"]["\u200Bms"] = "\u009B2J";
+    const std::string entry = render_entry(record);  // of a record that an earlier version wrote
+    CHECK(entry.find(" - Faster\\u202e \\x1b]0;title\\x07\n") != std::string::npos);
+    CHECK(entry.find("Expected effect on `\\u200bms`: \\x9b2J\n") != std::string::npos);
+    make_public(record);
+    CHECK(json::text(record, "title") == "Faster\\u202e \\x1b]0;title\\x07");
+    CHECK(json::text_at(record, "/idea/expected/\\u200bms") == "\\x9b2J");
+    CHECK(render_entry(record) == entry);
+}
+
 TEST_CASE("records: a torn last line is dropped with a warning, damage elsewhere is an error with its place") {
     const std::string line = to_text(bare_record()) + "\n";
     auto torn = parse_records(line + line.substr(0, 40), "f");

@@ -27,6 +27,27 @@ TEST_CASE("every known message has its class") {
     CHECK(!kind(""));
 }
 
+TEST_CASE("a device that others hold and a full disk are the machine's, memory of the device is the configuration's") {
+    const auto kind = [](std::string_view text) { return classify_failure(text).kind; };
+    for (const char* machine :
+         {"RuntimeError: Unable to initialize backend 'tpu': ABORTED: The TPU is already in use by process with pid "
+          "27.",
+          "UNAVAILABLE: TPU initialization failed: open(/dev/accel0): Device or resource busy",
+          "The TPU is already in use by another process probably owned by another user",
+          "Internal error when accessing libtpu multi-process lockfile. Run \"sudo rm /tmp/libtpu_lockfile\".",
+          "OSError: [Errno 28] No space left on device", "write failed: ENOSPC", "OSError: [Errno 16] EBUSY",
+          "OSError: [Errno 122] Disk quota exceeded", "RESOURCE_EXHAUSTED: /tmp/dump.pb; No space left on device",
+          "fork: Resource temporarily unavailable"}) {
+        CAPTURE(machine);
+        CHECK(kind(machine) == FailureKind::infra);
+    }
+    CHECK(kind("waiting: Device or resource busy\nRESOURCE_EXHAUSTED: Attempting to allocate 112.37G") ==
+          FailureKind::hbm_oom);
+    CHECK(kind("waiting: Device or resource busy\nRan out of memory in memory space vmem") == FailureKind::vmem_oom);
+    CHECK(kind("INFO: Unable to initialize backend 'tpu': not found\nthe kernel requires TPU backend") ==
+          FailureKind::unsupported);
+}
+
 TEST_CASE("a message of the kernel compiler is no want of memory") {
     const auto f =
         classify_failure("MosaicError: cannot lower; OOM? Ran out of memory in memory space vmem, RESOURCE_EXHAUSTED");

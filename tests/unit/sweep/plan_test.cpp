@@ -78,8 +78,9 @@ TEST_CASE("a plan is the product of its block sizes at each shape, and infer onc
 TEST_CASE("the key is of all that a time depends on, and of nothing else") {
     ConfigTable t = plan_table();
     const auto key = [](const ConfigTable& table, const std::string& revision,
-                        const std::map<std::string, std::string>& switches) {
-        return configurations_of(*parse_plan(table, "p.toml"), revision, switches)->front().key;
+                        const std::map<std::string, std::string>& switches,
+                        const std::map<std::string, std::string>& found = {}) {
+        return configurations_of(*parse_plan(table, "p.toml"), revision, switches, found)->front().key;
     };
     const std::string base = key(t, "abc", {});
     CHECK(base.size() == 32);
@@ -96,6 +97,11 @@ TEST_CASE("the key is of all that a time depends on, and of nothing else") {
     t["device_kind"] = at(9, std::string("TPU v5"));
     keys.insert(key(t, "abc", {}));
     CHECK(keys.size() == 6);
+    keys.insert(key(t, "abc", {}, {{"device", "v5p-8"}}));
+    keys.insert(key(t, "abc", {}, {{"device", "v6e-4"}}));
+    keys.insert(key(t, "abc", {}, {{"device", "v5p-8"}, {"file bench.sh", "0a"}}));
+    keys.insert(key(t, "abc", {}, {{"device", "v5p-8"}, {"file bench.sh", "0b"}}));
+    CHECK(keys.size() == 10);
     const auto switches = switches_of({{"LIBTPU_INIT_ARGS", "a"}, {"LEVANTER_CE_XLA_FAST_BWD", "1"}, {"HOME", "/h"}});
     CHECK(switches.size() == 2);
 }

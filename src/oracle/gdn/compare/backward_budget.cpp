@@ -25,7 +25,8 @@ constexpr double k_allowance_16bit = 2;
 // Tokens whose errors are measured together, for the allowance of each of their elements.
 constexpr std::size_t k_block_tokens = 16;
 // How much larger than the root mean square of its block's error the error of an element may be.
-constexpr double k_element_allowance = 2.5;
+constexpr double k_element_fp32 = 5;
+constexpr double k_element_16bit = 2.5;
 // fp32 sums that include a gate near -1e4 lose most of what follows it. An error this large is measured well, and
 // allowed as measured. Seen in correct kernels: 1e-4 to 3e-4 in every gradient of levanter.
 constexpr double k_gate_loss = 2.5e-4;
@@ -305,6 +306,7 @@ void grant_locally(const GdnReference& r, const std::vector<RunErrors>& runs, co
         const double whole = std::max(runs.front().groups[g].truth_rms(), floors.empty() ? 0 : floors[g].truth_rms());
         relative.push_back(whole > 0 ? t.budget.groups[g].rms / whole : 0);
     }
+    const double of_element = allowance < k_allowance_fp32 ? k_element_16bit : k_element_fp32;
     t.budget.local_width = t.groups.width;
     // Automatic differentiation of repeated key heads rounds the gradient of each repetition.
     const GdnDims& d = r.problem.dims;
@@ -319,7 +321,7 @@ void grant_locally(const GdnReference& r, const std::vector<RunErrors>& runs, co
         double error = relative[t.groups.of_run[run]] * std::max(truth[run], other[run]);
         for (const RunErrors& measured : runs) error = std::max(error, allowance * measured.blocks[run]);
         error = std::max(error, std::min(own.blocks[run], k_own_allowance * error));
-        t.budget.local[run] = static_cast<float>(k_element_allowance * error + 8 * k_smallest);
+        t.budget.local[run] = static_cast<float>(of_element * error + 8 * k_smallest);
     }
 }
 
@@ -383,9 +385,14 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
             is_at_gates(t.canonical) ? k_allowance_fp32 * long_sums * k_fp32_roundoff : allowance * roundoff;
         t.budget = budget_of(runs, own[i].groups, floors, {roundoff, allowance, cancelled});
         const bool by_key_head = t.canonical == "dq" || t.canonical == "dk";
+        const bool locally = has_tokens(t) && r.unstable_reason.empty();
+        if (locally) grant_locally(r, runs, own[i], floors, size, allowance, threads, t);
+        const std::vector<GroupBudget> unwidened = t.budget.groups;
         widen(t.budget, widening, t.axes != "h" && (!by_key_head || p.dims.Hk == p.dims.Hv));
-        if (has_tokens(t) && r.unstable_reason.empty())
-            grant_locally(r, runs, own[i], floors, size, allowance, threads, t);
+        for (std::size_t run = 0; run < t.budget.local.size(); ++run) {
+            const std::size_t g = t.groups.of_run[run];
+            t.budget.local[run] *= static_cast<float>(t.budget.groups[g].rms / unwidened[g].rms);
+        }
     }
 }
 

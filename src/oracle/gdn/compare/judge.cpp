@@ -153,10 +153,10 @@ bool has_device_fault(const GdnReference& r, const TensorReport& t) {
 // nullptr: none.
 const TensorReport* wrong_in_spite(const GdnReference& r, const GdnReport& report) {
     const auto is_wrong = [&](const TensorReport& t) {
-        const bool judged =
-            (t.canonical == "out" && can_judge(r.out)) || (t.canonical == "final_state" && can_judge(r.final_state));
-        return t.verdict == Verdict::wrong &&
-               (t.local_error_over_budget > k_wrong_band || (r.ill_conditioned && judged));
+        const bool out = t.canonical == "out";
+        if (t.verdict != Verdict::wrong || (!out && t.canonical != "final_state")) return false;
+        const bool judged = can_judge(out ? r.out : r.final_state);
+        return t.local_error_over_budget > k_wrong_band || (r.ill_conditioned && judged);
     };
     const auto found = std::find_if(report.tensors.begin(), report.tensors.end(), is_wrong);
     return found != report.tensors.end() ? &*found : nullptr;

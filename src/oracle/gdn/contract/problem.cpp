@@ -147,23 +147,19 @@ bool is_named(const ResolvedContract& contract, std::string_view field) {
                        [&](const ContractField& f) { return f.name == field && f.origin.starts_with("contract "); });
 }
 
-// Where the named contract takes raw gates or logits and the inputs have g, alpha or beta instead, those count as what
-// their names say. `alpha` always does.
+// If the named contract takes raw gates and logits, g, alpha and beta in the inputs count as what their names say.
 Status read_kinds(const TensorFile& file, ResolvedContract& contract) {
     const auto has = [&](std::string_view name) {
         return file.any_name([name](std::string_view other) { return other == name; });
     };
     const bool raw = contract.value.g_kind == GateKind::raw;
-    if (is_named(contract, "g_kind") && !has("a") && has("alpha") && !has("g")) {
-        GDNCTL_TRY(set_field(contract, "g_kind", "alpha", "inputs tensor alpha"));
-    } else if (is_named(contract, "g_kind") && raw && !has("a") && has("g")) {
-        GDNCTL_TRY(set_field(contract, "g_kind", "log", "inputs tensor g"));
+    const std::string_view gate = has("g") ? "g" : "alpha";
+    if (is_named(contract, "g_kind") && !has("a") && has(gate) && (raw || gate == "alpha")) {
+        GDNCTL_TRY(set_field(contract, "g_kind", gate == "g" ? "log" : gate, fmt::format("inputs tensor {}", gate)));
     }
-    if (is_named(contract, "beta_kind") && contract.value.beta_kind != BetaKind::prob && !has("b") && has("beta")) {
-        if (raw && contract.value.g_kind != GateKind::raw)
-            GDNCTL_TRY(set_field(contract, "beta_kind", "prob", "inputs tensor beta"));
-    }
-    return {};
+    const bool was_raw = raw && contract.value.g_kind != GateKind::raw;
+    if (!was_raw || !is_named(contract, "beta_kind") || has("b") || !has("beta")) return {};
+    return set_field(contract, "beta_kind", "prob", "inputs tensor beta");
 }
 
 Status read_gates(const TensorFile& file, const GdnContract& contract, GdnProblem& p) {
@@ -229,10 +225,6 @@ Status read_roundings(const GdnProblem& p, ResolvedContract& contract) {
     }
     return {};
 }
-
-}  // namespace
-
-namespace {
 
 // The gate and beta, in the contract's form, of a token that does nothing.
 double gate_of_none(GateKind kind) {

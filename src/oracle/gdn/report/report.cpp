@@ -136,6 +136,10 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     if (!cotangent.empty()) text += fmt::format("cotangent: {} (gradients agree with it best)\n", cotangent);
     if (report.worst && !report.worst->index.empty()) text += "worst: " + place_text(*report.worst) + "\n";
     text += diagnosis_text(reference, report);
+    if (!report.declare.empty()) {
+        text += wrapped_words("declare: ",
+                              fmt::format("{} ({})", text::shell_join(report.declare), report.declare_meaning));
+    }
     if (report.outputs_are_truth) text += oracle_report::k_truth_note;
     return text + verdict_text(oracle::name_of(report.verdict), report.reason);
 }
@@ -145,6 +149,7 @@ void add_report(Json& object, const GdnReference& reference, const GdnReport& re
     object["verdict"] = oracle::name_of(report.verdict);
     object["reason"] = report.reason;
     add_diagnosis(object, report.stages, report.hints);
+    object["declare"] = report.declare.empty() ? Json() : Json(report.declare);
     object["place"] = place_json(report.place);
     object["worst"] = worst_json(report.worst);
     object["forward_only"] = !has_gradients(report);

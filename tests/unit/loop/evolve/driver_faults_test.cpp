@@ -113,6 +113,63 @@ TEST_CASE("evolve run: an agent service that is down costs no attempt, and a log
     check_draws(world);
 }
 
+TEST_CASE("evolve run: waits for the provider as long as it asks, and costs no attempt") {
+    EvolveWorld world;
+    int calls = 0;
+    const auto reset = world.clock.wall() + std::chrono::hours(3);
+    world.run_instead = [&](const AgentRequest&) -> std::optional<AgentOutcome> {
+        if (++calls > 4) return std::nullopt;
+        AgentOutcome limit;
+        limit.kind = AgentClass::usage_limit;
+        limit.action = AgentAction::wait_until;
+        limit.exit_status = 1;
+        if (calls == 2) limit.not_before = reset;
+        if (calls == 3) limit.not_before = reset - std::chrono::hours(2);  // has passed
+        if (calls == 3) CHECK(world.clock.wall() >= reset);
+        return limit;
+    };
+    const auto begun = world.clock.wall();
+    CHECK(world.run(1).rc != 4);
+    CHECK(world.state.spent.attempts == 1);
+    CHECK(calls == 5);
+    // 15 min, until the reset, 1 h, 2 h
+    CHECK(world.clock.wall() - begun >= std::chrono::hours(6));
+
+    EvolveWorld far;
+    far.run_instead = [&](const AgentRequest&) -> std::optional<AgentOutcome> {
+        AgentOutcome limit;
+        limit.kind = AgentClass::usage_limit;
+        limit.action = AgentAction::wait_until;
+        limit.not_before = far.clock.wall() + std::chrono::hours(70);
+        return limit;
+    };
+    const DriverEnd end = far.run(3);
+    CHECK(end.reason == "infrastructure");
+    CHECK(end.rc == 4);
+    CHECK(far.state.attempts.size() == 2);
+}
+
+TEST_CASE("evolve run: an agent that always fails in the same way ends it, one that varies is started slowly") {
+    for (const bool varies : {false, true}) {
+        EvolveWorld world;
+        int calls = 0;
+        world.run_instead = [&](const AgentRequest&) -> std::optional<AgentOutcome> {
+            AgentOutcome failed;
+            failed.kind = AgentClass::failed;
+            failed.exit_status = 1;
+            failed.reason = std::string("exited with code 1: no luck ") + static_cast<char>(varies ? 'a' + calls : 'a');
+            ++calls;
+            return failed;
+        };
+        const auto begun = world.clock.monotonic();
+        const DriverEnd end = world.run(12);
+        const auto took = world.clock.monotonic() - begun;
+        CHECK(end.reason == (varies ? "max-attempts" : "circuit-breaker"));
+        CHECK(calls == (varies ? 12 : 5));
+        CHECK(took >= std::chrono::minutes(varies ? 3 : 1));
+    }
+}
+
 TEST_CASE("evolve run: a budget that ends in an evaluation finishes it, and leaves the reserve") {
     EvolveWorld world;
     // A launch takes a tenth of a second of the device: 18 for the noise, at least 7 for a candidate that is measured.

@@ -89,7 +89,8 @@ TEST_CASE("evolve run: candidates on refs, a best one, and the user's branch whe
     }
     const auto repository = ok(GitCheckout::open(world.path(), system_process(), world.clock));
     const StoreCheck found = ok(check_store(repository, world.state));
-    CHECK(found.missing.empty());
+    CHECK(found.gone.empty());
+    CHECK(found.unpinned.empty());
     CHECK(found.unlisted.empty());
 }
 

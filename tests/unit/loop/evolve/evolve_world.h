@@ -140,7 +140,9 @@ inline void check_whole(EvolveWorld& world, int attempts) {
     world.state = ok(load_state(world.folder));
     CHECK(world.state.spent.attempts == attempts);
     CHECK(world.state.open.number == 0);
-    CHECK(ok(check_store(repository, world.state)).missing.empty());
+    const StoreCheck found = ok(check_store(repository, world.state));
+    CHECK(found.gone.empty());
+    CHECK(found.unpinned.empty());
     CHECK(world.ref("best") == world.state.at(world.state.best).commit);
     CHECK(world.sh("git rev-parse HEAD") == world.base);
     CHECK(world.sh("git status --porcelain; git stash list").empty());

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "loop/evolve/journal.h"
+#include "loop/evolve/prompt.h"
+#include "loop/evolve/report.h"
 #include "loop/evolve/status_index.h"
 #include "loop/evolve/views.h"
 #include "support/temp_dir.h"
@@ -98,6 +100,29 @@ TEST_CASE("experiment log: a number without an evaluation, or with one that is n
     CHECK(found.problems[0].line == 3);
     CHECK(found.problems[1].line == 7);
     CHECK(found.problems[1].number == "7 us");
+}
+
+TEST_CASE("evolve views: the gain that decided, in the words of the climb, with the attempt's technique") {
+    auto records = run_of(0);
+    auto one = attempt(1, "kept");
+    one[1]["technique"] = "fuse\x1B[2J\u202E";
+    one.back()["gain"] = {{"est", 1.03}, {"lo", -.62}, {"hi", 2.67}, {"n", 3}};
+    one.back()["gate"] = {{"est", .9}, {"lo", .6}, {"hi", 1.2}, {"n", 5}};
+    records.insert(records.end(), one.begin(), one.end());
+    const RunView view{{}, state_of(records), false};
+    const std::string gain = "2.46x faster (1.82-3.32x, 5 pairs)", technique = "fuse\\x1b[2J\\u202e";
+    CHECK(log_text(view.state).find(technique + ": " + gain) != std::string::npos);
+    CHECK(status_text(view).find("attempt 1 (" + technique + "), commit c1: 2.46x faster than the base\n") !=
+          std::string::npos);
+    CHECK(status_text(view).find("last step " + gain) != std::string::npos);
+    CHECK(report_markdown(view).find("| " + technique + " | 1 | kept | " + gain + " |") != std::string::npos);
+    CHECK(report_html(view).find(technique) != std::string::npos);
+    CHECK(log_json(view.state)[1]["gain"]["lo"] == -.62);
+    const std::string entry =
+        experiment_entry(view.state, {1, "stop-file", ""}, *parse_iso8601("2026-02-13T10:00:00Z"));
+    CHECK(entry.find("attempt 1 (" + technique + "), commit `c1`: " + gain + " (eval 2)") != std::string::npos);
+    CHECK(check_log(entry, {1, 2}).problems.empty());
+    CHECK(insights(view.state).find("(" + technique + "): " + gain) != std::string::npos);
 }
 
 TEST_CASE("status index: as the journal says, and void when the journal goes on") {

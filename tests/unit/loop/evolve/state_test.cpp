@@ -1,14 +1,13 @@
 // What the records of an evolve run lead to: the next step at each record, and the verdict of an attempt.
 #include "loop/evolve/state.h"
 
-#include <cmath>
-#include <random>
+#include <set>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "loop/engine/chain.h"
-#include "loop/evolve/evaluate.h"
 
 namespace gdnctl::loop::evolve {
 
@@ -18,9 +17,10 @@ namespace {
 struct Told {
     State state;
     std::size_t lines = 0;
+    int second = 7;  // of the next record
     Status add(const char* type, Json facts) {
         facts["type"] = type;
-        facts["ts"] = "2026-03-10T16:53:07Z";
+        facts["ts"] = fmt::format("2026-03-10T16:{:02}:{:02}Z", 53 + second / 60, second % 60);
         return state.apply(facts, "journal", ++lines);
     }
     void must(const char* type, Json facts) { REQUIRE(add(type, std::move(facts))); }
@@ -245,56 +245,113 @@ TEST_CASE("the chain tells which line was changed, lost or doubled") {
     CHECK(line_of("x\n" + text) == "j:1:");
 }
 
-TEST_CASE("evolve says which gain the noise hides") {
-    const NoiseVerdict quiet = judge_noise(.003, .005, .02, 9);
-    CHECK(quiet.fits);
-    CHECK(quiet.detectable_pct == doctest::Approx(100 * std::expm1(std::log(1.005) + 2.306 * .001)).epsilon(1e-6));
-    const NoiseVerdict loud = judge_noise(.03, .005, .02, 9);
-    CHECK_FALSE(loud.fits);
-    CHECK(loud.pairs_needed > 9);
-    CHECK(judge_noise(.03, .005, .02, loud.pairs_needed > 1000 ? 9 : 9).pairs_needed == loud.pairs_needed);
-    CHECK(judge_noise(1.0, .005, .0051, 9).pairs_needed == 0);
+TEST_CASE("evolve does not count the time between sessions, whatever record a session begins with") {
+    const std::pair<const char*, Json> firsts[] = {
+        {"resume", Json::object()},
+        {"repair", {{"what", "a torn last line was dropped"}}},
+        {"repair", {{"missing", Json::array()}}},
+        {"config_change", {{"config", {{"lineages", 3}, {"stagnation", 8}}}, {"evaluator", ""}}},
+        {"verify", {{"attempt", 1}, {"pass", true}}},
+        {"promote", {{"attempt", 1}}},
+    };
+    for (const auto& [type, facts] : firsts) {
+        CAPTURE(type);
+        Told told;
+        told.start();
+        told.second += 10;
+        told.must("pause", Json::object());
+        told.second += 40;
+        told.must(type, facts);
+        told.must("resume", Json::object());
+        told.second += 5;
+        told.must("pause", Json::object());
+        CHECK(told.state.spent.wall_s == 15);
+    }
+    // A final verification of the run itself says what it took.
+    Told told;
+    told.start();
+    told.second += 30;
+    told.must("verify", {{"attempt", 1}, {"wall_s", 28.5}, {"device_s", 20}});
+    CHECK(told.state.spent.wall_s == 28.5);
+    CHECK(told.state.spent.device_s == 20);
 }
 
-TEST_CASE("evolve keeps few candidates that change nothing, and the naive rule keeps many") {
-    std::mt19937_64 random(20260310);
-    std::normal_distribution<double> normal;
-    constexpr int k_trials = 2000;
-    const auto kept = [&](double sd, double min_gain) {
-        int count = 0;
-        for (int trial = 0; trial < k_trials; ++trial) {
-            std::vector<double> d;
-            PairLook look;
-            PairRule rule;
-            rule.min_gain = min_gain;
-            while (look.verdict == PairVerdict::next) {
-                d.push_back(sd * normal(random));
-                look = judge_pairs(d, rule);
-            }
-            if (look.verdict == PairVerdict::keep) ++count;
-        }
-        return count / static_cast<double>(k_trials);
-    };
-    const double plain = kept(.01, 0);
-    CHECK(plain > .03);
-    CHECK(plain < .06);
-    CHECK(kept(.01, .005) < .01);
-    int naive = 0;
-    for (int trial = 0; trial < k_trials; ++trial) {
-        double sum = 0, squares = 0;
-        for (int n = 1; n <= 9; ++n) {
-            const double d = .01 * normal(random);
-            sum += d;
-            squares += d * d;
-            const double t = n == 3 ? 2.920 : n == 5 ? 2.132 : n == 9 ? 1.860 : 0;
-            const double mean = sum / n, s = std::sqrt((squares - n * mean * mean) / std::max(n - 1, 1));
-            if (t > 0 && mean - t * s / std::sqrt(n) > 0) {
-                ++naive;
-                break;
-            }
-        }
+TEST_CASE("evolve says what is left of a budget now, not when the attempt began") {
+    Told told;
+    told.start();
+    told.must("attempt_start",
+              {{"attempt", 1},
+               {"operator", "explore"},
+               {"lineage", 0},
+               {"budget_left", {{"attempts", 2}, {"tokens", 1000}, {"wall_s", 60}, {"no_improve", 4}}}});
+    CHECK(told.state.left_now() ==
+          std::map<std::string, double>{{"attempts", 2}, {"tokens", 1000}, {"wall_s", 60}, {"no_improve", 4}});
+    told.second += 20;
+    told.propose(1, "empty");
+    told.settle(1);
+    CHECK(told.state.left_now() ==
+          std::map<std::string, double>{{"attempts", 1}, {"tokens", 890}, {"wall_s", 40}, {"no_improve", 3}});
+    told.second += 100;
+    told.must("stop", {{"reason", "max-wall"}});
+    CHECK(told.state.left_now()["wall_s"] == 0);
+    told.must("resume", {{"budget_left", {{"attempts", 7}}}});
+    CHECK(told.state.left_now() == std::map<std::string, double>{{"attempts", 7}});
+}
+
+TEST_CASE("evolve builds on no candidate whose commit is missing, until it is back") {
+    Told told;
+    told.start();
+    for (const int number : {1, 2}) {
+        told.to_target(number, number == 1 ? "k1" : "k2");
+        told.target(number, "keep", .1);
+        told.stage(number, "recheck");
+        CHECK(told.settle(number).verdict == Verdict::kept);
     }
-    CHECK(naive / static_cast<double>(k_trials) > .08);
+    told.begin(3);
+    told.propose(3, "ok");
+    told.snapshot(3, "k3", "p3");
+    told.stage(3, "paths", "fail");
+    CHECK(told.settle(3).verdict == Verdict::invalid);
+    const auto used = [&] {
+        std::set<int> out;
+        for (int seed = 0; seed < 300; ++seed) {
+            SelectionRules rules = told.state.rules;
+            rules.seed = static_cast<std::uint64_t>(seed);
+            const Pick one = pick(told.state.members(), 4, rules);
+            out.insert(one.parents.begin(), one.parents.end());
+            out.insert(one.inspirations.begin(), one.inspirations.end());
+        }
+        return out;
+    };
+    CHECK(told.state.best == 2);
+    CHECK(used() == std::set<int>{0, 1, 2, 3});
+    told.must("repair", {{"missing", Json::array({2, 3})}});
+    CHECK(told.state.best == 1);
+    CHECK(used() == std::set<int>{0, 1});
+    told.must("repair", {{"missing", Json::array({1, 2, 3})}});
+    CHECK(told.state.best == 0);
+    CHECK(used() == std::set<int>{0});
+    told.must("repair", {{"missing", Json::array({3})}});
+    CHECK(told.state.best == 2);
+    // An attempt that was being judged has nothing left to judge.
+    told.begin(4);
+    told.propose(4);
+    told.snapshot(4, "k4", "p4");
+    told.must("repair", {{"missing", Json::array({4})}});
+    CHECK(next(told.state, true).kind == StepKind::abandon);
+}
+
+TEST_CASE("evolve measures the noise again for another evaluator, and forgets a verification") {
+    const Json config = {{"lineages", 2}, {"stagnation", 8}};
+    Told told;
+    told.start();
+    told.must("verify", {{"attempt", 1}, {"pass", true}});
+    CHECK_FALSE(told.state.verified.empty());
+    told.must("config_change", {{"config", config}, {"evaluator", told.state.evaluator}});
+    CHECK(told.state.noise_measured);
+    CHECK(told.state.verified.empty());
+    told.must("config_change", {{"config", config}, {"evaluator", "another"}});
+    CHECK_FALSE(told.state.noise_measured);
 }
 
 TEST_CASE("evolve: what differs in comments alone from another change of the same parent is that one again") {

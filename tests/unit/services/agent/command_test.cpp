@@ -38,6 +38,12 @@ TEST_CASE("command agent: a code of its own, a signal, a limit, a stop request, 
     CHECK(outcome->exit_status == 7);
     CHECK(outcome->reason == "exited with code 7: bad luck");
     CHECK_FALSE(std::filesystem::exists(world.scratch / "log/message.txt"));
+    outcome = run_script(world, "echo 'openai.APIConnectionError: Connection error.' >&2; exit 3");
+    REQUIRE(outcome);
+    CHECK(outcome->kind == AgentClass::unreachable);
+    CHECK(outcome->action == AgentAction::back_off);
+    CHECK(outcome->exit_status == 3);
+    CHECK(outcome->reason == "exited with code 3: openai.APIConnectionError: Connection error.");
     outcome = run_script(world, "kill -9 $$");
     REQUIRE(outcome);
     CHECK(outcome->kind == AgentClass::crashed);

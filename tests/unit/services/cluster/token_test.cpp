@@ -166,7 +166,8 @@ TEST_CASE("head node: the question to gcloud") {
     process.expect(
         {"gcloud", "compute", "instances", "list", "--filter",
          "labels.ray-cluster-name=c AND labels.ray-node-type=head", "--format",
-         "value(networkInterfaces[0].networkIP,networkInterfaces[0].accessConfigs[0].natIP)", "--limit", "1"},
+         "value(networkInterfaces[0].networkIP,networkInterfaces[0].accessConfigs[0].natIP)", "--limit", "1",
+         "--project=proj"},
         [] {
             ProcessResult result;
             result.out = "10.0.0.1\t34.0.0.1\n";

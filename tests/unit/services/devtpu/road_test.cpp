@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "platform/process.h"
-#include "services/devtpu/sync.h"
 #include "support/temp_dir.h"
 
 using namespace gdnctl;
@@ -52,9 +51,6 @@ public:
         auto answer = ask_host(m_road, line, std::move(input), std::chrono::seconds(20), system_process(), {});
         REQUIRE(answer);
         return *answer;
-    }
-    void manifest(const std::vector<std::string>& files) {
-        CHECK(ask(manifest_line(m_road), zero_list(files)).exit_code == 0);
     }
 
 private:
@@ -139,18 +135,30 @@ TEST_CASE("a command without a tree says so") {
     CHECK(complaint->message == "nothing has been synced to the TPU's host yet");
 }
 
-TEST_CASE("the manifest removes what only the old one has, and folders that it leaves empty") {
+TEST_CASE("a command that is alone keeps others of its kind and syncs out until it ends") {
     Host host;
-    const std::vector<std::string> names = {"-dash", "new\nline", "sub/deep/a", "kept", "sp ace"};
-    for (const auto& name : names) write_text(host.tree() / name, "x");
-    write_text(host.tree() / "sub" / "mine", "x");
-    host.manifest(names);
-    CHECK(fs::exists(host.tree() / "-dash"));
-    host.manifest({"kept"});
-    CHECK(test::list_names(host.tree()) == "kept sub");
-    CHECK(test::list_names(host.tree() / "sub") == "mine");
-    host.manifest({});
-    CHECK(test::list_names(host.tree()) == "sub");
+    const auto run = [&](std::string line, std::string_view unlike) {
+        HostCommand command{std::move(line), {}, fmt::format("hold-1.{}{}", ::getpid(), unlike), 600, {}};
+        command.alone = true;
+        return host.receive(command_script(host.road(), command));
+    };
+    std::jthread first([&] { CHECK(run("touch on; sleep 2", "e").exit_code == 0); });
+    while (!fs::exists(host.tree() / "on")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const Answer second = run("touch second", "f");
+    CHECK(turn_of(second.exit_code, second.err) == Turn::busy);
+    CHECK(host.run("true").exit_code == 0);  // one that is not
+    first.join();
+    CHECK(run("touch second", "f").exit_code == 0);
+    CHECK(turn_of(99, "the command's own 99\n") == Turn::mine);
+}
+
+TEST_CASE("a command does not run in another tree than its own") {
+    Host host;
+    HostCommand command{"touch ran", {}, fmt::format("hold-1.{}g", ::getpid()), 600, {}};
+    command.tree = std::string(64, 'a');
+    const Answer answer = host.receive(command_script(host.road(), command));
+    CHECK(turn_of(answer.exit_code, answer.err) == Turn::other_tree);
+    CHECK(!fs::exists(host.tree() / "ran"));
 }
 
 TEST_CASE("the lease is renewed where there is one") {

@@ -267,7 +267,7 @@ TEST_CASE("git landing: what a killed landing left is completed, people's work i
     repo.write("a.txt", "better an");
     fs::remove(repo.path() / "b/c.txt");
     repo.write("new.txt", "n\n");
-    repo.write(".git/index.lock", "");
+    repo.sh("touch -d '-11 minutes' .git/index.lock");
     const auto landed = ok(checkout.land("refs/heads/main", repo.base, next, true));
     CHECK(landed.kind == Landing::landed);
     CHECK(repo.head() == next);

@@ -122,8 +122,8 @@ std::string story(const GitRepo& repo, const std::string& base) {
         said.append(what).append(": ").append(result).append("\n");
     };
     const auto paths_of = [&] { return text::join(ok(checkout.dirty_paths()), " "); };
-    repo.write("a.txt", "one \nmine \n");  // white space that `git apply` may complain about
-    repo.sh("git add a.txt");
+    repo.write("a.txt", "one \nmine \n");               // white space that `git apply` may complain about
+    repo.sh("git -c core.ignoreStat=false add a.txt");  // true would mark it as unchanged for good
     repo.write("a.txt", "one \nmine \nmore\n");
     repo.write("new/\xc3\xa4.txt", "n\n");
     repo.write("odd", "o\n");
@@ -140,7 +140,7 @@ std::string story(const GitRepo& repo, const std::string& base) {
     tell("patch id", ok(checkout.patch_id(base, next)));
     tell("restored", std::to_string(static_cast<int>(ok(checkout.restore_stash(stash->commit)))));
     ok(checkout.drop_stash(stash->commit));
-    tell("back", paths_of() + repo.read("a.txt") + repo.sh("git -c core.quotePath=true diff --cached --name-only"));
+    tell("back", paths_of() + repo.read("a.txt") + repo.sh("git diff-index -O/dev/null --cached --name-only HEAD"));
     tell("message", ok(checkout.objects(std::array{next}))[0].value_or("").substr(47));
     const auto slot_at = repo.outside("slot");
     auto slot = ok(GitSlot::open(checkout, slot_at, true, system_process(), repo.clock));

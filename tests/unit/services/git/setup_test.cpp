@@ -221,7 +221,7 @@ TEST_CASE("git setup: the user's own files, those that are named there, other ch
     repo.sh(
         "git worktree add -q ../linked -b linked; git init -q ../sub && git -C ../sub -c user.name=T -c "
         "user.email=t@example.org commit -q --allow-empty -m s");
-    repo.sh("git -c protocol.file.allow=always submodule add -q ../sub a/sub 2>/dev/null && git commit -qm sub");
+    repo.sh("git -c protocol.file.allow=always submodule add -q $PWD/../sub a/sub 2>/dev/null && git commit -qm sub");
     const char* old = std::getenv("HOME");
     const std::string users = old == nullptr ? "" : old;
     setenv("HOME", home.c_str(), 1);

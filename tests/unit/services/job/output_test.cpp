@@ -58,6 +58,8 @@ TEST_CASE("job output: metrics, the last one counts") {
     CHECK_FALSE(parse_metric("throughput/mfu was measured", "throughput/mfu"));
     CHECK_FALSE(parse_metric("throughput/mfu: nan", "throughput/mfu"));
     CHECK_FALSE(parse_metric("throughput/mfu: inf", "throughput/mfu"));
+    CHECK_FALSE(parse_metric("throughput/mfu=nan, throughput/duration=0.1", "throughput/mfu"));
+    CHECK(parse_metric("throughput/mfu=nan, throughput/duration=0.1", "throughput/duration") == doctest::Approx(.1));
     CHECK_FALSE(parse_metric("throughput/mfu", "throughput/mfu"));
 }
 

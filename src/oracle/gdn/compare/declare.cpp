@@ -1,0 +1,251 @@
+#include "oracle/gdn/compare/declare.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "oracle/gdn/compare/groups.h"
+#include "oracle/gdn/kernels/kernels.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+struct Candidate {
+    std::string set;      // "field=value"
+    std::string meaning;  // what the kernel does
+};
+
+// A relative error of this size is that of the precision of some kernel; a larger one means another operation.
+constexpr double k_same_operation = 0.05;
+// How much nearer a declaration must bring a dump that is farther off than that.
+constexpr double k_nearer = 4;
+// The part of the budget of a declared precision that a kernel of that precision uses.
+constexpr double k_least_used = 0.1;
+// How much more of it one head may use than another.
+constexpr double k_uneven = 10;
+
+// Other meanings of the same tensors.
+std::vector<Candidate> operations(const GdnReference& r) {
+    const GdnContract& c = r.contract.value;
+    const GdnDims& d = r.problem.dims;
+    std::vector<Candidate> all;
+    const auto add = [&](std::string set, std::string meaning) { all.push_back({std::move(set), std::move(meaning)}); };
+    if (c.l2norm == L2Norm::off) {
+        add("l2norm=rsqrt(sum+eps)", "q and k are normalised in the kernel");
+    } else {
+        add("l2norm=off", "q and k are not normalised in the kernel");
+    }
+    const bool usual_scale = !c.scale || std::fabs(*c.scale * std::sqrt(static_cast<double>(d.dk)) - 1) < 1e-6;
+    if (usual_scale) {
+        add("scale=1", "there is no scale");
+    } else {
+        add("scale=dk^-0.5", "the scale is dk^-0.5");
+    }
+    if (c.g_kind == GateKind::log) add("g_kind=alpha", "g is alpha, the decay itself");
+    if (c.g_kind == GateKind::alpha) add("g_kind=log", "g is the log of the decay");
+    if (c.beta_kind != BetaKind::prob) add("beta_kind=prob", "beta is used as it is");
+    if (c.beta_kind != BetaKind::logit) add("beta_kind=logit", "beta is the sigmoid of what is given");
+    if (c.beta_kind != BetaKind::twice_logit) add("beta_kind=2*logit", "beta is twice the sigmoid of what is given");
+    if (d.Hv > d.Hk) {
+        if (c.head_map == HeadMap::tiled) add("head_map=interleaved", "key heads are repeated one by one");
+        if (c.head_map != HeadMap::tiled) add("head_map=tiled", "key heads are repeated as a whole");
+    }
+    if (d.dk == d.dv) {
+        const bool key_value = c.state_layout == StateLayout::key_value;
+        add(key_value ? "state_layout=B,H,V,K" : "state_layout=B,H,K,V",
+            key_value ? "states are stored transposed, as V x K" : "states are stored as K x V");
+    }
+    return all;
+}
+
+// From the narrowest allowance to the widest.
+std::vector<Candidate> precisions(const GdnContract& c) {
+    std::vector<Candidate> all;
+    if (c.out_dtype == OutDType::f32) {
+        all.push_back({"out_dtype=bf16", "out is rounded to bf16"});
+        all.push_back({"out_dtype=f16", "out is rounded to fp16"});
+    }
+    if (c.matmul == Matmul::f32) all.push_back({"matmul=bf16x3", "products take three passes of bf16 operands"});
+    if (c.matmul == Matmul::f32 || c.matmul == Matmul::bf16x3) {
+        all.push_back({"matmul=tf32", "operands of products are rounded to tf32"});
+    }
+    if (c.rounding == NormRounding::none && c.l2norm != L2Norm::off) {
+        all.push_back({"rounding=input", "the normalised q and k are rounded to their input dtype"});
+    }
+    if (c.matmul != Matmul::bf16) all.push_back({"matmul=bf16", "operands of products are rounded to bf16"});
+    if (c.gate_sum == SumDType::f32) all.push_back({"gate_sum=g", "gates are summed in their own dtype"});
+    if (c.state_dtype == StateDType::f32) {
+        all.push_back({"state_dtype=bf16", "the state is rounded to bf16 after each chunk"});
+    }
+    return all;
+}
+
+class DeclarationSearch {
+public:
+    DeclarationSearch(const TensorFile& inputs, const TensorFile& dump, const GdnReference& as_declared,
+                      std::span<const std::string> sets, int threads)
+        : m_inputs(inputs), m_dump(dump), m_r(as_declared), m_sets(sets), m_threads(threads) {}
+
+    std::optional<Declaration> precision() const {
+        return distance_under({}) <= k_same_operation ? with_precision({}) : std::nullopt;
+    }
+
+    std::optional<Declaration> operation() const {
+        const double distance = distance_under({});
+        const std::vector<Candidate> all = operations(m_r);
+        std::vector<std::pair<double, std::vector<Candidate>>> near;
+        const auto look = [&](std::vector<Candidate> chosen) {
+            const double d = distance_under(chosen);
+            if (d <= k_same_operation && d * k_nearer < distance) near.emplace_back(d, std::move(chosen));
+        };
+        for (const Candidate& one : all) look({one});
+        for (std::size_t i = 0; near.empty() && i < all.size(); ++i) {
+            for (std::size_t j = i + 1; j < all.size(); ++j) {
+                if (field_of(all[i]) != field_of(all[j])) look({all[i], all[j]});
+            }
+        }
+        std::sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+        constexpr std::size_t k_tried = 3;
+        for (std::size_t i = 0; i < std::min(near.size(), k_tried); ++i) {
+            if (auto found = with_precision(near[i].second)) return found;
+        }
+        return std::nullopt;
+    }
+
+private:
+    static std::string_view field_of(const Candidate& c) { return std::string_view(c.set).substr(0, c.set.find('=')); }
+
+    static std::string stage_of(std::string_view field) {
+        if (field == "g_kind") return "gate";
+        if (field == "beta_kind") return "beta";
+        return std::string(field == "state_layout" ? "layout" : field);
+    }
+
+    // nullopt: these tensors cannot have that meaning.
+    std::optional<std::pair<ResolvedContract, GdnProblem>> problem_under(const std::vector<Candidate>& chosen) const {
+        std::vector<std::string> sets(m_sets.begin(), m_sets.end());
+        for (const Candidate& c : chosen) sets.push_back(c.set);
+        auto contract = resolve_contract(m_r.contract.name, m_inputs.metadata, sets);
+        if (!contract) return std::nullopt;
+        auto problem = read_problem(m_inputs, *contract);
+        if (!problem) return std::nullopt;
+        return std::pair(std::move(*contract), std::move(*problem));
+    }
+
+    // The largest relative distance of out and the final state from the exact result; infinity: not finite, or none.
+    double distance_under(const std::vector<Candidate>& chosen) const {
+        const auto under = problem_under(chosen);
+        if (!under) return HUGE_VAL;
+        const auto& [contract, problem] = *under;
+        const GdnOutputs truth = run_recurrent64(problem, contract.value, m_threads);
+        double largest = -1;
+        for (const std::string_view name : {"out", "final_state"}) {
+            const auto entry = find_in_dump(m_dump, name, contract.value);
+            if (!entry || *entry == nullptr) continue;
+            std::vector<double> got = to_f64((*entry)->tensor);
+            if (name == "final_state" && contract.value.state_layout == StateLayout::value_key) {
+                GdnDims swapped = problem.dims;
+                std::swap(swapped.dk, swapped.dv);
+                if (got.size() != truth.final_state.size()) return HUGE_VAL;
+                got = to_layout(got, swapped, StateLayout::value_key);
+            }
+            largest = std::max(largest, relative(got, name == "out" ? truth.out : truth.final_state));
+        }
+        return largest < 0 ? HUGE_VAL : largest;
+    }
+
+    static double relative(const std::vector<double>& got, const std::vector<double>& want) {
+        if (got.size() != want.size()) return HUGE_VAL;
+        double error = 0, size = 0;
+        for (std::size_t i = 0; i < want.size(); ++i) {
+            if (std::isnan(got[i]) && want[i] == 0) continue;
+            if (!std::isfinite(want[i]) || !std::isfinite(got[i])) return HUGE_VAL;
+            error += (got[i] - want[i]) * (got[i] - want[i]);
+            size += want[i] * want[i];
+        }
+        return size > 0 ? std::sqrt(error / size) : error > 0 ? HUGE_VAL : 0;
+    }
+
+    std::optional<Declaration> with_precision(const std::vector<Candidate>& chosen) const {
+        if (!chosen.empty() && is_ok(chosen, nullptr)) return declared(chosen, nullptr);
+        const auto under = problem_under(chosen);
+        if (!under) return std::nullopt;
+        for (const Candidate& precision : precisions(under->first.value)) {
+            if (is_ok(chosen, &precision)) return declared(chosen, &precision);
+        }
+        return std::nullopt;
+    }
+
+    static Declaration declared(const std::vector<Candidate>& chosen, const Candidate* precision) {
+        Declaration d;
+        for (const Candidate& c : chosen) {
+            d.sets.push_back(c.set);
+            d.meaning += (d.meaning.empty() ? "" : "; ") + c.meaning;
+        }
+        if (precision != nullptr) {
+            d.sets.push_back(precision->set);
+            d.meaning += (d.meaning.empty() ? "" : "; ") + precision->meaning;
+        }
+        d.stage = chosen.empty() ? "rounding" : stage_of(field_of(chosen.front()));
+        return d;
+    }
+
+    bool is_ok(const std::vector<Candidate>& chosen, const Candidate* precision) const {
+        std::vector<Candidate> all = chosen;
+        if (precision != nullptr) all.push_back(*precision);
+        auto under = problem_under(all);
+        if (!under) return false;
+        GdnReference r = make_reference(std::move(under->second), std::move(under->first), m_threads);
+        CompareOptions options;
+        options.hints = false;
+        options.threads = m_threads;
+        const auto forward = judge(r, m_dump, options);
+        if (!forward || forward->verdict != Verdict::ok) return false;
+        if (precision != nullptr && !is_used(r, *forward)) return false;
+        if (!m_r.backward) return true;
+        if (!add_backward(r, m_inputs, m_dump, m_threads)) return false;
+        const auto whole = judge(r, m_dump, options);
+        return whole && whole->verdict == Verdict::ok;
+    }
+
+    // Whether the dump's errors are those of the declared precision: near the budget, and in every head alike.
+    static bool is_used(const GdnReference& r, const GdnReport& forward) {
+        double used = 0;
+        for (const TensorReport& t : forward.tensors) used = std::max(used, t.error_over_budget);
+        if (used < k_least_used) return false;
+        double least = HUGE_VAL, most = 0;
+        for (const LaneErrors& lane : forward.errors) {
+            double error = lane.final_state.value_or(0);
+            for (const double chunk : lane.chunks) error = std::max(error, chunk);
+            if (lane.chunks.empty()) continue;  // a sequence without tokens
+            least = std::min(least, error);
+            most = std::max(most, error);
+        }
+        return r.unstable_reason.empty() && most <= k_uneven * least;
+    }
+
+    const TensorFile& m_inputs;
+    const TensorFile& m_dump;
+    const GdnReference& m_r;
+    std::span<const std::string> m_sets;
+    int m_threads;
+};
+
+}  // namespace
+
+std::optional<Declaration> find_operation(const TensorFile& inputs, const TensorFile& dump,
+                                          const GdnReference& as_declared, std::span<const std::string> sets,
+                                          int threads) {
+    return DeclarationSearch(inputs, dump, as_declared, sets, threads).operation();
+}
+
+std::optional<Declaration> find_precision(const TensorFile& inputs, const TensorFile& dump,
+                                          const GdnReference& as_declared, std::span<const std::string> sets,
+                                          int threads) {
+    return DeclarationSearch(inputs, dump, as_declared, sets, threads).precision();
+}
+
+}  // namespace gdnctl::oracle

@@ -1,0 +1,32 @@
+// What to declare about a dump that is right under another contract than the one it was judged by.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "oracle/gdn/compare/compare.h"
+
+namespace gdnctl::oracle {
+
+struct Declaration {
+    std::vector<std::string> sets;  // "l2norm=rsqrt(sum+eps)", in addition to those given
+    std::string meaning;            // "q and k are normalised in the kernel"
+    std::string stage;              // where the dump seems wrong without it
+};
+
+// The fewest fields that make every tensor of `dump` OK if they are declared too. `sets` are those of the command line,
+// which stay. `as_declared` was judged and is not OK. A precision that merely hides an error is none: the error must be
+// near the new budget in every head.
+
+// One or two fields that change the operation, with at most one of precision; nullopt: none.
+std::optional<Declaration> find_operation(const TensorFile& inputs, const TensorFile& dump,
+                                          const GdnReference& as_declared, std::span<const std::string> sets,
+                                          int threads);
+// The narrowest precision; nullopt: none. Only for errors that look like roundings: others can be hidden by one.
+std::optional<Declaration> find_precision(const TensorFile& inputs, const TensorFile& dump,
+                                          const GdnReference& as_declared, std::span<const std::string> sets,
+                                          int threads);
+
+}  // namespace gdnctl::oracle
