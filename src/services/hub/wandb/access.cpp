@@ -79,8 +79,9 @@ Result<Settings> read_settings(const Env& env) {
         return fail(ErrorKind::authentication, "the server of W&B is not known: " + text.error().text(),
                     "set WANDB_BASE_URL and WANDB_API_KEY, or make W&B's settings file readable");
     }
+    if (!*text) return settings;
     bool ours = false;
-    for (const std::string_view raw : text::split(text->value_or(""), '\n')) {
+    for (const std::string_view raw : text::split(**text, '\n')) {
         const std::string_view line = text::trim(raw);
         if (line.starts_with('[')) ours = line == "[default]";
         const std::size_t equals = line.find_first_of("=:");
