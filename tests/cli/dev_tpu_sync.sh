@@ -98,11 +98,12 @@ test_commands_of_two_trees_at_once() {
 
 test_a_test_has_the_tree_for_itself() {
   tree
+  running() { for _ in $(seq 600); do [ -e "$WORK/on" ] && rm "$WORK/on" && return; sleep 0.05; done; fail 'the test does not run'; }
   until_it() { for _ in $(seq 600); do grep -q "$1" "${@:2}" 2>/dev/null && return; sleep 0.05; done; fail "never said: $1"; }
-  sed -i "s|echo tested|echo tested; until [ -e $WORK/go ]; do sleep 0.1; done|" gdnctl.toml
+  sed -i "s|echo tested|echo tested; touch $WORK/on; until [ -e $WORK/go ]; do sleep 0.1; done|" gdnctl.toml
   detach a
   launch "$GDNCTL" dev-tpu-test --tpu-name a
-  until_it '^tested' "$WORK/out" "$WORK/err"
+  running
   "$GDNCTL" dev-tpu-execute --tpu-name a cat note >"$WORK/beside" 2>&1 || fail 'a command that changes nothing waits'
   echo second >note
   "$GDNCTL" dev-tpu-execute --tpu-name a cat note >"$WORK/later" 2>&1 &
@@ -121,7 +122,7 @@ test_a_test_has_the_tree_for_itself() {
   # A client that is killed leaves no lock.
   rm "$WORK/go"
   launch "$GDNCTL" dev-tpu-test --tpu-name a
-  until_it '^tested' "$WORK/out" "$WORK/err"
+  running
   kill -9 "$pid"
   wait "$pid" 2>/dev/null
   touch "$WORK/go"
