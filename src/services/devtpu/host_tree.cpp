@@ -61,10 +61,10 @@ now=$(if [ -f "$b/sent" ]; then cat "$b/sent"; fi | sha256sum)
 cd "$t"
 part r | xargs -0 -r rm -f --
 part r | xargs -0 -r dirname -z -- | sort -zu | xargs -0 -r rmdir -p --ignore-fail-on-non-empty -- 2>/dev/null || :
-part a | xargs -0 -r sh -c 'k=$1 id=$2; shift 2; for p; do
-  [ -e "$p" ] || [ -L "$p" ] || continue
+part a | xargs -0 -r sh -c 'k=$1 id=$2; shift 2; file() { [ -h "$1" ] || [ ! -d "$1" ]; }; for p; do
+  [ -e "$p" ] || [ -h "$p" ] || continue
   to=$k/$p
-  { [ ! -d "$p" ] && [ ! -d "$to" ] && mkdir -p "${to%/*}" 2>/dev/null; } || { to=$k/$id/$p; mkdir -p "${to%/*}"; }
+  { file "$p" && file "$to" && mkdir -p "${to%/*}" 2>/dev/null; } || { to=$k/$id/$p; mkdir -p "${to%/*}"; }
   mv -f -T -- "$p" "$to" || exit 1
 done' sh "$b/kept" "$id"
 umask "$mask"
