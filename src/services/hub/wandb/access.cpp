@@ -181,7 +181,7 @@ Result<std::string> key_for(const Env& env, const Configured& own, const Server&
 tl::unexpected<Error> no_key(const Env& env, const Configured& own, const Server& server) {
     const std::string get_one = web_address(server.place.url) + "/authorize";
     if (server.is_configured) {
-        return fail(ErrorKind::authentication, "no key for W&B at " + server.place.netloc,
+        return fail(ErrorKind::authentication, "no key for W&B at " + server.place.host,
                     "export WANDB_API_KEY=..., from " + get_one);
     }
     std::string message = "no key for W&B at " + server.place.netloc + ", the server in the run's address";
