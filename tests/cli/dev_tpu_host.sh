@@ -152,7 +152,7 @@ test_every_name_arrives_with_its_content() {
   sleep 2
   touch -d '2020-01-01' note && expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" true
   echo fir5t >note && touch -d '2020-01-01' note
-  for name in ./*; do [ -d "$name" ] || [ "$name" = ./note ] || echo more >>"$name"; done
+  for name in ./*; do [ -d "$name" ] || [ "$name" = ./note ] || [ "$name" = ./gdnctl.toml ] || echo more >>"$name"; done
   expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" cat note
   out_has fir5t
   err_has '(tar,'
