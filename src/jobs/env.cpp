@@ -39,8 +39,8 @@ Result<std::vector<JobEnv>> cluster_job_env(const ClusterEnvOptions& options, co
         const auto value = context.env.get(name);
         if (!given && value && !value->empty()) env.push_back({name, *value});
     }
-    add_wandb_server(env, context.env);
     if (options.no_secrets) std::erase_if(env, [](const JobEnv& item) { return names_a_secret(item.name); });
+    add_wandb_server(env, context.env);
     for (const JobEnv& item : env) {
         // Other values are settings; masking the word `online` wherever it is printed would not help anyone.
         if (names_a_secret(item.name)) register_secret(item.value);

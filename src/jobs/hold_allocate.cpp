@@ -1,7 +1,6 @@
 #include <random>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
 #include "core/log.h"
@@ -9,12 +8,14 @@
 #include "jobs/given_up.h"
 #include "jobs/hold_heart.h"
 #include "jobs/hold_host.h"
+#include "jobs/run.h"
 #include "jobs/submit.h"
 #include "jobs/tpu.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/host_name.h"
+#include "platform/lock.h"
 #include "platform/random_hex.h"
 #include "platform/signals.h"
 #include "services/devtpu/holder.h"
@@ -30,48 +31,9 @@ namespace {
 
 constexpr seconds k_marker_limit{60};
 constexpr seconds k_quick_polls{10};
+constexpr seconds k_submit_limit{60};
 constexpr milliseconds k_quick_poll{250}, k_slow_poll{2000};
 constexpr std::size_t k_shown_log = 4000;
-
-struct LocalTpu {
-    std::string type;
-    std::map<std::string, double> resources;  // empty: none is declared
-};
-
-// What GDNCTL_LOCAL_RESOURCES declares about a TPU of this machine; the local backend reports errors in it.
-LocalTpu declared_tpu(const std::string& wanted, const Env& env) {
-    LocalTpu tpu{wanted, {}};
-    const auto json = parse_json(env.get("GDNCTL_LOCAL_RESOURCES").value_or("{}"), "GDNCTL_LOCAL_RESOURCES");
-    if (!json || !json->is_object()) return tpu;
-    const auto chips = json->find("TPU");
-    if (chips == json->end() || !chips->is_number() || chips->get<double>() <= 0) return tpu;
-    for (const auto& [name, amount] : json->items()) {
-        const bool head = name.starts_with("TPU-") && name.ends_with("-head") && name.size() > 9;
-        if (head && tpu.type.empty()) tpu.type = name.substr(4, name.size() - 9);
-    }
-    tpu.resources = {{"TPU", chips->get<double>()}};
-    return tpu;
-}
-
-// Type and resources of a hold at this place; reports it if the TPU is simulated.
-Result<TpuChoice> choose_hold_tpu(const Place& place, const std::string& wanted, Context& context) {
-    if (!place.local) {
-        Target any;
-        any.style = TargetStyle::levanter;  // the type must be known
-        return choose_tpu(wanted.empty() ? "auto" : wanted, place, any, "--tpu-type");
-    }
-    LocalTpu tpu = declared_tpu(wanted, context.env);
-    TpuChoice choice{tpu.type, {}};
-    if (tpu.resources.empty()) {
-        log::info("local hold: no TPU on this host, the hold is pretended");
-        return choice;
-    }
-    choice.resources = tpu.resources;
-    if (!tpu.type.empty()) {
-        GDNCTL_TRY_ASSIGN(choice.resources, tpu_resources(tpu.type));
-    }
-    return choice;
-}
 
 ErrorKind kind_of(ExitCode exit) {
     switch (exit) {
@@ -98,11 +60,13 @@ public:
     Result<std::unique_ptr<Holding>> run() {
         GDNCTL_TRY(devtpu::check_tpu_name(m_plan.tpu_name));
         GDNCTL_TRY(devtpu::check_terms(m_plan.terms));
-        GDNCTL_TRY_ASSIGN(m_tpu, choose_hold_tpu(m_place, m_plan.tpu_type, m_context));
+        GDNCTL_TRY_ASSIGN(m_tpu, choose_hold_tpu(m_place, m_plan.tpu_type, m_context.env));
         GDNCTL_TRY_ASSIGN(m_backend, open_backend(m_place, m_options, m_context));
         see_to_given_up(*m_backend, m_context);
+        GDNCTL_TRY(wait_for_others_here());
         GDNCTL_TRY(look_for_another());
         if (!m_adopted) GDNCTL_TRY(submit_until_running());
+        m_submitting.reset();
         Status ready = make_ready();
         if (!ready) {
             if (!m_adopted) give_up();
@@ -115,6 +79,17 @@ public:
     }
 
 private:
+    // On this machine the look and the submission are one step. Where the lock is not to be had, the looks after the
+    // submission must do.
+    Status wait_for_others_here() {
+        GDNCTL_TRY(make_private_directory(m_context.state_dir));
+        auto lock = FileLock::acquire(m_context.state_dir / "allocate.lock",
+                                      {k_submit_limit, &m_context.clock, m_context.stop});
+        if (lock) m_submitting.emplace(std::move(*lock));
+        if (!lock && is_interruption(lock.error())) return tl::unexpected(lock.error());
+        return {};
+    }
+
     // Looks for a hold with this name; one of this user is taken over once it runs. It may have been requested a moment
     // ago, so a waiting one gets a little time.
     Status look_for_another() {
@@ -206,6 +181,7 @@ private:
             log::info("asking {} for {} as {}", hold_place_words(m_record),
                       m_tpu.type.empty() ? std::string("a device") : m_tpu.type, id);
             const auto submitted = m_backend->submit(request);
+            m_submitting.reset();
             if (!submitted) {
                 give_up();
                 return tl::unexpected(submitted.error());
@@ -383,6 +359,7 @@ private:
     std::unique_ptr<JobBackend> m_backend;
     HoldRecord m_record;
     std::unique_ptr<Heart> m_heart;
+    std::optional<FileLock> m_submitting;
     bool m_adopted = false;
 };
 

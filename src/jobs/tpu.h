@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "jobs/place.h"
+#include "platform/env.h"
 #include "target/target.h"
 
 namespace gdnctl {
@@ -21,5 +22,9 @@ struct TpuChoice {
 // name `option`.
 Result<TpuChoice> choose_tpu(const std::string& wanted, const Place& place, const Target& target,
                              std::string_view option = "--tpu");
+
+// Type and resources of a hold. On this machine: what GDNCTL_LOCAL_RESOURCES declares; reports it if the TPU is
+// simulated.
+Result<TpuChoice> choose_hold_tpu(const Place& place, const std::string& wanted, const Env& env);
 
 }  // namespace gdnctl

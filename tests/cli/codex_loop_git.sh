@@ -2,7 +2,6 @@
 . "$REPO/tests/support/loop_repo.sh"
 same() { [ "$2" = "$3" ] || fail "$1: '$2' instead of '$3'"; }
 subjects() { git log --format=%s | tr '\n' ' '; }
-logs_excluded() { grep -v '^[# ]*$' .git/info/exclude; }
 
 # ---- settings that change what git shows
 

@@ -98,24 +98,34 @@ test_commands_of_two_trees_at_once() {
 
 test_a_test_has_the_tree_for_itself() {
   tree
-  sed -i 's/echo tested/echo tested; sleep 4/' gdnctl.toml
+  running() { for _ in $(seq 600); do [ -e "$WORK/on" ] && rm "$WORK/on" && return; sleep 0.05; done; fail 'the test does not run'; }
+  until_it() { for _ in $(seq 600); do grep -q "$1" "${@:2}" 2>/dev/null && return; sleep 0.05; done; fail "never said: $1"; }
+  sed -i "s|echo tested|echo tested; touch $WORK/on; until [ -e $WORK/go ]; do sleep 0.1; done|" gdnctl.toml
   detach a
   launch "$GDNCTL" dev-tpu-test --tpu-name a
-  for _ in $(seq 200); do grep -qx tested "$WORK/out" "$WORK/err" && break; sleep 0.05; done
+  running
   "$GDNCTL" dev-tpu-execute --tpu-name a cat note >"$WORK/beside" 2>&1 || fail 'a command that changes nothing waits'
-  kill -0 "$pid" || fail 'the test has ended too early'
   echo second >note
-  "$GDNCTL" dev-tpu-execute --tpu-name a cat note >"$WORK/later" 2>&1 || fail "later: $(cat "$WORK/later")"
-  ! kill -0 "$pid" 2>/dev/null || fail 'the tree changed below a test'
+  "$GDNCTL" dev-tpu-execute --tpu-name a cat note >"$WORK/later" 2>&1 &
+  later=$!
+  until_it "waiting for another command that uses the tree on the TPU's host" "$WORK/later"
+  "$GDNCTL" dev-tpu-test --tpu-name a --no-sync >"$WORK/third" 2>&1 &
+  third=$!
+  until_it 'waiting for another command that uses the TPU of a' "$WORK/third"
+  ! grep -q second "$WORK/later" || fail 'the tree changed below a test'
+  touch "$WORK/go"
   wait "$pid" || fail 'the test'
   grep -hqx first "$WORK/out" "$WORK/err" || fail 'the test saw another tree'
+  wait "$later" || fail "later: $(cat "$WORK/later")"
   grep -qx second "$WORK/later" || fail 'the change was not synced'
-  grep -q "waiting for another command that uses the tree on the TPU's host" "$WORK/later" || fail 'it does not say so'
+  wait "$third" || fail "third: $(cat "$WORK/third")"
   # A client that is killed leaves no lock.
+  rm "$WORK/go"
   launch "$GDNCTL" dev-tpu-test --tpu-name a
-  for _ in $(seq 200); do grep -qx tested "$WORK/out" "$WORK/err" && break; sleep 0.05; done
+  running
   kill -9 "$pid"
   wait "$pid" 2>/dev/null
+  touch "$WORK/go"
   expect 0 "$GDNCTL" dev-tpu-test --tpu-name a
   "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
 }

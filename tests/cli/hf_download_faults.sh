@@ -324,6 +324,7 @@ test_nobody_there() {
 }
 test_tls() {
   command -v openssl >/dev/null || skip 'no openssl'
+  unset SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE
   openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 2>/dev/null
   hub_up --tls cert.pem key.pem
   random_file big.trace.json.gz 1000000 && printf '{"a":1}\n' >"$R/profile.json"

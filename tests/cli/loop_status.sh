@@ -183,6 +183,7 @@ test_secrets_and_control_characters_are_not_shown() {
     out_lacks hf_abcdefgh
     ! grep -q $'\x1b\|\xe2\x80\xae\|\xc2\x9b\|\xe2\x80\x8b' "$WORK/out" || fail "an escape sequence comes through ($words)"
   done
+  COLUMNS=200 expect 0 "$GDNCTL" loop-status --log-dir logs
   out_has 'case t_long: WRONG <b>&\n\x1b[31m'
 }
 

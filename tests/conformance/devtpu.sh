@@ -45,7 +45,7 @@ test_sync_by_rsync_and_by_tar() {
   expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" cat note
   err_has '(tar,'
   out_has second
-  diff -r -x .git -x mine -x .venv_x . "$REMOTE/marin" || fail 'the tree there is not the tree here, by tar'
+  diff -r -x .git -x sub -x .venv_x . "$REMOTE/marin" || fail 'the tree there is not the tree here, by tar'
   [ ! -e "$REMOTE/marin/sub/gone" ] && [ ! -e "$REMOTE/marin/-dash" ] || fail 'deletions'
   [ -e "$REMOTE/marin/sub/mine" ] && [ -e "$REMOTE/marin/.venv_x/mine" ] || fail 'removed what it did not bring'
   release

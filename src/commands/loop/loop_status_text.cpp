@@ -62,7 +62,7 @@ bool has_other_number(const IterationView& i) {
 std::string log_column(bool wanted, std::string_view text) { return wanted ? fmt::format("  {:>4}", text) : ""; }
 
 std::string iteration_row(const IterationView& i, bool with_log, const loop::MeasuredRun* measured) {
-    const std::string title = shown(i.title, 40), why = why_of(i, measured);
+    const std::string title = shown(i.title, 30), why = why_of(i, measured);
     const std::string what = title + (title.empty() || why.empty() ? "" : ": ") + shown(why, 200);
     return fmt::format("{:>4}{}  {:<9}  {:>12}  {:>12}{}{}", i.number, log_column(with_log, i.log_number),
                        shown(i.ended ? result_word(i) : "open", 9), duration_text(i.wall_ms), loop::grouped(i.tokens),

@@ -18,11 +18,13 @@ std::optional<int> decimals_for(double half) {
     return std::max(0, 1 - static_cast<int>(std::floor(std::log10(half))));
 }
 
-std::string rounded_text(double value, int digits, std::optional<int> decimals) {
-    if (!decimals) return number_for_people(value, digits);
-    const double scale = std::pow(10.0, *decimals);
-    const double rounded = std::round(value * scale) / scale;
-    return rounded == 0 ? number_for_people(value, 1) : number_for_people(rounded, digits);
+// Digits of a value with so many decimals.
+int digits_for(double value, int decimals) {
+    return std::max(1, decimals + static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1);
+}
+
+std::string factor_text(double factor, int digits, std::optional<int> decimals) {
+    return number_for_people(factor, decimals ? std::min(digits, digits_for(factor, *decimals)) : digits);
 }
 
 // A factor and its bounds, with enough digits to tell them apart, and the factor from 1, but no more than the bounds
@@ -32,8 +34,8 @@ std::vector<std::string> factor_texts(double factor, const std::vector<double>& 
     for (double limit = 0.1; digits < 5 && std::abs(factor - 1.0) < limit; limit /= 10) ++digits;
     const auto decimals = bounds.empty() ? std::nullopt : decimals_for((bounds[1] - bounds[0]) / 2);
     for (;; ++digits) {
-        std::vector<std::string> texts = {rounded_text(factor, digits, decimals)};
-        for (const double bound : bounds) texts.push_back(rounded_text(bound, digits, decimals));
+        std::vector<std::string> texts = {factor_text(factor, digits, decimals)};
+        for (const double bound : bounds) texts.push_back(factor_text(bound, digits, decimals));
         std::vector<std::string> sorted = texts;
         std::sort(sorted.begin(), sorted.end());
         if (digits >= 5 || std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end()) return texts;
@@ -56,8 +58,7 @@ std::string value_text(const Gain& gain, double value) {
     const auto decimals =
         bounded ? decimals_for(std::abs(value) * (*gain.high - *gain.low) / 2 / *gain.factor) : std::nullopt;
     if (!decimals || value == 0) return quantity(value, gain.unit);
-    const int digits = *decimals + static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1;
-    return quantity(value, gain.unit, std::clamp(digits, k_least, k_most));
+    return quantity(value, gain.unit, std::clamp(digits_for(value, *decimals), k_least, k_most));
 }
 
 std::string percent_text(const Gain& gain) {

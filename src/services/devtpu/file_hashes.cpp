@@ -18,11 +18,11 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view k_heading = "gdnctl-hashes/1";
-constexpr std::size_t k_digits = 64;
-constexpr std::size_t k_cache_limit = std::size_t{256} << 20;
+constexpr std::size_t k_known_digits = 64;
+constexpr std::size_t k_file_limit = std::size_t{256} << 20;
 constexpr std::int64_t k_settled_s = 2;  // longer than a tick of any file system's clock
 
-std::string key_of(const struct stat& info) {
+std::string local_key(const struct stat& info) {
     return fmt::format("L {} {} {} {}.{} {}.{}", info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
                        info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
 }
@@ -43,13 +43,13 @@ Status check_link(const fs::path& root, const std::string& name) {
 }  // namespace
 
 FileHashes::FileHashes(fs::path file) : m_file(std::move(file)) {
-    const auto text = read_file_if_exists(m_file, k_cache_limit);
+    const auto text = read_file_if_exists(m_file, k_file_limit);
     if (!text || !*text) return;
     const auto records = text::split(**text, '\0');
     if (records.empty() || records.front() != k_heading || !(*text)->ends_with('\0')) return;
     for (const std::string_view record : records) {
-        if (record.size() <= k_digits + 1 || record[k_digits] != ' ') continue;
-        m_entries.emplace(record.substr(k_digits + 1), Entry{std::string(record.substr(0, k_digits))});
+        if (record.size() <= k_known_digits + 1 || record[k_known_digits] != ' ') continue;
+        m_entries.emplace(record.substr(k_known_digits + 1), Entry{std::string(record.substr(0, k_known_digits))});
     }
 }
 
@@ -92,7 +92,7 @@ Result<std::vector<LocalFile>> local_files(const fs::path& root, const std::vect
         if (lstat(path.c_str(), &own) != 0 || stat(path.c_str(), &info) != 0) continue;
         if (S_ISLNK(own.st_mode)) GDNCTL_TRY(check_link(real_root, name));
         if (!S_ISREG(info.st_mode)) continue;
-        const std::string key = key_of(info);
+        const std::string key = local_key(info);
         std::optional<std::string> hash = known.find(key);
         if (!hash) {
             auto computed = hash_file_hex(HashKind::sha256, path);

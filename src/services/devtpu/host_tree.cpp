@@ -13,8 +13,8 @@ namespace gdnctl::devtpu {
 namespace {
 
 constexpr std::chrono::minutes k_look_limit{2}, k_hash_limit{15}, k_place_limit{10};
-constexpr std::size_t k_sha256_digits = 64;
-constexpr std::size_t k_listing_limit = std::size_t{256} << 20;
+constexpr std::size_t k_sent_digits = 64;
+constexpr std::size_t k_longest_answer = std::size_t{256} << 20;
 constexpr int k_busy_code = 75, k_changed_code = 76;
 
 // Names travel as "./NAME" with a NUL after each: no program takes one for an option, a comment or standard input.
@@ -27,7 +27,7 @@ std::string wire_list(const std::vector<std::string>& names) {
 }
 
 // Locks are released when their process ends for any reason. A host without flock has no locks.
-constexpr std::string_view k_head = R"sh(LC_ALL=C; export LC_ALL; mask=$(umask); umask 077
+constexpr std::string_view k_script_head = R"sh(LC_ALL=C; export LC_ALL; mask=$(umask); umask 077
 command -v flock >/dev/null || flock() { :; }
 )sh";
 
@@ -61,10 +61,10 @@ now=$(if [ -f "$b/sent" ]; then cat "$b/sent"; fi | sha256sum)
 cd "$t"
 part r | xargs -0 -r rm -f --
 part r | xargs -0 -r dirname -z -- | sort -zu | xargs -0 -r rmdir -p --ignore-fail-on-non-empty -- 2>/dev/null || :
-part a | xargs -0 -r sh -c 'k=$1 id=$2; shift 2; for p; do
-  [ -e "$p" ] || [ -L "$p" ] || continue
+part a | xargs -0 -r sh -c 'k=$1 id=$2; shift 2; file() { [ -h "$1" ] || [ ! -d "$1" ]; }; for p; do
+  [ -e "$p" ] || [ -h "$p" ] || continue
   to=$k/$p
-  { [ ! -d "$p" ] && [ ! -d "$to" ] && mkdir -p "${to%/*}" 2>/dev/null; } || { to=$k/$id/$p; mkdir -p "${to%/*}"; }
+  { file "$p" && file "$to" && mkdir -p "${to%/*}" 2>/dev/null; } || { to=$k/$id/$p; mkdir -p "${to%/*}"; }
   mv -f -T -- "$p" "$to" || exit 1
 done' sh "$b/kept" "$id"
 umask "$mask"
@@ -79,8 +79,8 @@ mv -f "$b/source.$id" "$b/source"
 rm -f "$b/manifest"
 )sh";
 
-std::string script(const Road& road, std::string_view more, std::string_view body) {
-    return fmt::format("b={} t={}\n{}{}{}", road.base, road.tree, more, k_head, body);
+std::string host_script(const Road& road, std::string_view more, std::string_view body) {
+    return fmt::format("b={} t={}\n{}{}{}", road.base, road.tree, more, k_script_head, body);
 }
 
 Error host_error(std::string_view what, const Answer& answer) {
@@ -88,7 +88,7 @@ Error host_error(std::string_view what, const Answer& answer) {
 }
 
 // The next record of a list, which it is removed from.
-std::string_view take(std::string_view& list) {
+std::string_view take_record(std::string_view& list) {
     const auto end = std::min(list.find('\0'), list.size());
     const std::string_view record = list.substr(0, end);
     list.remove_prefix(std::min(end + 1, list.size()));
@@ -102,7 +102,7 @@ std::string_view take_word(std::string_view& record) {
     return word;
 }
 
-std::string_view bare(std::string_view wire_name) {
+std::string_view from_wire(std::string_view wire_name) {
     return wire_name.starts_with("./") ? wire_name.substr(2) : wire_name;
 }
 
@@ -121,7 +121,7 @@ void add_file(std::string_view line, std::map<std::string, HostFile>& there) {
     file.modified_s = text::parse_int(modified.substr(0, modified.find('.'))).value_or(0);
     take_word(rest);
     take_word(rest);
-    there.emplace(bare(rest), std::move(file));
+    there.emplace(from_wire(rest), std::move(file));
 }
 
 }  // namespace
@@ -135,9 +135,9 @@ std::string sent_text(const SentFiles& sent) {
 SentFiles sent_files(std::string_view text) {
     SentFiles sent;
     while (!text.empty()) {
-        const std::string_view record = take(text);
-        if (record.size() <= k_sha256_digits + 1) continue;
-        sent.emplace(bare(record.substr(k_sha256_digits + 1)), record.substr(0, k_sha256_digits));
+        const std::string_view record = take_record(text);
+        if (record.size() <= k_sent_digits + 1) continue;
+        sent.emplace(from_wire(record.substr(k_sent_digits + 1)), record.substr(0, k_sent_digits));
     }
     return sent;
 }
@@ -167,28 +167,28 @@ bool HostTree::reachable(std::string_view name) const {
 
 HostTree parse_host_tree(std::string_view answer) {
     HostTree host;
-    std::string_view first = take(answer);
+    std::string_view first = take_record(answer);
     host.busy = take_word(first) == "1";
     host.now_s = text::parse_int(take_word(first)).value_or(0);
     host.mark = first;
-    host.source.root = take(answer);
-    host.source.commit = take(answer);
+    host.source.root = take_record(answer);
+    host.source.commit = take_record(answer);
     const std::string_view from = answer;
-    while (!answer.empty() && answer.front() != '\0') take(answer);
+    while (!answer.empty() && answer.front() != '\0') take_record(answer);
     host.sent_record = from.substr(0, from.size() - answer.size());
     // A damaged record counts as none.
     if (tree_mark(host.sent_record) != host.mark) host.sent_record.clear();
     host.sent = sent_files(host.sent_record);
-    take(answer);
-    while (!answer.empty()) add_file(take(answer), host.there);
+    take_record(answer);
+    while (!answer.empty()) add_file(take_record(answer), host.there);
     return host;
 }
 
 Result<HostTree> look_at_host(const Road& road, const std::set<std::string>& names, Process& process,
                               std::stop_token stop) {
     const std::vector<std::string> asked(names.begin(), names.end());
-    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, script(road, {}, k_look), wire_list(asked), k_look_limit,
-                                                    process, stop, k_listing_limit));
+    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, host_script(road, {}, k_look), wire_list(asked), k_look_limit,
+                                                    process, stop, k_longest_answer));
     if (answer.exit_code != 0) return tl::unexpected(host_error("cannot look at the tree on the TPU's host", answer));
     return parse_host_tree(answer.out);
 }
@@ -198,13 +198,13 @@ Result<SentFiles> host_hashes(const Road& road, const std::vector<std::string>& 
     SentFiles hashes;
     if (names.empty()) return hashes;
     const std::string line = "cd \"$t\" && xargs -0 -r sha256sum -z -- 2>/dev/null || :";
-    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, script(road, {}, line), wire_list(names), k_hash_limit,
-                                                    process, stop, k_listing_limit));
+    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, host_script(road, {}, line), wire_list(names), k_hash_limit,
+                                                    process, stop, k_longest_answer));
     std::string_view rest = answer.out;
     while (!rest.empty()) {
-        const std::string_view record = take(rest);
-        if (record.size() <= k_sha256_digits + 2) continue;
-        hashes.emplace(bare(record.substr(k_sha256_digits + 2)), record.substr(0, k_sha256_digits));
+        const std::string_view record = take_record(rest);
+        if (record.size() <= k_sent_digits + 2) continue;
+        hashes.emplace(from_wire(record.substr(k_sent_digits + 2)), record.substr(0, k_sent_digits));
     }
     return hashes;
 }
@@ -303,8 +303,8 @@ Result<Placed> place_files(const Road& road, std::string_view id, const HostTree
     list += "o" + source.root + '\0';
     list += "o" + source.commit + '\0';
     const std::string words = fmt::format("d={} id={} seen={}\n", incoming_folder(road, id), id, seen.mark);
-    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, script(road, words, k_place), std::move(list), k_place_limit,
-                                                    process, stop, k_listing_limit));
+    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, host_script(road, words, k_place), std::move(list),
+                                                    k_place_limit, process, stop, k_longest_answer));
     if (answer.exit_code == k_busy_code) return Placed::busy;
     if (answer.exit_code == k_changed_code) return Placed::changed;
     if (answer.exit_code != 0) return tl::unexpected(host_error("cannot place the files on the TPU's host", answer));

@@ -8,6 +8,8 @@
 #include "oracle/gdn/compare/backward.h"
 #include "oracle/gdn/compare/backward_keys.h"
 #include "oracle/gdn/compare/lane.h"
+#include "oracle/gdn/kernels/adjoint_chain.h"
+#include "oracle/gdn/kernels/prepare.h"
 
 namespace gdnctl::oracle {
 
@@ -27,7 +29,8 @@ public:
         match_scaled_gradients(m_r.problem, m_all, m_hints);
         for (const GradientEvidence* g : m_wrong) {
             match_rounding(g->evidence, g->truth->canonical, m_hints);
-            if (g->truth->canonical == "dg") gates(*g);
+            const std::string& name = g->truth->canonical;
+            if (name == "dg" || name == "d_a" || name == "d_alpha") gates(*g);
             if (g->truth->canonical == "dbeta") betas(*g);
             if (g->truth->canonical == "dv") values(*g);
             if (g->truth->canonical == "d_initial_state") states(*g);
@@ -141,7 +144,7 @@ private:
         const GdnProblem& p = m_r.problem;
         const auto heads = static_cast<std::size_t>(p.dims.Hv);
         const auto chunk = static_cast<std::size_t>(m_r.contract.value.chunk);
-        const auto& dg = g.truth->want;
+        const auto& dg = m_b.gradients.dg;
         const auto over_chunks = [&](const std::function<void(std::vector<double>&)>& change) {
             std::vector<double> other = dg;
             for (const GdnSequence& s : p.sequences) {
@@ -160,7 +163,7 @@ private:
                     }
                 }
             }
-            return other;
+            return g.truth->canonical == "dg" ? other : through_gate(std::move(other));
         };
         offer(g, "dg", "the reverse sum over the chunk is missing in dg", over_chunks([](std::vector<double>&) {}));
         offer(g, "dg", "dg is summed forwards over the chunk instead of backwards",
@@ -180,7 +183,16 @@ private:
                   dc.back() = 0;
                   for (std::size_t i = dc.size() - 1; i-- > 0;) dc[i] += dc[i + 1];
               }));
-        gate_kinds(g);
+        if (g.truth->canonical == "dg") gate_kinds(g);
+    }
+
+    // The gradient of the gate as given, from that of its log decay.
+    std::vector<double> through_gate(std::vector<double> dg) const {
+        GdnGradients gradients;
+        gradients.dg = std::move(dg);
+        const GdnContract& c = m_r.contract.value;
+        through_gates(m_r.problem, c, log_gates(m_r.problem, c), gradients);
+        return gradients.d_gate;
     }
 
     void gate_kinds(const GradientEvidence& g) {
@@ -263,8 +275,12 @@ private:
         }
         std::string names;
         for (const GradientEvidence* g : m_wrong) names += (names.empty() ? "" : ", ") + g->truth->canonical;
-        for (const GradientEvidence* g : m_wrong) d.stages.push_back(stage_of_gradient(g->truth->canonical));
-        d.stages.insert(m_wrong.size() == 1 ? d.stages.end() : d.stages.begin(), "bwd_shared");
+        for (const GradientEvidence* g : m_wrong) {
+            std::string stage = stage_of_gradient(g->truth->canonical);
+            if (std::find(d.stages.begin(), d.stages.end(), stage) == d.stages.end())
+                d.stages.push_back(std::move(stage));
+        }
+        d.stages.insert(d.stages.size() == 1 ? d.stages.end() : d.stages.begin(), "bwd_shared");
         for (const GradientEvidence* g : m_wrong) {
             if (const std::size_t rows = zero_rows(*g); rows > 0) {
                 d.hints.push_back(

@@ -299,7 +299,9 @@ void locate(const GdnReference& r, const Compared& all, const CompareOptions& op
     }
     report.stage = d.stage;
     report.stages = d.stages;
-    report.hints = d.hints;
+    report.hints = std::move(d.hints);
+    constexpr std::size_t k_most_hints = 3;
+    if (report.hints.size() > k_most_hints) report.hints.resize(k_most_hints);
 }
 
 }  // namespace

@@ -163,6 +163,33 @@ void match_factor(const Evidence& e, std::string_view tensor, double dk, int thr
          fmt::format("{} is {:.6g} times the truth (dk = {})", tensor, factor, dk), before, after, limit);
 }
 
+// Some value heads of out are multiples of the truth, each by its own factor, and the others are right.
+void match_head_factors(const GdnReference& r, const Evidence& e, std::vector<Hint>& hints) {
+    const auto heads = static_cast<std::size_t>(r.problem.dims.Hv);
+    const auto width = static_cast<std::size_t>(r.problem.dims.dv);
+    std::vector<double> products(heads, 0), squares(heads, 0);
+    for (std::size_t i = 0; i < e.got->size(); ++i) {
+        const std::size_t h = i / width % heads;
+        if (!std::isfinite((*e.got)[i]) || !std::isfinite((*e.want)[i])) continue;
+        products[h] += (*e.got)[i] * (*e.want)[i];
+        squares[h] += square((*e.want)[i]);
+    }
+    std::vector<double> scaled = *e.want;
+    std::string list;
+    std::size_t count = 0;
+    for (std::size_t h = 0; h < heads; ++h) {
+        const double factor = squares[h] > 0 ? products[h] / squares[h] : 1;
+        if (std::fabs(factor - 1) < 1e-3 || factor == 0) continue;
+        list += fmt::format("{}out of head {} is {:.6g} times the truth", count++ == 0 ? "" : ", ", h, factor);
+        for (std::size_t i = h * width; i < scaled.size(); i += heads * width) {
+            for (std::size_t j = i; j < i + width; ++j) scaled[j] *= factor;
+        }
+    }
+    constexpr std::size_t k_few = 4;
+    if (count == 0 || count == heads || count > k_few) return;
+    note(hints, "output", list, distance(*e.got, *e.want), distance(*e.got, scaled), allowed(e));
+}
+
 void match_empty_policy(const GdnReference& r, const Evidence& e, std::vector<Hint>& hints) {
     const std::size_t size = e.want->size() / std::max<std::size_t>(r.problem.sequences.size(), 1);
     const bool zeros = r.contract.value.empty == EmptySequence::zeros;
@@ -267,6 +294,7 @@ std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence&
         match_runs(e, {batches, per_batch, heads * dv, per_batch * heads * dv, heads * dv}, "layout",
                    "the batch rows of out", hints);
         match_factor(e, "out", static_cast<double>(d.dk), threads, hints);
+        match_head_factors(r, e, hints);
         match_rounding(e, "out", hints);
         match_axes_order(r, evidence, threads, hints);
     }

@@ -55,10 +55,8 @@ Diagnosis named(std::vector<Suspect> found) {
         }
         if (f.explanation.numbers > fewest + fewest / 4) continue;
         const Explanation& e = f.explanation;
-        d.hints.push_back({f.suspicion->stages.front(),
-                           e.numbers == 0 ? fmt::format("matches if {}", e.text)
-                                          : fmt::format("matches if {} ({} numbers found)", e.text, e.numbers),
-                           e.before / std::max(e.after, 0.25)});
+        d.hints.push_back(
+            {f.suspicion->stages.front(), fmt::format("matches if {}", e.text), e.before / std::max(e.after, 0.25)});
     }
     d.stage = d.stages.front();
     return d;

@@ -79,8 +79,9 @@ Result<Settings> read_settings(const Env& env) {
         return fail(ErrorKind::authentication, "the server of W&B is not known: " + text.error().text(),
                     "set WANDB_BASE_URL and WANDB_API_KEY, or make W&B's settings file readable");
     }
+    if (!*text) return settings;
     bool ours = false;
-    for (const std::string_view raw : text::split(text->value_or(""), '\n')) {
+    for (const std::string_view raw : text::split(**text, '\n')) {
         const std::string_view line = text::trim(raw);
         if (line.starts_with('[')) ours = line == "[default]";
         const std::size_t equals = line.find_first_of("=:");
@@ -180,7 +181,7 @@ Result<std::string> key_for(const Env& env, const Configured& own, const Server&
 tl::unexpected<Error> no_key(const Env& env, const Configured& own, const Server& server) {
     const std::string get_one = web_address(server.place.url) + "/authorize";
     if (server.is_configured) {
-        return fail(ErrorKind::authentication, "no key for W&B at " + server.place.netloc,
+        return fail(ErrorKind::authentication, "no key for W&B at " + server.place.host,
                     "export WANDB_API_KEY=..., from " + get_one);
     }
     std::string message = "no key for W&B at " + server.place.netloc + ", the server in the run's address";

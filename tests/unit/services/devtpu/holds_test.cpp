@@ -4,7 +4,6 @@
 
 #include "services/devtpu/holder.h"
 #include "services/devtpu/holder_script.h"
-#include "services/devtpu/sync.h"
 #include "support/temp_dir.h"
 
 using namespace gdnctl;
@@ -75,9 +74,4 @@ TEST_CASE("a cluster's holder is one argument of python3, with its settings in t
     CHECK(job.beside.empty());
     CHECK(heartbeat_job("gdnctl-hold-x", "hb", "").beside == "gdnctl-hold-x");
     CHECK(heartbeat_job("gdnctl-hold-x", "hb", "").resources.empty());
-}
-
-TEST_CASE("a list of files is sorted as bytes, each name with a NUL") {
-    CHECK(zero_list({"b", "a/c", "a b"}) == std::string("a b\0a/c\0b\0", 10));
-    CHECK(zero_list({}).empty());
 }

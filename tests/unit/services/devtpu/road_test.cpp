@@ -137,16 +137,16 @@ TEST_CASE("a command without a tree says so") {
 
 TEST_CASE("a command that is alone keeps others of its kind and syncs out until it ends") {
     Host host;
-    const auto run = [&](std::string line, std::string_view unlike) {
+    const auto run = [&](std::string line, std::string_view unlike, bool alone = true) {
         HostCommand command{std::move(line), {}, fmt::format("hold-1.{}{}", ::getpid(), unlike), 600, {}};
-        command.alone = true;
+        command.alone = alone;
         return host.receive(command_script(host.road(), command));
     };
     std::jthread first([&] { CHECK(run("touch on; sleep 2", "e").exit_code == 0); });
     while (!fs::exists(host.tree() / "on")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     const Answer second = run("touch second", "f");
     CHECK(turn_of(second.exit_code, second.err) == Turn::busy);
-    CHECK(host.run("true").exit_code == 0);  // one that is not
+    CHECK(run("true", "h", false).exit_code == 0);
     first.join();
     CHECK(run("touch second", "f").exit_code == 0);
     CHECK(turn_of(99, "the command's own 99\n") == Turn::mine);

@@ -140,7 +140,7 @@ std::string story(const GitRepo& repo, const std::string& base) {
     tell("patch id", ok(checkout.patch_id(base, next)));
     tell("restored", std::to_string(static_cast<int>(ok(checkout.restore_stash(stash->commit)))));
     ok(checkout.drop_stash(stash->commit));
-    tell("back", paths_of() + repo.read("a.txt") + repo.sh("git -c core.quotePath=true diff --cached --name-only"));
+    tell("back", paths_of() + repo.read("a.txt") + repo.sh("git diff-index -O/dev/null --cached --name-only HEAD"));
     tell("message", ok(checkout.objects(std::array{next}))[0].value_or("").substr(47));
     const auto slot_at = repo.outside("slot");
     auto slot = ok(GitSlot::open(checkout, slot_at, true, system_process(), repo.clock));
