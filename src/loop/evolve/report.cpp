@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/for_people.h"
 #include "core/text.h"
 #include "loop/evolve/prompt.h"
 #include "loop/measure/pairs.h"
@@ -90,7 +89,7 @@ std::string gains_svg(const State& state) {
     std::string out = svg::open(width, k_height + 20, "Gains");
     for (const double gain : {low, 0.0, high}) {
         out += svg::line("axis", k_left - 20, y(gain), width, y(gain)) +
-               svg::text(0, y(gain) + 4, number_for_people(std::exp(gain), 3) + "x");
+               svg::text(0, y(gain) + 4, fmt::format("{:+.1f} %", to_percent(gain)));
     }
     for (const Attempt& one : state.attempts) {
         if (!one.gate || one.number == 0) continue;
@@ -100,7 +99,7 @@ std::string gains_svg(const State& state) {
                svg::circle({colour, gain_text(*one.gate)}, x, y(one.gate->est), 4) +
                svg::text(x, k_height + 14, std::to_string(one.number), Anchor::middle);
         if (one.gate->est < low) {
-            out += svg::text(x, y(low) - 8, number_for_people(std::exp(one.gate->est), 2) + "x", Anchor::middle);
+            out += svg::text(x, y(low) - 8, fmt::format("{:+.0f} %", to_percent(one.gate->est)), Anchor::middle);
         }
     }
     return out.append(svg::k_close);

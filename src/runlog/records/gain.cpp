@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -25,6 +26,8 @@ std::vector<double> numbers_at(const Json& value, const char* field) {
 }
 
 double geometric_mean(const std::vector<double>& values) {
+    // Equal runs have exactly their value as a mean.
+    if (std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end()) return values.front();
     double sum = 0;
     for (const double value : values) sum += std::log(value);
     return std::exp(sum / static_cast<double>(values.size()));

@@ -148,7 +148,7 @@ TEST_CASE("gate log: an entry at the end with the next number, once, however oft
     CHECK(has(first.text, "- Commit: " + std::string(k_sha)));
     CHECK(has(first.text, "- Codex loop iteration: 1 / 10\n"));
     CHECK(has(first.text, "- Hypothesis: One pass less. It pays.\n"));
-    CHECK(has(first.text, "`4.3979 ms -> 4.2 ms`"));
+    CHECK(has(first.text, "`4.398 ms -> 4.2 ms`"));
     const ComposedLog again = composed(sources(first.text, first.records), record_of(1));
     CHECK(again.text == first.text);
     CHECK(again.records == first.records);
@@ -211,7 +211,7 @@ TEST_CASE("gate log: an entry that the agent made of a record gets what was meas
     CHECK(has(done.text, "- Hypothesis: I think so\n"));
     CHECK(has(done.text, "- Commit: " + std::string(k_sha)));
     CHECK(has(done.text, "- Decision: promoted"));
-    CHECK(has(done.text, "`4.3979 ms -> 4.2 ms`"));
+    CHECK(has(done.text, "`4.398 ms -> 4.2 ms`"));
     CHECK_FALSE(has(done.text, "- step duration"));
     CHECK(done.records.starts_with(written.records));
     const ComposedLog again =
