@@ -50,8 +50,8 @@ std::vector<Candidate> operations(const GdnReference& r) {
     if (c.beta_kind != BetaKind::logit) add("beta_kind=logit", "beta is the sigmoid of what is given");
     if (c.beta_kind != BetaKind::twice_logit) add("beta_kind=2*logit", "beta is twice the sigmoid of what is given");
     if (d.Hv > d.Hk) {
-        if (c.head_map == HeadMap::tiled) add("head_map=interleaved", "key heads are repeated one by one");
-        if (c.head_map != HeadMap::tiled) add("head_map=tiled", "key heads are repeated as a whole");
+        if (c.head_map == HeadMap::tiled) add("head_map=interleaved", "the head map is interleaved");
+        if (c.head_map != HeadMap::tiled) add("head_map=tiled", "the head map is tiled");
     }
     if (d.dk == d.dv) {
         const bool key_value = c.state_layout == StateLayout::key_value;
