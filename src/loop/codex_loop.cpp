@@ -233,6 +233,7 @@ private:
         checks.environment = {{std::string(k_loop_id_variable), m_plan.loop_id}};
         checks.subfolder = m_plan.subfolder;
         checks.program = m_context.program;
+        checks.private_tree = m_plan.isolation == Isolation::worktree;
         checks.show = shower();
         return checks;
     }

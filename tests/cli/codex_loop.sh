@@ -16,6 +16,14 @@ test_two_iterations_in_place_keep_their_commits() {
   [ "$(git rev-parse "$(git for-each-ref --format='%(refname)' 'refs/gdnctl/*/iter-001/base')")" = "$base" ] || fail 'base'
 }
 
+test_a_check_in_a_worktree_gets_no_python_environment_of_the_shell() {
+  repo && agent "$works"
+  export VIRTUAL_ENV=$WORK/mine UV_PROJECT_ENVIRONMENT=$WORK/mine CONDA_PREFIX=$WORK/mine
+  local check='echo "mine: $VIRTUAL_ENV$UV_PROJECT_ENVIRONMENT$CONDA_PREFIX"; test -z "$VIRTUAL_ENV$UV_PROJECT_ENVIRONMENT$CONDA_PREFIX"'
+  loop 0 --iterations 1 --isolation worktree --post-check "$check"
+  loop 1 --iterations 1 --isolation inplace --post-check "$check"
+}
+
 test_prompt_without_directives_stays_as_it_is() {
   repo && agent "$works"
   loop 0 --iterations 1

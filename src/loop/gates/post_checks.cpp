@@ -82,6 +82,9 @@ private:
         const std::string& command = m_checks.commands[index];
         spec.argv = {"bash", "-lc", fmt::format("PATH=$PATH:${}; {}", k_more_path, command)};
         spec.cwd = context.tree / m_checks.subfolder;
+        if (m_checks.private_tree) {
+            for (const std::string_view name : active_python_variables()) spec.env[std::string(name)] = std::nullopt;
+        }
         for (const auto& [name, value] : m_checks.environment) spec.env[name] = value;
         spec.env[k_more_path] = callers_path(m_checks.program);
         spec.merge_stderr = true;

@@ -22,10 +22,11 @@ struct PostChecks {
     Policy policy = Policy::fail;
     std::int64_t retries = 0;  // of each command
     std::int64_t retry_sleep_s = 20;
-    std::int64_t timeout_s = 0;                            // of each command; 0: none
-    std::map<std::string, std::string> environment;        // added to ours
-    std::filesystem::path subfolder;                       // folder of the tree in which they run
-    std::filesystem::path program;                         // gdnctl; its folder comes last on their PATH
+    std::int64_t timeout_s = 0;                      // of each command; 0: none
+    std::map<std::string, std::string> environment;  // added to ours
+    std::filesystem::path subfolder;                 // folder of the tree in which they run
+    bool private_tree = false;      // the user's active Python environment must not be synced to that tree
+    std::filesystem::path program;  // gdnctl; its folder comes last on their PATH
     std::function<void(std::string_view line)> show = {};  // called with their output
 };
 
