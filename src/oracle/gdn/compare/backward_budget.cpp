@@ -20,13 +20,11 @@ namespace {
 
 // How much backward passes may lose beyond the effect of one roundoff on every input: with fp32 products, where chunked
 // forms differ most, and with 16-bit ones, whose operands dominate. Measured: tests/calibration.
-constexpr double k_allowance_fp32 = 4;
-constexpr double k_allowance_16bit = 2;
+constexpr double k_allowance_fp32 = 4, k_allowance_16bit = 2;
 // Tokens whose errors are measured together, for the allowance of each of their elements.
 constexpr std::size_t k_block_tokens = 16;
 // How much larger than the root mean square of its block's error the error of an element may be.
-constexpr double k_element_fp32 = 5;
-constexpr double k_element_16bit = 2.5;
+constexpr double k_element_fp32 = 5, k_element_16bit = 2.5;
 // fp32 sums that include a gate near -1e4 lose most of what follows it. An error this large is measured well, and
 // allowed as measured. Seen in correct kernels: 1e-4 to 3e-4 in every gradient of levanter.
 constexpr double k_gate_loss = 2.5e-4;
@@ -270,9 +268,8 @@ std::vector<double> block_rms(const GradientTruth& t, const GdnProblem& p, const
                     const std::size_t at = (row * heads + lane % heads) * width;
                     for (std::size_t i = at; i < at + width; ++i) {
                         const double x = want == nullptr ? values[i] : values[i] - (*want)[i];
-                        if (!std::isfinite(x)) continue;
-                        squares += x * x;
-                        ++count;
+                        squares += std::isfinite(x) ? x * x : 0;
+                        count += std::isfinite(x) ? 1 : 0;
                     }
                 }
                 const double mean = count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
@@ -314,10 +311,8 @@ void grant_locally(const GdnReference& r, const std::vector<RunErrors>& runs, co
         t.budget.summed.assign(truth.begin(), truth.end());
     t.budget.local.resize(truth.size());
     for (std::size_t run = 0; run < truth.size(); ++run) {
-        if (t.groups.of_run[run] + 1 == t.groups.count) {  // outside all sequences: judged with their group
-            t.budget.local[run] = static_cast<float>(HUGE_VAL);
-            continue;
-        }
+        t.budget.local[run] = static_cast<float>(HUGE_VAL);
+        if (t.groups.of_run[run] + 1 == t.groups.count) continue;  // outside all sequences: judged with their group
         double error = relative[t.groups.of_run[run]] * std::max(truth[run], other[run]);
         for (const RunErrors& measured : runs) error = std::max(error, allowance * measured.blocks[run]);
         error = std::max(error, std::min(own.blocks[run], k_own_allowance * error));
@@ -327,6 +322,17 @@ void grant_locally(const GdnReference& r, const std::vector<RunErrors>& runs, co
 
 bool is_at_gates(std::string_view name) {
     return name == "dg" || name == "d_a" || name == "d_alpha" || name == "d_A_log" || name == "d_dt_bias";
+}
+
+// The limits of elements grow with the budgets of their groups.
+void widen_gradient(const GdnProblem& p, const std::vector<double>& widening, GradientTruth& t) {
+    const bool by_key_head = t.canonical == "dq" || t.canonical == "dk";
+    const std::vector<GroupBudget> before = t.budget.groups;
+    widen(t.budget, widening, t.axes != "h" && (!by_key_head || p.dims.Hk == p.dims.Hv));
+    for (std::size_t run = 0; run < t.budget.local.size(); ++run) {
+        const std::size_t g = t.groups.of_run[run];
+        t.budget.local[run] *= static_cast<float>(t.budget.groups[g].rms / before[g].rms);
+    }
 }
 
 }  // namespace
@@ -384,15 +390,10 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
         const double cancelled =
             is_at_gates(t.canonical) ? k_allowance_fp32 * long_sums * k_fp32_roundoff : allowance * roundoff;
         t.budget = budget_of(runs, own[i].groups, floors, {roundoff, allowance, cancelled});
-        const bool by_key_head = t.canonical == "dq" || t.canonical == "dk";
-        const bool locally = has_tokens(t) && r.unstable_reason.empty();
-        if (locally) grant_locally(r, runs, own[i], floors, size, allowance, threads, t);
-        const std::vector<GroupBudget> unwidened = t.budget.groups;
-        widen(t.budget, widening, t.axes != "h" && (!by_key_head || p.dims.Hk == p.dims.Hv));
-        for (std::size_t run = 0; run < t.budget.local.size(); ++run) {
-            const std::size_t g = t.groups.of_run[run];
-            t.budget.local[run] *= static_cast<float>(t.budget.groups[g].rms / unwidened[g].rms);
+        if (has_tokens(t) && r.unstable_reason.empty()) {
+            grant_locally(r, runs, own[i], floors, size, allowance, threads, t);
         }
+        widen_gradient(p, widening, t);
     }
 }
 
