@@ -168,9 +168,12 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
     return code;
 }
 
-// A script that needs a terminal: copied first, then run with the terminal as its standard input.
-Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, const HostRun& run, Context& context) {
-    const devtpu::HostCommand command = command_for(hold, road, run);
+// A script that needs a terminal: copied first, then run with the terminal as its standard input. `tree` and `turn` as
+// for run_once().
+Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, const HostRun& run,
+                            const std::string& tree, Turn& turn, Context& context) {
+    devtpu::HostCommand command = command_for(hold, road, run);
+    command.tree = tree;
     const std::string script = devtpu::terminal_script(road, command);
     const std::string keep = fmt::format(
         "umask 077; mkdir -p {0}/run && f=$(mktemp {0}/run/XXXXXX) && cat >\"$f\" && printf %s \"$f\"", road.base);
@@ -188,6 +191,13 @@ Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, con
     if (context.stop.stop_requested()) {
         end_run(road, hold.record, command.run_id, context);
         return tl::unexpected(stopped_error());
+    }
+    if (code == devtpu::k_turn_code && !tree.empty()) {
+        const std::string words =
+            fmt::format("f={}; if [ -f \"$f\" ]; then cat \"$f\"; rm -f \"$f\"; fi", text::shell_quote(kept.out));
+        GDNCTL_TRY_ASSIGN(const devtpu::Answer answer,
+                          devtpu::ask_host(road, words, {}, seconds(30), context.process, context.stop));
+        turn = devtpu::turn_of(code, answer.out);
     }
     if (road.is_local() || code != k_ssh_failed) return code;
     end_run(road, hold.record, command.run_id, context);
@@ -293,24 +303,26 @@ Result<int> run_once(const FoundHold& hold, const devtpu::Road& road, const Host
 Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
     const auto road = road_of(hold.record, context);
     if (!road) return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + hold.record.tpu_name);
-    if (run.interactive) return run_interactive(hold, *road, run, context);
-    std::optional<Clock::Monotonic> deadline;  // from the first wait on
+    std::optional<Clock::Monotonic> deadline;  // from the first wait after the last sync on
     std::string tree = hold.synced ? hold.synced->mark : std::string();
-    for (bool waited = false;;) {
+    for (;;) {
         Turn turn = Turn::mine;
-        auto code = run_once(hold, *road, run, tree, turn, context);
+        auto code = run.interactive ? run_interactive(hold, *road, run, tree, turn, context)
+                                    : run_once(hold, *road, run, tree, turn, context);
         if (turn == Turn::mine) return code;
-        if (!deadline) deadline = context.clock.monotonic() + devtpu::k_turn_limit;
-        if (context.clock.monotonic() >= *deadline) return tl::unexpected(devtpu::no_turn(*road));
         if (turn == Turn::busy) {
-            if (!waited) log::info("waiting for another command that uses the TPU of {}", hold.record.tpu_name);
-            waited = true;
+            if (!deadline) {
+                log::info("waiting for another command that uses the TPU of {} to end", hold.record.tpu_name);
+                deadline = context.clock.monotonic() + devtpu::k_turn_limit;
+            }
+            if (context.clock.monotonic() >= *deadline) return tl::unexpected(devtpu::no_turn(*road));
             if (!context.clock.sleep_for(devtpu::k_turn_pause, context.stop)) return tl::unexpected(stopped_error());
             continue;
         }
         GDNCTL_TRY_ASSIGN(const SyncedTree again,
                           sync_to_host(hold.record, hold.synced->root, hold.synced->replaces_other, context));
         tree = again.mark;
+        deadline.reset();
     }
 }
 

@@ -25,8 +25,7 @@ struct HostRun {
     // Standard input, output and error are this program's own, so that a person can type (over ssh, through a
     // terminal). Limits and on_out do not apply.
     bool interactive = false;
-    // The tree must not change while it runs, and the TPU is its own: it waits for others of its kind, and syncs wait
-    // for it.
+    // The TPU is its own: it waits for other commands that are alone or have synced a tree, and they wait for it.
     bool alone = false;
 };
 
@@ -38,7 +37,7 @@ Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context);
 // gives 254), renewing the lease meanwhile. Errors: timeout (everything it started is ended), interrupted, terminated;
 // infrastructure (the ssh connection was lost, or the hold has ended; the message says which); authentication; config;
 // conflict (another command has used the TPU for half an hour). If another command has changed the tree that this one
-// has synced, it is synced again first.
+// has synced, it is synced again first; while it runs, syncs that would change the tree wait.
 Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context);
 
 // Marks a run on the host and everything that it starts: begins with the hold's id, ends with a dot and a random part.

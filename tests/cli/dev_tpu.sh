@@ -246,6 +246,7 @@ test_watch_runs_again_at_a_change() {
   for _ in $(seq 400); do grep -q second "$WORK/out" && break; sleep 0.05; done
   out_has second
   [ "$(pgrep -fc 'sleep 3579$')" -le 3 ] || fail 'two at a time'
+  ! grep -q 'waiting for another command' "$WORK/err" || fail 'it waits for its own command'
   kill -INT "$pid"
   wait "$pid"
   [ $? = 130 ] || fail 'exit code'

@@ -1,6 +1,9 @@
 # The tree on the host of a held TPU (this machine), and several commands at once on one hold.
 . "$REPO/tests/support/dev_tpu_local.sh"
 
+running() { for _ in $(seq 600); do [ -e "$WORK/on" ] && rm "$WORK/on" && return; sleep 0.05; done; fail 'the command does not run'; }
+until_it() { for _ in $(seq 600); do grep -q "$1" "${@:2}" 2>/dev/null && return; sleep 0.05; done; fail "never said: $1"; }
+
 test_sync_removes_what_it_brought_and_nothing_else() {
   tree
   mkdir -p sub/deep && echo x >sub/deep/gone && echo y >'with space' && printf z >"$(printf 'new\nline')" && echo d >-dash
@@ -96,15 +99,73 @@ test_commands_of_two_trees_at_once() {
   "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
 }
 
+test_a_running_command_keeps_its_tree() {
+  tree
+  detach a
+  git worktree add -q "$WORK/second" && echo second >"$WORK/second/note"
+  pids=
+  for i in 1 2 3 4; do
+    for word in first second; do
+      cd "$([ $word = first ] && echo "$WORK/cwd" || echo "$WORK/second")" || exit
+      "$GDNCTL" dev-tpu-execute --tpu-name a -- sh -c 'cat note; sleep 1; cat note' >"$WORK/out.$word.$i" 2>"$WORK/err.$word.$i" &
+      pids="$pids $!"
+    done
+  done
+  for pid in $pids; do wait "$pid" || fail "exit code $?: $(cat "$WORK"/err.*)"; done
+  for i in 1 2 3 4; do
+    for word in first second; do
+      [ "$(cat "$WORK/out.$word.$i")" = "$(printf '%s\n%s' $word $word)" ] || fail "not its own tree: $(cat "$WORK/out.$word.$i")"
+    done
+  done
+  cd "$WORK/cwd" || exit
+  launch "$GDNCTL" dev-tpu-execute --tpu-name a -- sh -c "touch $WORK/on; until [ -e $WORK/go ]; do sleep 0.1; done; cat note"
+  running
+  expect_beside() { "$GDNCTL" dev-tpu-execute --tpu-name a "$@" >"$WORK/beside" 2>&1 || fail "it waits: $*"; }
+  expect_beside cat note
+  expect_beside --no-sync cat note
+  (cd "$WORK/second" && exec "$GDNCTL" dev-tpu-execute --tpu-name a cat note) >"$WORK/later" 2>&1 &
+  later=$!
+  "$GDNCTL" dev-tpu-test --tpu-name a >"$WORK/third" 2>&1 &
+  third=$!
+  until_it "waiting for another command that uses the tree on the TPU's host to end" "$WORK/later"
+  until_it 'waiting for another command that uses the TPU of a to end' "$WORK/third"
+  touch "$WORK/go"
+  wait "$pid" || fail 'the first command'
+  grep -qx first "$WORK/out" || fail 'another tree came under a running command'
+  wait "$later" && grep -qx second "$WORK/later" || fail "later: $(cat "$WORK/later")"
+  wait "$third" && grep -qx first "$WORK/third" || fail "third: $(cat "$WORK/third")"
+  "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
+}
+
+test_only_what_was_moved_is_said_to_be() {
+  tree
+  mkdir -p sub/deep kept && echo x >sub/deep/x && echo x >kept/x
+  detach a
+  rm -r sub kept && echo file >sub && echo file >kept
+  touch "$(folder a)/marin/kept/result"
+  expect 0 "$GDNCTL" dev-tpu-execute --tpu-name a cat sub kept
+  err_has "moved to $(folder a)/kept there: kept"
+  ! grep -q 'there: .*sub' "$WORK/err" || fail "nothing was moved: $(cat "$WORK/err")"
+  "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
+}
+
+test_a_loop_of_lines() {
+  tree
+  detach a
+  seq 3 >list
+  while read -r x; do "$GDNCTL" dev-tpu-execute --tpu-name a -- echo "line $x" </dev/null 2>/dev/null; done <list >"$WORK/lines"
+  [ "$(cat "$WORK/lines")" = "$(printf 'line %s\n' 1 2 3)" ] || fail "$(cat "$WORK/lines")"
+  "$GDNCTL" dev-tpu-execute --help | grep -q '</dev/null; done <list' || fail 'the help does not show it'
+  "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
+}
+
 test_a_test_has_the_tree_for_itself() {
   tree
-  running() { for _ in $(seq 600); do [ -e "$WORK/on" ] && rm "$WORK/on" && return; sleep 0.05; done; fail 'the test does not run'; }
-  until_it() { for _ in $(seq 600); do grep -q "$1" "${@:2}" 2>/dev/null && return; sleep 0.05; done; fail "never said: $1"; }
   sed -i "s|echo tested|echo tested; touch $WORK/on; until [ -e $WORK/go ]; do sleep 0.1; done|" gdnctl.toml
   detach a
   launch "$GDNCTL" dev-tpu-test --tpu-name a
   running
-  "$GDNCTL" dev-tpu-execute --tpu-name a cat note >"$WORK/beside" 2>&1 || fail 'a command that changes nothing waits'
+  "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync cat note >"$WORK/beside" 2>&1 || fail 'a command without a sync waits'
   echo second >note
   "$GDNCTL" dev-tpu-execute --tpu-name a cat note >"$WORK/later" 2>&1 &
   later=$!

@@ -12,6 +12,31 @@ gone() { # PATTERN
   for _ in $(seq 100); do pgrep -f "$1" >/dev/null || return 0; sleep 0.1; done
   fail "still runs: $(pgrep -fa "$1")"
 }
+# One with a terminal keeps its tree too. $1: the tree, $2: the lock.
+waits() {
+  touch "$WORK/locked"
+  flock "$2" sh -c "sleep 3; rm '$WORK/locked'" &
+  in_terminal 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" -- sh -c "test ! -e '$WORK/locked' && cat note" <<'T'
+expect waiting for another command that uses the TPU of a to end
+expect first
+T
+  wait $!
+  (in_terminal 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" -- sh -c "echo on; until [ -e '$WORK/go' ]; do sleep 0.1; done; cat note" <<'T'
+expect on
+expect first
+T
+  ) &
+  local typed=$! later
+  for _ in $(seq 200); do flock -n "$2" true || break; sleep 0.1; done
+  echo changed >note
+  "$GDNCTL" dev-tpu-execute "${HOLD[@]}" cat note </dev/null >"$WORK/later" 2>&1 &
+  later=$!
+  for _ in $(seq 200); do grep -q "tree on the TPU's host to end" "$WORK/later" && break; sleep 0.1; done
+  [ "$(cat "$1/note")" = first ] || fail 'the tree changed below a command with a terminal'
+  touch "$WORK/go"
+  wait "$typed" || fail 'the command with a terminal'
+  wait "$later" && grep -qx changed "$WORK/later" || fail "later: $(cat "$WORK/later")"
+}
 # What holds on both roads; $HOLD names the hold, $1 is where the tree is.
 shell_and_commands() {
   export SHELL=/bin/sh PS1='ready> ' WANDB_API_KEY=s3cret-s3cret
@@ -50,6 +75,7 @@ test_on_this_machine() {
   HOLD=(--cluster local --tpu-name a)
   expect 0 "$GDNCTL" dev-tpu-allocate "${HOLD[@]}" --detach
   shell_and_commands "$XDG_STATE_HOME/gdnctl/local/holds/a/marin"
+  waits "$XDG_STATE_HOME/gdnctl/local/holds/a/marin" "$XDG_STATE_HOME/gdnctl/local/holds/a/run.lock"
   release
   in_terminal 4 "$GDNCTL" dev-tpu-connect "${HOLD[@]}" </dev/null
   out_has 'SSH configuration for dev-tpu-a not found; run dev-tpu-allocate --tpu-name a first'
@@ -59,6 +85,7 @@ test_over_ssh() {
   host
   allocate
   shell_and_commands "$REMOTE/marin"
+  waits "$REMOTE/marin" "$REMOTE/.gdnctl/run.lock"
   [ -z "$(ls "$REMOTE/.gdnctl/run")" ] || fail 'a script is left on the host'
   grep -q '^-t .*dev-tpu-a exec sh -c ' "$WORK/ssh.calls" || fail "no terminal was asked for: $(cat "$WORK/ssh.calls")"
   echo 'Connection to host closed.' >"$WORK/no-ssh"

@@ -90,6 +90,8 @@ void describe(cli::Args& args, Options& options) {
     args.command_line(options.command, true, {.name = "COMMAND", .help = "the command and its arguments"});
     args.exit_code(4, "the connection or the TPU was lost, or the name is not held");
     args.example("gdnctl dev-tpu-execute --tpu-name \"$USER-gdn\" -- uv run pytest -x tests");
+    args.example("while read -r x; do gdnctl dev-tpu-execute --tpu-name NAME -- ./try \"$x\" </dev/null; done <list",
+                 "without </dev/null, the first command would read the rest of the list");
     args.see_also("dev-tpu-test");
     args.see_also("dev-tpu-connect");
 }

@@ -35,7 +35,7 @@ command -v flock >/dev/null || flock() { :; }
 // for each existing name.
 constexpr std::string_view k_look = R"sh(mkdir -p "$b/incoming" && (umask "$mask"; mkdir -p "$t") && cd "$t" || exit 1
 busy=0
-if [ -f "$b/run.lock" ]; then (flock -n 8) 8>>"$b/run.lock" || busy=1; fi
+if [ -f "$b/run.lock" ]; then (flock -w 1 8) 8>>"$b/run.lock" || busy=1; fi
 mark=$(if [ -f "$b/sent" ]; then cat "$b/sent"; fi | sha256sum)
 printf '%s %s %s\0' "$busy" "$(date +%s)" "${mark%% *}"
 if [ -f "$b/source" ]; then cat "$b/source"; else printf '\0\0'; fi
@@ -46,16 +46,15 @@ printf '\0'
 )sh";
 
 // Reads records, each with a letter in front: (r)emove, set (a)side, (s)ent, s(o)urce. Folders that the removed files
-// leave empty go with them. What is in the way of a file is kept beside the tree: a file replaces the one that was
-// kept from the same place before.
+// leave empty go with them. What is still in the way of a file is kept beside the tree: a file replaces the one that
+// was kept from the same place before. Prints the names of what was moved there.
 constexpr std::string_view k_place = R"sh(set -e
 cat >"$d.list"
 part() { sed -z -n "s/^$1//p" "$d.list"; }
 end() { rm -rf "$d" "$d.list" "$b/sent.$id" "$b/source.$id"; exit "$1"; }
 trap 'end $?' EXIT
-exec 8>>"$b/run.lock" 9>>"$b/sync.lock"
-flock -n 8 || exit 75
-flock -w 60 9 || exit 75
+exec 8>>"$b/run.lock"
+flock -w 1 8 || exit 75
 now=$(if [ -f "$b/sent" ]; then cat "$b/sent"; fi | sha256sum)
 [ "${now%% *}" = "$seen" ] || exit 76
 cd "$t"
@@ -66,6 +65,7 @@ part a | xargs -0 -r sh -c 'k=$1 id=$2; shift 2; file() { [ -h "$1" ] || [ ! -d 
   to=$k/$p
   { file "$p" && file "$to" && mkdir -p "${to%/*}" 2>/dev/null; } || { to=$k/$id/$p; mkdir -p "${to%/*}"; }
   mv -f -T -- "$p" "$to" || exit 1
+  printf '%s\0' "$p"
 done' sh "$b/kept" "$id"
 umask "$mask"
 if [ -d "$d" ]; then
@@ -295,7 +295,8 @@ std::string unpack_line(const Road& road, std::string_view id, bool compressed) 
 std::string discard_line(const Road& road, std::string_view id) { return "rm -rf " + incoming_folder(road, id); }
 
 Result<Placed> place_files(const Road& road, std::string_view id, const HostTree& seen, const Changes& changes,
-                           const TreeSource& source, Process& process, std::stop_token stop) {
+                           const TreeSource& source, std::vector<std::string>& moved, Process& process,
+                           std::stop_token stop) {
     std::string list;
     for (const std::string& name : changes.remove) list += "r" + wire(name);
     for (const std::string& name : changes.aside) list += "a" + wire(name);
@@ -305,6 +306,7 @@ Result<Placed> place_files(const Road& road, std::string_view id, const HostTree
     const std::string words = fmt::format("d={} id={} seen={}\n", incoming_folder(road, id), id, seen.mark);
     GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, host_script(road, words, k_place), std::move(list),
                                                     k_place_limit, process, stop, k_longest_answer));
+    for (std::string_view rest = answer.out; !rest.empty();) moved.emplace_back(from_wire(take_record(rest)));
     if (answer.exit_code == k_busy_code) return Placed::busy;
     if (answer.exit_code == k_changed_code) return Placed::changed;
     if (answer.exit_code != 0) return tl::unexpected(host_error("cannot place the files on the TPU's host", answer));

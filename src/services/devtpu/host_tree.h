@@ -87,7 +87,9 @@ std::string discard_line(const Road& road, std::string_view id);
 enum class Placed { done, busy, changed };
 // Moves what was collected into the tree in one step of the host, under its lock. `busy`: a command that must not see
 // the tree change is running; `changed`: another sync was there since the look at the host. Nothing is done then.
+// Appends to `moved` what was set aside, also if an error follows.
 Result<Placed> place_files(const Road& road, std::string_view id, const HostTree& seen, const Changes& changes,
-                           const TreeSource& source, Process& process, std::stop_token stop);
+                           const TreeSource& source, std::vector<std::string>& moved, Process& process,
+                           std::stop_token stop);
 
 }  // namespace gdnctl::devtpu

@@ -20,7 +20,6 @@ using std::chrono::seconds;
 constexpr int k_ssh_failed = 255;
 constexpr int k_no_tree_code = 97;
 constexpr std::string_view k_no_tree = "gdnctl-host: no-tree";
-constexpr int k_turn_code = 99;
 constexpr std::string_view k_busy = "gdnctl-host: busy", k_other_tree = "gdnctl-host: other-tree";
 constexpr std::string_view k_last_line = "#whole";  // of a script: without it a connection was cut while it came
 
@@ -102,8 +101,8 @@ constexpr std::string_view k_run_in_terminal = R"sh(watch() {
   while [ "$over" = 0 ] && [ -n "$(strays "$run")" ]; do sleep 2; lasts "$lease" || over=1; done
   [ "$over" = 0 ] || end_strays "$run" 50
 }
-watch >/dev/null 2>&1 </dev/null &
-GDNCTL_RUN=$run sh -c "$line"
+watch >/dev/null 2>&1 </dev/null 8>&- &
+GDNCTL_RUN=$run sh -c "$line" 8>&-
 rc=$?
 [ "$rc" != 255 ] || { echo "[gdnctl] the command exited with code 255; this command exits with 254" >&2; rc=254; }
 exit "$rc"
@@ -122,29 +121,26 @@ std::string script_words(std::string_view run_id, std::string_view lease, std::s
                        text::shell_quote(record), lease_s);
 }
 
-// A command that is alone keeps the lock 8 until it and its watcher have ended; syncs take it too. The lock 9 only
-// keeps the tree as it is while its record is read. A host without flock has no locks.
-std::string turn_script(const Road& road, const HostCommand& command) {
+// A command keeps the lock 8 until it has ended, and its watcher too if the command has no terminal: for itself if it
+// is alone, else with others that need this tree. A sync that changes the tree needs the lock for itself. The short
+// wait is for syncs. A host without flock has no locks. `refusal` gets the name of the turn as its $1.
+std::string turn_script(const Road& road, const HostCommand& command, std::string_view refusal) {
     if (command.tree.empty() && !command.alone) return {};
     std::string script = fmt::format(
-        "b={}\nturned() {{ echo \"gdnctl-host: $1\" >&2; exit {}; }}\n"
+        "b={}\nturned() {{ {}; exit {}; }}\n"
         "command -v flock >/dev/null || flock() {{ :; }}\n"
-        "can_open() {{ (exec 7>>\"$1\") 2>/dev/null; }}\n",
-        road.base, k_turn_code);
-    if (command.alone) {
-        script += "if can_open \"$b/run.lock\"; then exec 8>>\"$b/run.lock\"; flock -n 8 || turned busy; fi\n";
-    }
+        "if (exec 7>>\"$b/run.lock\") 2>/dev/null; then exec 8>>\"$b/run.lock\"; flock {} -w 1 8 || turned busy; fi\n",
+        road.base, refusal, k_turn_code, command.alone ? "-x" : "-s");
     if (command.tree.empty()) return script;
-    script +=
-        "if can_open \"$b/sync.lock\"; then exec 9>>\"$b/sync.lock\"; flock -s -w 60 9 || turned busy; fi\n"
-        "now=$(if [ -f \"$b/sent\" ]; then cat \"$b/sent\"; fi | sha256sum)\nexec 9>&-\n";
+    script += "now=$(if [ -f \"$b/sent\" ]; then cat \"$b/sent\"; fi | sha256sum)\n";
     return script + fmt::format("[ \"${{now%% *}}\" = {} ] || turned other-tree\n", command.tree);
 }
 
 // Changes to the tree, sets the environment, and defines the names that the rest of the script uses.
-std::string script_head(const Road& road, const HostCommand& command, std::string_view without_tree) {
+std::string script_head(const Road& road, const HostCommand& command, std::string_view without_tree,
+                        std::string_view refusal) {
     std::string script = fmt::format("cd {} 2>/dev/null || {}\n", road.tree, without_tree);
-    script += turn_script(road, command);
+    script += turn_script(road, command, refusal);
     script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\nPATH=$PATH:$HOME/.local/bin\n";
     if (road.is_local()) {
         script += "unset";
@@ -303,13 +299,14 @@ std::string receive_line(std::size_t size) {
 
 std::string command_script(const Road& road, const HostCommand& command) {
     const std::string complaint = fmt::format("{{ echo '{}' >&2; exit {}; }}", k_no_tree, k_no_tree_code);
-    std::string script = script_head(road, command, complaint);
+    std::string script = script_head(road, command, complaint, "echo \"gdnctl-host: $1\" >&2");
     script += marked(command.reads_stdin ? "exec 3<&0\n" : "exec 3</dev/null\n");
     return script.append(k_run).append(k_last_line);
 }
 
 std::string terminal_script(const Road& road, const HostCommand& command) {
-    return "rm -f \"$1\"\n" + script_head(road, command, "cd").append(k_run_in_terminal);
+    return "own=$1\nrm -f \"$own\"\n" +
+           script_head(road, command, "cd", "echo \"gdnctl-host: $1\" >\"$own\"").append(k_run_in_terminal);
 }
 
 std::string beside_guard(std::string_view submission_id, std::string_view run_id, std::int64_t lease_s) {

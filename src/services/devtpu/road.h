@@ -66,11 +66,12 @@ struct HostCommand {
     std::string record;  // the file that this run's client renews with the lease; empty: the lease file alone counts
     bool reads_stdin = false;  // what follows the script on the road's standard input is the command's
     std::string tree = {};     // tree_mark() of the tree that the command is for; empty: whatever is there
-    bool alone = false;        // no sync may change the tree meanwhile, and no other such command may run
+    bool alone = false;        // no sync and no other command that is alone or has a `tree` may run meanwhile
 };
 
-// Why the script of a command did not run it.
+// Why the script of a command did not run it. Its exit code is then k_turn_code.
 enum class Turn { mine, busy, other_tree };
+inline constexpr int k_turn_code = 99;
 Turn turn_of(int exit_code, std::string_view stderr_text);
 
 // Next to the lease file; empty if there is none. `run_id` ends with a dot and a part that is unique to the run.
@@ -86,7 +87,8 @@ std::string receive_line(std::size_t size = 0);
 inline constexpr std::string_view k_was_255 = "gdnctl-host: the command's exit code is 255\n";
 std::string command_script(const Road& road, const HostCommand& command);
 // The same for a command with a terminal. The script is a file, which gets its own path as its first word and removes
-// itself. Without a tree the command runs in the home. What it leaves behind goes on until the hold is over.
+// itself. Without a tree the command runs in the home. What it leaves behind goes on until the hold is over. If it did
+// not run the command, the file has the words for turn_of() instead.
 std::string terminal_script(const Road& road, const HostCommand& command);
 // Precedes the command of a job on the holder's host: sets k_run_variable to `run_id` for it, and ends the job and what
 // it started as command_script() does, when the hold is over or the run's record is not renewed. k_guard_end ends it.

@@ -179,7 +179,7 @@ private:
 
     Status wait_for_turn(Placed why) {
         if (why == Placed::busy && !m_waited) {
-            log::info("waiting for another command that uses the tree on the TPU's host");
+            log::info("waiting for another command that uses the tree on the TPU's host to end");
             m_waited = true;
         }
         if (!m_deadline) m_deadline = m_clock.monotonic() + k_turn_limit;
@@ -232,7 +232,18 @@ private:
                 return tl::unexpected(std::move(sent).error());
             }
         }
-        return place_files(m_road, id, seen, changes, m_request.source, m_process, m_stop);
+        std::vector<std::string> moved;
+        auto placed = place_files(m_road, id, seen, changes, m_request.source, moved, m_process, m_stop);
+        if (!moved.empty()) {
+            const std::string kept =
+                m_road.is_local() ? text::shell_split(m_road.base)->front() + "/kept" : "~/.gdnctl/kept";
+            log::warning("in the way on the TPU's host, and moved to {} there: {}", kept, names_of(moved));
+        }
+        if (placed && *placed == Placed::done) {
+            m_deadline.reset();
+            m_waited = false;
+        }
+        return placed;
     }
 
     // Collects the files on the host. Some of them may be missing there: the next look shows it.
@@ -295,12 +306,6 @@ private:
     }
 
     void tell(const Changes& changes) const {
-        const std::string kept =
-            m_road.is_local() ? text::shell_split(m_road.base)->front() + "/kept" : "~/.gdnctl/kept";
-        if (!changes.aside.empty()) {
-            log::warning("changed on the TPU's host, and moved to {} there to make room: {}", kept,
-                         names_of(changes.aside));
-        }
         if (!changes.stay.empty()) {
             log::warning("removed here but changed on the TPU's host, where it stays: {}", names_of(changes.stay));
         }
@@ -342,7 +347,7 @@ private:
     Clock& m_clock;
     std::stop_token m_stop;
     FileHashes m_known;
-    std::optional<Clock::Monotonic> m_deadline;  // from the first wait on
+    std::optional<Clock::Monotonic> m_deadline;  // from the first wait after the last change on
     std::vector<LocalFile> m_files;
     HostTree m_host;
     SentFiles m_hashes;  // of files on the host

@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include "platform/process.h"
+#include "services/devtpu/host_tree.h"
 #include "support/temp_dir.h"
 
 using namespace gdnctl;
 using namespace gdnctl::devtpu;
+using test::read_text;
 using test::read_text;
 using test::write_text;
 namespace fs = std::filesystem;
@@ -159,6 +161,32 @@ TEST_CASE("a command does not run in another tree than its own") {
     const Answer answer = host.receive(command_script(host.road(), command));
     CHECK(turn_of(answer.exit_code, answer.err) == Turn::other_tree);
     CHECK(!fs::exists(host.tree() / "ran"));
+}
+
+TEST_CASE(
+    "a command that needs its tree shares the lock with others, and one with a terminal says its turn in its file") {
+    Host host;
+    HostCommand command{"touch on; sleep 3", {}, fmt::format("hold-1.{}i", ::getpid()), 600, {}};
+    command.tree = *tree_mark("");
+    std::jthread first([&] { CHECK(host.receive(command_script(host.road(), command)).exit_code == 0); });
+    while (!fs::exists(host.tree() / "on")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    HostCommand other{"true", {}, fmt::format("hold-1.{}j", ::getpid()), 600, {}};
+    other.tree = command.tree;
+    CHECK(host.receive(command_script(host.road(), other)).exit_code == 0);
+    const fs::path script = host.tree().parent_path() / "script";
+    const auto in_terminal = [&] {
+        write_text(script, terminal_script(host.road(), other));
+        return host.receive(fmt::format("sh '{0}' '{0}'; exit #whole", script.string())).exit_code;
+    };
+    CHECK(in_terminal() == 0);
+    CHECK(!fs::exists(script));
+    other.alone = true;
+    CHECK(in_terminal() == k_turn_code);
+    CHECK(turn_of(k_turn_code, read_text(script)) == Turn::busy);
+    first.join();
+    other.tree = std::string(64, 'a');
+    CHECK(in_terminal() == k_turn_code);
+    CHECK(turn_of(k_turn_code, read_text(script)) == Turn::other_tree);
 }
 
 TEST_CASE("the lease is renewed where there is one") {

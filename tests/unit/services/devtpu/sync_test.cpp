@@ -6,8 +6,11 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "support/fake_clock.h"
 #include "support/temp_dir.h"
 
 using namespace gdnctl;
@@ -37,7 +40,7 @@ public:
         }
         m_request.has_commit = [](const std::string& commit) { return commit == "known"; };
         m_request.hashes = m_folder / "state" / "hashes";
-        return sync_tree(m_road, m_request, system_process(), system_clock(), {});
+        return sync_tree(m_road, m_request, *m_process, *m_clock, {});
     }
     std::size_t synced(const std::set<std::string>& ignored = {}) {
         const auto report = sync(ignored);
@@ -45,11 +48,49 @@ public:
         return report->files;
     }
     SyncRequest& request() { return m_request; }
+    void use(Process& process, Clock& clock) {
+        m_process = &process;
+        m_clock = &clock;
+    }
 
 private:
     test::TempDir m_folder;
     Road m_road;
     SyncRequest m_request;
+    Process* m_process = &system_process();
+    Clock* m_clock = &system_clock();
+};
+
+// The lock that a running command holds.
+class RunLock {
+public:
+    explicit RunLock(const World& world)
+        : m_file(open((world.there().parent_path() / "run.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+        take();
+    }
+    ~RunLock() { close(m_file); }
+    RunLock(const RunLock&) = delete;
+    RunLock& operator=(const RunLock&) = delete;
+    void take() const { REQUIRE(flock(m_file, LOCK_SH | LOCK_NB) == 0); }
+    void release() const { REQUIRE(flock(m_file, LOCK_UN) == 0); }
+
+private:
+    int m_file;
+};
+
+// Does something after the first script that places files has placed them.
+class AfterPlacing final : public Process {
+public:
+    explicit AfterPlacing(std::function<void()> action) : m_action(std::move(action)) {}
+    Result<ProcessResult> run(const ProcessSpec& spec) override {
+        auto result = system_process().run(spec);
+        const bool placed = result && result->ok() && spec.argv.back().find("exit 76") != std::string::npos;
+        if (placed && m_action) std::exchange(m_action, nullptr)();
+        return result;
+    }
+
+private:
+    std::function<void()> m_action;
 };
 
 void set_times(const fs::path& path, const fs::path& like) {
@@ -172,6 +213,37 @@ TEST_CASE("links on the host lead no sync out of its tree") {
     fs::remove_all(world.here() / "data");
     CHECK(world.synced() == 1);
     CHECK(read_text(outside / "data" / "x") == "1");
+}
+
+TEST_CASE("a sync waits for a command that runs in the tree, and each wait has its own limit") {
+    World world;
+    write_text(world.here() / "file", "1");
+    world.synced();
+    write_text(world.here() / "file", "22");
+    const RunLock lock(world);
+    test::FakeClock clock;
+    int sleeps = 0;
+    bool ends = true;
+    clock.when_asleep([&] {
+        CHECK(read_text(world.there() / "file").size() < read_text(world.here() / "file").size());
+        clock.advance(std::chrono::minutes(20));
+        if (++sleeps <= 2 && ends) lock.release();
+    });
+    AfterPlacing process([&] {
+        write_text(world.here() / "file", "333");
+        lock.take();
+    });
+    world.use(process, clock);
+    CHECK(world.synced() == 1);
+    CHECK(sleeps == 2);
+    CHECK(read_text(world.there() / "file") == "333");
+    write_text(world.here() / "file", "4444");
+    lock.take();
+    ends = false;
+    const auto late = world.sync();
+    REQUIRE(!late);
+    CHECK(late.error().kind == ErrorKind::conflict);
+    CHECK(read_text(world.there() / "file") == "333");
 }
 
 TEST_CASE("pipes and sockets are no files") {
