@@ -19,15 +19,21 @@ bool names_a_secret(std::string_view name) {
                        [&](std::string_view word) { return upper.find(word) != std::string::npos; });
 }
 
-void add_wandb_server(std::vector<JobEnv>& env, const Env& own) {
+Status add_wandb_server(std::vector<JobEnv>& env, const Env& own) {
     const auto last = [&](std::string_view name) {
         return std::find_if(env.rbegin(), env.rend(), [&](const JobEnv& item) { return item.name == name; });
     };
     const auto key = last("WANDB_API_KEY");
-    if (key == env.rend() || key->value != own.get("WANDB_API_KEY") || last("WANDB_BASE_URL") != env.rend()) return;
-    if (std::string server = private_wandb_server(own); !server.empty()) {
-        env.push_back({"WANDB_BASE_URL", std::move(server)});
+    const bool ours = key != env.rend() && !key->value.empty() && key->value == own.get("WANDB_API_KEY");
+    if (!ours || last("WANDB_BASE_URL") != env.rend()) return {};
+    auto server = server_for_key(own, key->value);
+    if (!server) {
+        Error error = std::move(server).error();
+        if (error.kind == ErrorKind::authentication) error.kind = ErrorKind::local_io;  // nobody has refused us
+        return tl::unexpected(std::move(error).within("WANDB_API_KEY cannot be passed on to the job"));
     }
+    if (!server->empty()) env.push_back({"WANDB_BASE_URL", std::move(*server)});
+    return {};
 }
 
 Result<std::vector<JobEnv>> cluster_job_env(const ClusterEnvOptions& options, const Context& context) {
@@ -40,7 +46,6 @@ Result<std::vector<JobEnv>> cluster_job_env(const ClusterEnvOptions& options, co
         if (!given && value && !value->empty()) env.push_back({name, *value});
     }
     if (options.no_secrets) std::erase_if(env, [](const JobEnv& item) { return names_a_secret(item.name); });
-    add_wandb_server(env, context.env);
     for (const JobEnv& item : env) {
         // Other values are settings; masking the word `online` wherever it is printed would not help anyone.
         if (names_a_secret(item.name)) register_secret(item.value);

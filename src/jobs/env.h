@@ -18,14 +18,14 @@ struct ClusterEnvOptions {
 };
 
 // In this order, later entries win: `env:` of .marin.yaml, HF_TOKEN and WANDB_API_KEY of this environment unless that
-// table has them (the latter with WANDB_BASE_URL if the key is for a private server), GIT_COMMIT, the target's
-// variables. Secret values are registered for redaction. Errors: config
+// table has them, GIT_COMMIT, the target's variables. Secret values are registered for redaction. Errors: config
 // (.marin.yaml).
 Result<std::vector<JobEnv>> cluster_job_env(const ClusterEnvOptions& options, const Context& context);
 
 // Adds WANDB_BASE_URL if the WANDB_API_KEY in `env` is our own and is for a private server: without it, a program would
-// send the key to wandb.ai.
-void add_wandb_server(std::vector<JobEnv>& env, const Env& own);
+// send the key to wandb.ai. Call it last: what `env` says of the server counts. Errors: local_io (W&B's settings file
+// cannot be read), config (no server is known for a private server's key).
+Status add_wandb_server(std::vector<JobEnv>& env, const Env& own);
 
 // The name contains TOKEN, KEY, SECRET, PASSWORD or CREDENTIAL.
 bool names_a_secret(std::string_view name);

@@ -345,9 +345,9 @@ Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::v
             for (const auto& [name, value] : table) env.push_back({name, value});
         }
         std::erase_if(env, is_loopback_address);
-        add_wandb_server(env, context.env);
     }
     env.insert(env.end(), extra.begin(), extra.end());
+    if (hold.record.cluster != "local") GDNCTL_TRY(add_wandb_server(env, context.env));
     for (const JobEnv& item : env) {
         if (names_a_secret(item.name)) register_secret(item.value);
     }

@@ -182,10 +182,14 @@ JobPlace place_of(const JobBackend& backend, std::string_view id) {
     return {backend.name(), backend.cluster(), backend.address(), backend.job_url(id)};
 }
 
+std::string cluster_words(const JobPlace& place) {
+    if (place.cluster.empty()) return " --ray-address " + text::shell_quote(place.address);
+    const std::string option = place.cluster.ends_with(".yaml") ? " --cluster-config " : " --cluster ";
+    return option + text::shell_quote(place.cluster);
+}
+
 std::string cluster_words(const JobBackend& backend) {
-    if (backend.cluster().empty()) return " --ray-address " + text::shell_quote(backend.address());
-    const std::string option = backend.cluster().ends_with(".yaml") ? " --cluster-config " : " --cluster ";
-    return option + text::shell_quote(backend.cluster());
+    return cluster_words(JobPlace{backend.name(), backend.cluster(), backend.address(), {}});
 }
 
 }  // namespace gdnctl

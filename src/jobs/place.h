@@ -63,6 +63,7 @@ Result<std::unique_ptr<JobBackend>> open_backend(const PlaceOptions& options, bo
 JobPlace place_of(const JobBackend& backend, std::string_view id);
 
 // " --cluster local", for commands suggested to the user.
+std::string cluster_words(const JobPlace& place);
 std::string cluster_words(const JobBackend& backend);
 
 }  // namespace gdnctl

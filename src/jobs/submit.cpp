@@ -123,6 +123,7 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
     }
     for (const auto& [name, value] : plan.command.env) request.env.push_back({name, value});
     request.env.insert(request.env.end(), extra.begin(), extra.end());
+    if (on_cluster) GDNCTL_TRY(add_wandb_server(request.env, context.env));
     register_secrets(request.env, extra, context.env);
     request.resources = plan.command.resources;
     request.beside = plan.beside;

@@ -82,6 +82,8 @@ test_profile_reads_the_targets_metric() {
   profile_that_prints '"echo \"{\\\"a\\\": 5}\"; printf \"{\\\"a\\\": 12\""' '"json:/a"'
   expect 1 "$GDNCTL" ray-profile --cluster local
   err_has 'is cut off'
+  err_has "the profile succeeded, but its result 'gdn/forward_ms' is not a usable number"
+  err_has 'gdnctl ray-logs --cluster local '
   profile_that_prints '"echo t=3; echo t=inf"' '"regex:t=(.*)"'
   expect 1 "$GDNCTL" ray-profile --cluster local
   err_has "'inf' is not a number"

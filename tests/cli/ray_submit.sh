@@ -58,6 +58,22 @@ test_environment_of_a_job_on_a_cluster() {
   WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 WANDB_BASE_URL=https://other.corp.example expect 0 "$GDNCTL" ray-test --ray-address "$URL"
   out_has '[https://other.corp.example]'
   expect 0 "$GDNCTL" ray-test --ray-address "$URL" && out_has '[]'
+  # Where nothing says which server a key is for, it goes nowhere, and no job is submitted.
+  local before
+  before=$(grep -c '"POST"' "$WORK/ray/requests")
+  mv "$HOME/.config/wandb/settings" "$HOME/kept"
+  WANDB_API_KEY=local-0123456789abcdef0123456789abcdef01234567 expect 2 "$GDNCTL" ray-test --ray-address "$URL"
+  err_has 'issued by a private server, and none is configured'
+  err_has 'set WANDB_BASE_URL'
+  mkdir "$HOME/.config/wandb/settings"
+  WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 expect 8 "$GDNCTL" ray-test --ray-address "$URL"
+  err_has 'WANDB_API_KEY cannot be passed on to the job'
+  [ "$(grep -c '"POST"' "$WORK/ray/requests")" = "$before" ] || fail "submitted"
+  WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 expect 0 "$GDNCTL" ray-test --ray-address "$URL" -e WANDB_BASE_URL=https://given.example
+  out_has '[https://given.example]'
+  WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 expect 0 "$GDNCTL" ray-test --ray-address "$URL" --no-secrets
+  out_has '[]'
+  rmdir "$HOME/.config/wandb/settings" && mv "$HOME/kept" "$HOME/.config/wandb/settings"
   printf '  WANDB_API_KEY: theKeyOfTheFile0123456789\n' >>.marin.yaml
   WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567 expect 0 "$GDNCTL" ray-test --ray-address "$URL"
   out_has '[]'

@@ -51,6 +51,7 @@ test_other_ways_to_name_it() {
   expect 0 "$GDNCTL" wandb-download-trace r1 --entity e --project p --force
   from_art art2
   expect 0 "$GDNCTL" wandb-download-trace 'https://wandb.ai/e/p/runs/r1?nw=x`.' --artifact run-r1-profiler:v0 --force
+  err_has "asking $WANDB_BASE_URL (WANDB_BASE_URL)"
   from_art art1
   expect 0 "$GDNCTL" hf-download-trace --source wandb e/p/r1 --include-xplane --output-dir out
   [ -s "out/$S/host.xplane.pb" ] || fail 'no xplane'
@@ -191,6 +192,11 @@ test_the_host_in_an_address_says_where_the_key_goes() {
   err_has base_url
   unasked
   WANDB_API_KEY=$KEY WANDB_BASE_URL=https://wandb.corp.example expect 5 address
+  unasked
+  # Nor does an address say which server has issued a private server's key.
+  WANDB_API_KEY=local-$KEY expect 5 address
+  err_has "WANDB_API_KEY is a private server's key, and nothing says which server's"
+  err_has "WANDB_BASE_URL=$URL"
   unasked
   printf 'machine %s login user password %s\n' "${URL#http://}" $KEY >"$HOME/.netrc"
   WANDB_API_KEY=wrongwrongwrongwrongwrongwrongwrongwrong expect 0 address

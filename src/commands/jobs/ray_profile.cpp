@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "commands/jobs/job_options.h"
@@ -12,6 +13,8 @@
 #include "commands/target.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/text.h"
+#include "jobs/place.h"
 #include "jobs/results.h"
 #include "jobs/run.h"
 #include "jobs/target_job.h"
@@ -87,7 +90,12 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const P
                         const Target& target, JobRun run, Context& context) {
     ExitCode exit = conclude_profile(run, target, context.global.json);
     if (exit == ExitCode::ok && run.metric && run.metric->broken()) {
-        log::error("the profile ended well, but its result is unusable");
+        // What ran over ssh is no job, and its log has been printed.
+        const bool is_job = run.subject.empty();
+        log::error("the profile succeeded, but its result '{}' is not a usable number; {}", target.metric->name,
+                   is_job ? fmt::format("`gdnctl ray-logs{} {}` shows its log", cluster_words(run.place),
+                                        text::shell_quote(run.request.submission_id))
+                          : "its log is printed above");
         exit = ExitCode::check_failed;
         run.verdict = {FailureClass::user, exit};
     }

@@ -332,7 +332,8 @@ Check check_wandb_key(const Env& env) {
     const std::string fix = access ? "" : access.error().hint;
     if (!source && source.error().message.starts_with("no key for W&B at ")) source = std::string();
     Check check = check_credential("WANDB_API_KEY", source, "runs of Weights & Biases", fix);
-    if (access && !private_wandb_server(env).empty()) check.detail += ", for " + access->url;
+    const auto server = private_wandb_server(env);
+    if (access && server && !server->empty()) check.detail += ", for " + access->url;
     return check;
 }
 

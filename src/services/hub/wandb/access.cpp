@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/log.h"
 #include "core/redact.h"
 #include "core/text.h"
 #include "platform/fs.h"
@@ -19,6 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view k_usual_server = "https://api.wandb.ai";
 constexpr std::string_view k_private_key = "local-";  // prefix of the keys that a private server issues
+constexpr std::string_view k_name_server =
+    "set WANDB_BASE_URL to the server's address, or base_url in W&B's settings file with `wandb login --host URL`";
 
 // A server and the names by which a netrc file may call it.
 struct Place {
@@ -134,6 +137,9 @@ Result<Server> server_of(const Env& env, const Configured& own, const std::strin
     if (app.empty()) app = web_address(place.origin);
     while (app.ends_with('/')) app.pop_back();
     const bool same = named.is_official() || named.origin == place.origin || named.origin == text::to_lower(app);
+    if (named.is_official() && !place.is_official()) {
+        log::info("an address on wandb.ai only names a run: asking {} ({})", place.url, own.source);
+    }
     if (same) return Server{std::move(place)};
     return Server{std::move(named), false};
 }
@@ -165,8 +171,7 @@ Result<std::string> key_in_netrc(const Env& env, const Place& place, std::string
 Result<std::string> key_for(const Env& env, const Configured& own, const Server& server, std::string& source) {
     std::string key(text::trim(env.get("WANDB_API_KEY").value_or("")));
     source = "WANDB_API_KEY";
-    // A private server's key cannot be for wandb.ai, so that the address that the user gave says where it belongs.
-    if (!key.empty() && (server.is_configured || (own.url.empty() && key.starts_with(k_private_key)))) return key;
+    if (!key.empty() && server.is_configured) return key;
     const Settings& settings = own.settings;
     bool settings_apply = server.is_configured && !settings.api_key.empty();
     if (settings_apply && !settings.base_url.empty()) {
@@ -185,8 +190,10 @@ tl::unexpected<Error> no_key(const Env& env, const Configured& own, const Server
                     "export WANDB_API_KEY=..., from " + get_one);
     }
     std::string message = "no key for W&B at " + server.place.netloc + ", the server in the run's address";
-    if (env.get("WANDB_API_KEY")) {
-        message += fmt::format("; WANDB_API_KEY is for {}", own.url.empty() ? k_usual_server : own.url);
+    if (const auto key = env.get("WANDB_API_KEY"); key && !text::trim(*key).empty()) {
+        const bool unknown = own.url.empty() && text::trim(*key).starts_with(k_private_key);
+        message += unknown ? "; WANDB_API_KEY is a private server's key, and nothing says which server's"
+                           : fmt::format("; WANDB_API_KEY is for {}", own.url.empty() ? k_usual_server : own.url);
     }
     return fail(ErrorKind::authentication, message,
                 fmt::format("`wandb login --host {0}` stores a key for that server. If WANDB_API_KEY is for it, set "
@@ -258,8 +265,7 @@ Result<WandbAccess> find_wandb(const Env& env, const std::string& address) {
         return fail(ErrorKind::config,
                     fmt::format("the key for W&B of {} was issued by a private server; it is not sent to {}",
                                 access.key_source, server.place.netloc),
-                    "set WANDB_BASE_URL to the server's address, or base_url in W&B's settings file with "
-                    "`wandb login --host URL`");
+                    std::string(k_name_server));
     }
     return access;
 }
@@ -270,11 +276,20 @@ Result<std::string> find_wandb_server(const Env& env, const std::string& address
     return server.place.url;
 }
 
-std::string private_wandb_server(const Env& env) {
-    const auto own = configured(env);
-    if (!own || own->url.empty()) return {};
-    const auto place = place_of(own->url, own->source);
-    return place && place->url == k_usual_server ? std::string() : own->url;
+Result<std::string> private_wandb_server(const Env& env) {
+    GDNCTL_TRY_ASSIGN(const Configured own, configured(env));
+    if (own.url.empty()) return std::string();
+    const auto place = place_of(own.url, own.source);
+    return place && place->url == k_usual_server ? std::string() : own.url;
+}
+
+Result<std::string> server_for_key(const Env& env, std::string_view key) {
+    GDNCTL_TRY_ASSIGN(std::string server, private_wandb_server(env));
+    if (server.empty() && text::trim(key).starts_with(k_private_key)) {
+        return fail(ErrorKind::config, "the key for W&B was issued by a private server, and none is configured",
+                    std::string(k_name_server));
+    }
+    return server;
 }
 
 std::string WandbAccess::web_pages() const { return web_address(url); }

@@ -35,8 +35,12 @@ struct WandbAccess {
 Result<WandbAccess> find_wandb(const Env& env, const std::string& address = {});
 // Its server alone. Errors: config, authentication (the settings file cannot be read).
 Result<std::string> find_wandb_server(const Env& env, const std::string& address = {});
-// The configured server, if it is not https://api.wandb.ai; else empty. Whoever gets WANDB_API_KEY needs it as well.
-std::string private_wandb_server(const Env& env);
+// The configured server, if it is not https://api.wandb.ai; else empty. Error: authentication (the settings file cannot
+// be read).
+Result<std::string> private_wandb_server(const Env& env);
+// The same, for whoever gets `key` (of WANDB_API_KEY) from us: without that server he would send it to wandb.ai.
+// Errors: also config (a private server's key, but no server is configured).
+Result<std::string> server_for_key(const Env& env, std::string_view key);
 
 // The password in a netrc file for exactly this host (its `default` entry is ignored). Pure.
 std::optional<std::string> netrc_password(std::string_view text, std::string_view host);

@@ -130,15 +130,29 @@ TEST_CASE("wandb: a key goes to the server that it is for, and to no other") {
     CHECK(url().starts_with("(no key for W&B at api.corp"));
     env.values["WANDB_BASE_URL"] = "https://wandb.corp/";
     CHECK(find_wandb(env)->key == "of-the-settings");
-    // A private server's key is never sent to wandb.ai; an address says which server it may be for.
+    // A private server's key is never sent to wandb.ai, nor to whichever host an address names.
     env.values.erase("WANDB_BASE_URL");
     settings("[default]\n");
     env.values["WANDB_API_KEY"] = std::string("local-") + k_wandb_key;
     CHECK(find_wandb(env).error().kind == ErrorKind::config);
     CHECK(find_wandb(env).error().hint.find("base_url") != std::string::npos);
-    CHECK(url("https://wandb.corp") == "https://wandb.corp");
+    CHECK(
+        url("https://wandb.corp") ==
+        "(no key for W&B at wandb.corp, the server in the run's address; WANDB_API_KEY is a private server's key, and "
+        "nothing says which server's)");
+    CHECK(find_wandb(env, "https://wandb.corp").error().hint.find("WANDB_BASE_URL=https://wandb.corp") !=
+          std::string::npos);
     CHECK(find_wandb_server(env) == "https://api.wandb.ai");
-    CHECK(private_wandb_server(env).empty());
+    CHECK(private_wandb_server(env) == "");
+    // Whoever gets a key must know its server.
+    CHECK(server_for_key(env, k_wandb_key) == "");
+    CHECK(server_for_key(env, env.values["WANDB_API_KEY"]).error().kind == ErrorKind::config);
+    env.values["WANDB_CONFIG_DIR"] = home.path().string();
+    std::filesystem::create_directory(home.path() / "settings");
+    CHECK(private_wandb_server(env).error().kind == ErrorKind::authentication);
+    CHECK_FALSE(server_for_key(env, k_wandb_key));
+    env.values["WANDB_BASE_URL"] = "https://wandb.corp";
+    CHECK(server_for_key(env, env.values["WANDB_API_KEY"]) == "https://wandb.corp");
 }
 
 TEST_CASE("wandb: netrc files as people write them") {
