@@ -128,7 +128,7 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
     watch.whole_messages = false;
     watch.submitted = true;
     watch.timeout = time_limit(plan, options);
-    watch.log_need = plan.metric || plan.log_decides ? LogNeed::of_success : LogNeed::none;
+    watch.needs_log = plan.metric || plan.log_decides;
     watch.last = &run.details;
     auto watched = follow_job(
         backend, id, *log, watch,

@@ -118,19 +118,22 @@ public:
         if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
         if (read) {
             m_failing = false;
+            m_said.clear();
             return *read > 0;
         }
         const ErrorKind kind = read.error().kind;
         m_gone = kind == ErrorKind::remote_missing || kind == ErrorKind::bad_input;
         if (!m_gone && !is_passing(read.error())) return tl::unexpected(read.error());
-        if (!m_failing || m_gone) log::warning("{}", read.error().text());
+        const std::string words = read.error().text();
+        if ((!m_failing || m_gone) && words != m_said) log::warning("{}", m_said = words);
         m_failing = true;
         m_last = read.error();
         return false;
     }
 
-    // The job has ended: reads until nothing is new. `needed`: it has results only if that succeeds.
-    Status rest(const std::optional<Clock::Monotonic>& deadline, bool needed) {
+    // The job has ended: reads until nothing is new. `needed`: it has results only if that succeeds. False: the log is
+    // not complete.
+    Result<bool> rest(const std::optional<Clock::Monotonic>& deadline, bool needed) {
         const milliseconds patience = needed ? milliseconds(k_patience) : k_end_patience;
         const Clock::Monotonic start = m_context.clock.monotonic();
         milliseconds delay = k_first_delay;
@@ -140,7 +143,7 @@ public:
             if (needed && m_last.kind == ErrorKind::remote_missing) m_gone = false;
             GDNCTL_TRY_ASSIGN(const bool more, once());
             if (more) continue;
-            if (!m_failing) return {};
+            if (!m_failing) return true;
             if (m_gone && !(needed && m_last.kind == ErrorKind::remote_missing)) break;
             const Clock::Monotonic now = m_context.clock.monotonic();
             const Clock::Monotonic end = std::min(start + patience, deadline.value_or(Clock::Monotonic::max()));
@@ -155,7 +158,7 @@ public:
         }
         if (!needed) {
             if (!m_gone) log::warning("the end of the log could not be read");
-            return {};
+            return false;
         }
         return fail(ErrorKind::infrastructure,
                     "log incomplete: the job has ended, but its results could not be read: " + m_last.message);
@@ -166,7 +169,8 @@ private:
     const std::function<void(std::string_view)>& m_sink;
     Context& m_context;
     bool m_failing = false, m_gone = false;
-    Error m_last;  // while it fails
+    Error m_last;        // while it fails
+    std::string m_said;  // the last warning of this row of failures
 };
 
 class StatusLines {
@@ -275,16 +279,16 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
         }
         // The state was read first, so the log now contains everything the job wrote before it ended.
         const bool ended = last && is_terminal(last->state);
+        bool complete = true;
         if (ended) {
-            const bool needed = options.log_need == LogNeed::any ||
-                                (options.log_need == LogNeed::of_success && last->state == JobState::succeeded);
-            GDNCTL_TRY(drain.rest(deadline, needed));
+            const bool needed = options.needs_log && last->state == JobState::succeeded;
+            GDNCTL_TRY_ASSIGN(complete, drain.rest(deadline, needed));
         } else {
             GDNCTL_TRY(drain.once(deadline));
         }
         GDNCTL_TRY(context.terminal.flush());
         if (last && !options.quiet) lines.show(*last);
-        if (ended) return Watched{std::move(*last), false};
+        if (ended) return Watched{std::move(*last), false, complete};
         const bool over = deadline && context.clock.monotonic() >= *deadline;
         const bool left = options.leave_when_closed && context.terminal.out_closed();
         if (over || left) return Watched{last.value_or(unknown(id)), over};

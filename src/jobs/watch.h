@@ -14,10 +14,6 @@
 
 namespace gdnctl {
 
-// When the results come from the log: not at all (the job's status is all that counts), from that of a job that has
-// succeeded, or from any.
-enum class LogNeed { none, of_success, any };
-
 struct WatchOptions {
     std::chrono::milliseconds poll{5000};
     std::optional<std::chrono::milliseconds> timeout;
@@ -25,13 +21,14 @@ struct WatchOptions {
     bool quiet = false;              // no status lines
     bool leave_when_closed = false;  // stop watching when stdout is closed
     bool submitted = false;          // the job is known to have existed: not finding it is a loss, not a mistake
-    LogNeed log_need = LogNeed::none;
-    JobDetails* last = nullptr;  // receives the last known state of the job, whatever ends the watch
+    bool needs_log = false;          // the results of a job that has succeeded come from its log
+    JobDetails* last = nullptr;      // receives the last known state of the job, whatever ends the watch
 };
 
 struct Watched {
     JobDetails details;
     bool timed_out = false;
+    bool log_complete = true;  // follow_job() has passed on the whole log
 };
 
 // `[YYYY-mm-dd HH:MM:SS] <id> status=<S> <message>` on stderr.
@@ -42,7 +39,7 @@ void print_status(Context& context, const JobDetails& details, bool whole_messag
 Result<Watched> wait_for_job(JobBackend& backend, std::string_view id, const WatchOptions& options, Context& context);
 
 // The same, and passes every byte of the log after `log` to `sink` exactly once, the last one before it returns. If the
-// log cannot be read at the job's end, waits for it: 15 s, then warns; ten minutes where it is needed, then error
+// log cannot be read at the job's end, waits for it: up to 15 s, then warns; ten minutes where it is needed, then error
 // infrastructure ("log incomplete").
 Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log, const WatchOptions& options,
                            const std::function<void(std::string_view)>& sink, Context& context);

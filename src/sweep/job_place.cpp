@@ -102,7 +102,7 @@ private:
         WatchOptions watch;
         watch.submitted = true;
         watch.quiet = true;
-        watch.log_need = LogNeed::any;  // a failure is classified by its log
+        watch.needs_log = true;
         watch.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(limit_s * 1000));
         const auto keep = [&](std::string_view bytes) {
             output.text += bytes;
@@ -135,6 +135,11 @@ private:
         const auto code = watched->details.driver_exit_code;
         output.lost = verdict.failure == FailureClass::infra || verdict.failure == FailureClass::stopped;
         if (output.lost) output.lost_because = watched->details.message;
+        // A failure is classified by its log; without one, nothing is known of the configuration.
+        if (!output.lost && !watched->log_complete) {
+            output.lost = true;
+            output.lost_because = "its log could not be read";
+        }
         if (watched->details.state == JobState::succeeded) {
             output.exit_code = 0;
         } else if (code && *code > 0) {

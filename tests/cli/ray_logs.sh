@@ -106,6 +106,10 @@ test_logs_gone_with_the_node_still_give_the_status() {
   err_has 'logs are gone with the node'
   expect 6 "$GDNCTL" ray-logs $RAY d
   err_has 'logs are gone with the node'
+  # Nothing depends on the log of a job that is followed: its status is told at once, the loss once.
+  expect 0 timeout 30 "$GDNCTL" ray-logs $RAY d --follow
+  err_has 'status=FAILED'
+  [ "$(grep -c 'logs are gone with the node' "$WORK/err")" = 1 ] || fail "not said once: $(cat "$WORK/err")"
 }
 
 test_full_disk_under_the_printed_log_is_exit_8() {

@@ -34,16 +34,14 @@ Status follow(const Options& options, const LineRegex* grep, const LogFilter::Ou
     const bool whole = grep != nullptr;
     GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(options.id, {whole ? std::nullopt : std::optional(tail), true}));
     LogFilter filter(grep, whole ? std::optional(tail) : std::nullopt, out);
-    const auto read = log->pump([&](std::string_view bytes) {
+    (void)log->pump([&](std::string_view bytes) {
         filter.feed(bytes);
         return !context.terminal.out_closed() && !context.stop.stop_requested();
     });
-    if (!read) log::warning("{}", read.error().text());
-    filter.release();
+    filter.release();  // what could not be read is tried again, and told, below
     const auto sink = [&](std::string_view more) { filter.feed(more); };
     WatchOptions watch;
     watch.leave_when_closed = true;
-    watch.log_need = LogNeed::any;
     GDNCTL_TRY(follow_job(backend, options.id, *log, watch, sink, context));
     filter.finish();
     return {};
@@ -60,7 +58,7 @@ void describe(cli::Args& args, Options& options) {
                 {.names = "--grep", .value = "REGEX", .help = "print only matching lines (RE2), before --tail"});
     args.flag(options.follow, {.names = "-f,--follow", .help = "keep printing until the job has ended"});
     describe_place(args, options.place);
-    args.exit_code(0, "the log was printed, however the job ended");
+    args.exit_code(0, "the log was printed, however the job ended; with --follow also if its end could not be read");
     args.exit_code(6, "no such job");
     args.example("gdnctl ray-logs --cluster local ID --tail 400 --grep 'profiler|trace|ERROR|Traceback'");
     args.example("gdnctl ray-logs --cluster local ID --follow");

@@ -146,6 +146,15 @@ TEST_CASE("watch: a log that cannot be read for a while is read on, one that is 
     const std::string said = world.said;
     CHECK(said.find("log out of reach") == said.rfind("log out of reach"));  // once a row of failures
 
+    FollowWorld twice;
+    twice.jobs.script.log_away = {{1, 3, trouble(ErrorKind::infrastructure, "log out of reach")},
+                                  {5, 7, trouble(ErrorKind::infrastructure, "log out of reach")}};
+    const auto whole = twice.follow();
+    REQUIRE(whole);
+    CHECK(whole->log_complete);
+    const std::string both = twice.said;
+    CHECK(both.find("log out of reach") != both.rfind("log out of reach"));
+
     FollowWorld gone;
     gone.jobs.script.log = {{1, "one\n"}};
     gone.jobs.script.log_away = {{3, 1e9, trouble(ErrorKind::remote_missing, "log is gone")}};
@@ -169,14 +178,14 @@ TEST_CASE("watch: a log that the results come from is waited for at the job's en
         FollowWorld back;
         back.jobs.script.log = {{1, "one\n"}, {9, "two\n"}};
         back.jobs.script.log_away = {{0, 500, trouble(kind)}};
-        back.watch.log_need = LogNeed::of_success;
+        back.watch.needs_log = true;
         REQUIRE(back.follow());
         CHECK(back.seen == "one\ntwo\n");
         CHECK(back.jobs.now() < 506);
 
         FollowWorld away;
         away.jobs.script.log_away = {{0, 1e9, trouble(kind, "502 Bad Gateway")}};
-        away.watch.log_need = LogNeed::of_success;
+        away.watch.needs_log = true;
         JobDetails last;
         away.watch.last = &last;
         const auto end = away.follow();
@@ -187,19 +196,22 @@ TEST_CASE("watch: a log that the results come from is waited for at the job's en
         CHECK(last.state == JobState::succeeded);
         CHECK(away.jobs.now() > 600);
         CHECK(away.jobs.now() < 620);
+        CHECK(away.said.find("502") == away.said.rfind("502"));  // said once, not at each try
     }
-    // How a failed job ended is known without its log, unless the failure is classified by it.
-    for (const bool any : {false, true}) {
+    // How a failed job ended is known without its log.
+    for (const ErrorKind kind : {ErrorKind::infrastructure, ErrorKind::remote_missing}) {
         FollowWorld failed;
         failed.jobs.script.turns = {{0, JobState::running}, {10, JobState::failed, 1}};
-        failed.jobs.script.log_away = {{0, 1e9, trouble(ErrorKind::infrastructure)}};
-        failed.watch.log_need = any ? LogNeed::any : LogNeed::of_success;
-        CHECK(failed.follow().has_value() == !any);
-        CHECK((failed.jobs.now() < 27) == !any);
+        failed.jobs.script.log_away = {{0, 1e9, trouble(kind)}};
+        failed.watch.needs_log = true;
+        const auto end = failed.follow();
+        REQUIRE(end);
+        CHECK_FALSE(end->log_complete);
+        CHECK(failed.jobs.now() < 27);
     }
     FollowWorld limited;
     limited.jobs.script.log_away = {{0, 1e9, trouble(ErrorKind::infrastructure)}};
-    limited.watch.log_need = LogNeed::of_success;
+    limited.watch.needs_log = true;
     limited.watch.timeout = seconds(60);
     CHECK_FALSE(limited.follow());
     CHECK(limited.jobs.now() < 62);
