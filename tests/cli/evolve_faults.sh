@@ -80,6 +80,32 @@ git config core.worktree /nowhere; git config alias.st "!false"; echo exit >$d/h
   unchanged 'after a kill'
 }
 
+# The test runs what the agent wrote: from the second line of the kernel.
+test_what_a_candidate_changes_in_git_while_it_is_verified_is_put_back() {
+  world && agent "
+repo=$PWD"'
+printf "%s.5\n%s\n" $((10 - n)) "git -C $repo config alias.st \"!false\"; echo exit >$repo/.git/hooks/pre-push; echo x >>'"$WORK/ran"'" >kernel.txt'
+  echo 'sed 1d kernel.txt | env -u GIT_DIR sh; echo "verdict: OK"' >tests/judge.sh && git commit -qam runs && base=$(git rev-parse HEAD)
+  evolve 0 --max-attempts 1 --operator-mix explore=1 # git excludes the log directory
+  cp .git/config "$WORK/config"
+  unchanged() { # WHEN
+    [ -s "$WORK/ran" ] && rm "$WORK/ran" || fail "$1: the candidate did not run"
+    cmp .git/config "$WORK/config" && [ ! -e .git/hooks/pre-push ] || fail "$1: something is left"
+    [ -z "$(find .git/gdnctl-settings -name 'before-*')" ] || fail "$1: what was remembered is left"
+  }
+  [ -z "$(git config alias.st)" ] || fail 'the stages of an attempt'
+  unchanged 'an attempt'
+  expect 0 "$GDNCTL" evolve replay best --log-dir "$WORK/log"
+  unchanged replay
+  err_has 'are put back: alias.st, hooks/pre-push'
+  expect 0 "$GDNCTL" evolve promote best --log-dir "$WORK/log"
+  unchanged promote
+  git reset -q --hard "$base" && rm -rf "$WORK/log"
+  evolve 0 --max-attempts 1 --max-wall 3600 --operator-mix explore=1
+  has '.type=="verify" and .pass' || fail 'not verified'
+  unchanged 'the final verification'
+}
+
 test_names_that_an_agent_changes_are_put_back_after_a_kill() {
   world
   git branch keep && git branch gone && echo mine >kernel.txt && git stash -q

@@ -165,3 +165,56 @@ test_a_change_that_was_accepted_holds_although_noise_ends_the_run() {
   err_has 'measuring the noise: 3 pairs'
   [ "$(jq -s 'map(select(.type=="eval_stage" and .stage=="noise")) | length' "$WORK/log/journal.jsonl")" = 2 ] || fail 'not measured again'
 }
+
+test_a_failed_final_verification_ends_with_1() {
+  world && agent 'echo $((10 - n)).5 >kernel.txt'
+  cat >tests/judge.sh <<'SH'
+[ "$GDNCTL_EVAL_SHAPES" != unseen ] || grep -qx 10 kernel.txt || { echo "verdict: WRONG: 1 of 1 cases"; exit 1; }
+echo "verdict: OK"
+SH
+  git commit -qam shapes
+  for _ in 1 2; do # the run, and a session that has nothing left to do
+    evolve 1 --max-attempts 1 --max-wall 3600 --operator-mix exploit=1 --resume
+    last_line 'reason=max-attempts attempt=1 rc=1'
+    has '.type=="verify" and .pass==false' && has '.type=="stop" and .rc==1' || fail 'the records'
+  done
+  expect 0 "$GDNCTL" loop-status --log-dir "$WORK/log"
+  grep -q 'failed the final verification: quadrants: unseen shapes' "$WORK/out" || fail "status: $(cat "$WORK/out")"
+  expect 0 "$GDNCTL" loop-status --log-dir "$WORK/log" --json
+  jq -e '.failed_verification.attempt == 1 and .failed_verification.stage == "quadrants"' "$WORK/out" >/dev/null || fail 'JSON'
+  touch "$WORK/log/STOP"
+  evolve 1 --max-attempts 2 --max-wall 3600 --operator-mix exploit=1 --resume
+  last_line 'reason=stop-file attempt=1 rc=1'
+  expect 1 "$GDNCTL" evolve promote best --log-dir "$WORK/log"
+}
+
+test_a_run_without_budget_for_the_verification_says_so() {
+  world && agent 'echo $((10 - n)).5 >kernel.txt'
+  sed -i '1i sleep 0.1' tests/profile.sh && git commit -qam slow
+  evolve 0 --max-attempts 1 --operator-mix exploit=1
+  spent=$("$GDNCTL" loop-status --log-dir "$WORK/log" --json | jq '.spent.device_s * 1.02')
+  evolve 0 --max-attempts 9 --max-device-seconds "$spent" --reserve-final 1% --operator-mix exploit=1 --resume
+  last_line 'reason=max-device-seconds attempt=2 rc=0'
+  err_has 'no budget is left for the final verification'
+  err_has 'hint: gdnctl evolve promote best'
+}
+
+test_resume_restores_no_ref_that_gc_removed() {
+  world && agent 'case $n in 2) echo wrong >kernel.txt ;; *) echo $((10 - n)).5 >kernel.txt ;; esac'
+  evolve 0 --max-attempts 2 --operator-mix exploit=1
+  [ "$(verdicts "$WORK/log")" = '1 kept 2 invalid' ] || fail "$(verdicts "$WORK/log")"
+  run=$(jq -r 'select(.type=="run_start") | .run' "$WORK/log/journal.jsonl") second=$(commits_of | tail -n 1)
+  sleep 1.1
+  expect 0 "$GDNCTL" evolve gc --older-than 1s --log-dir "$WORK/log"
+  git update-ref -d "refs/gdnctl/evolve/$run/cand/1"
+  evolve 0 --max-attempts 3 --operator-mix exploit=1 --resume
+  git rev-parse -q --verify "refs/gdnctl/evolve/$run/cand/1" >/dev/null || fail 'a kept candidate has no ref'
+  git rev-parse -q --verify "refs/gdnctl/evolve/$run/cand/2" >/dev/null && fail 'the ref that gc removed is back'
+  rm -rf "$WORK/state/gdnctl/worktrees" && git worktree prune && git reflog expire --expire=now --all && git gc -q --prune=now
+  git cat-file -e "$second" 2>/dev/null && fail 'the commit is still there'
+  for n in 4 5; do
+    evolve 0 --max-attempts $n --operator-mix exploit=1 --resume
+    err_lacks 'is missing'
+    err_lacks 'git fetch'
+  done
+}

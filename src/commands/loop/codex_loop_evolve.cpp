@@ -114,8 +114,11 @@ Json json_of(const loop::evolve::EvolveReport& report) {
                  {"log_dir", report.log_dir.string()},
                  {"attempts", state.attempts.empty() ? 0 : state.attempts.size() - 1},
                  {"verdicts", verdicts},
-                 {"best", nullptr}};
-    if (state.begun()) json["best"] = loop::evolve::status_json({report.log_dir, state, false})["best"];
+                 {"best", nullptr},
+                 {"failed_verification", nullptr}};
+    if (!state.begun()) return json;
+    const Json status = loop::evolve::status_json({report.log_dir, state, false});
+    for (const char* key : {"best", "failed_verification"}) json[key] = status[key];
     return json;
 }
 

@@ -348,7 +348,10 @@ void describe(cli::Args& args, Options& options) {
     describe_evolve(args, options);
     args.note_given(options.given);
     args.exit_code(0, "all iterations ran, or a budget or STOP ended the run");
-    args.exit_code(1, "a check failed (with its own status if it has one), or a required dev TPU was not available");
+    args.exit_code(
+        1,
+        "a check failed (with its own status if it has one), the best candidate failed its final verification, "
+        "or a required dev TPU was not available");
     args.exit_code(2, "usage or configuration error, or the iteration itself failed");
     args.exit_code(3, "no new commit, or nothing accepted with --fail-if-no-win");
     args.exit_code(4, "no cluster answers, or the same infrastructure failure three times in a row");

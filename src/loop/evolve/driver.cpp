@@ -7,11 +7,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/exit_code.h"
 #include "core/log.h"
 #include "core/time.h"
 #include "core/version.h"
 #include "loop/evolve/experiment_log.h"
 #include "loop/evolve/prompt.h"
+#include "loop/evolve/verify.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
 
@@ -88,8 +90,13 @@ Result<DriverEnd> Driver::finish(std::string_view reason, int rc) {
     return end_of(reason, rc);
 }
 
+int Driver::worth() const {
+    if (!state().begun() || state().best == 0) return static_cast<int>(ExitCode::nothing_done);
+    return static_cast<int>(failed_verification(state()) ? ExitCode::check_failed : ExitCode::ok);
+}
+
 std::optional<DriverEnd> Driver::ends_before(const Step& step) const {
-    const int worth = state().begun() && state().best != 0 ? 0 : 3;
+    const int worth = this->worth();
     if (state().noise_measured) {
         const NoiseVerdict noise =
             judge_noise(state().noise_sd, m_settings.pairs.min_gain, m_settings.target_gain, m_settings.pairs.cap);
@@ -180,10 +187,12 @@ Result<DriverEnd> Driver::loop(bool resumed) {
         Json facts = {{"why", "--resume"}, {"budget_left", left_of(m_settings.budget, state().spent)}};
         if (!m_settings.start.words.empty()) facts["options"] = m_settings.start.words;
         GDNCTL_TRY(add("resume", std::move(facts)));
+        GDNCTL_TRY(m_parts.store.restore_setup());  // it may have been killed in the final verification
     }
     const auto conclude = [this](const DriverEnd& end) -> Result<DriverEnd> {
-        if (end.reason.starts_with("max-") || end.reason == "roofline") GDNCTL_TRY(verify_best());
-        return finish(end.reason, end.rc);
+        if (!end.reason.starts_with("max-") && end.reason != "roofline") return finish(end.reason, end.rc);
+        GDNCTL_TRY(verify_best());
+        return finish(end.reason, worth());
     };
     for (;;) {
         if (m_parts.stop.stop_requested()) return tl::unexpected(stopped_error());

@@ -81,6 +81,7 @@ private:
     const State& state() const { return m_parts.journal.state(); }
     Status add(std::string_view type, Json facts);
     Result<DriverEnd> loop(bool resumed);
+    int worth() const;  // exit code of a run that ends by itself
     std::optional<DriverEnd> ends_before(const Step& step) const;
     Result<DriverEnd> finish(std::string_view reason, int rc);
     void tidy();

@@ -176,11 +176,13 @@ Status Driver::abandon() {
         GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::read(m_parts.store.repository(), names_file()));
         GDNCTL_TRY(put_names_back(names, true));
     }
-    return add("verdict",
-               {{"attempt", state().open.number},
-                {"verdict", to_text(Verdict::abandoned)},
-                {"reason", state().at(state().open.number).gone ? "its commit is missing"
-                                                                : "the run ended while the agent was working"}});
+    const bool gone = state().at(state().open.number).gone;
+    GDNCTL_TRY(
+        add("verdict", {{"attempt", state().open.number},
+                        {"verdict", to_text(Verdict::abandoned)},
+                        {"reason", gone ? "its commit is missing" : "the run ended while the agent was working"}}));
+    m_parts.store.forget_setup();
+    return {};
 }
 
 Result<Driver::Answer> Driver::through_tools(const std::string& prompt) {

@@ -147,7 +147,8 @@ Status Driver::verify_best() {
     const bool reserved = budget.reserve > 0 && (budget.wall_s || budget.device_s);
     if (!reserved || best.number == 0 || verification_of(state(), best.number)) return {};
     if (used_up(budget, state().spent)) {
-        log::warning("nothing is left for the final verification: `gdnctl evolve promote` does it");
+        log::warning("no budget is left for the final verification");
+        log::warning("hint: gdnctl evolve promote best");
         return {};
     }
     log::info("final verification of attempt {} against the base commit", best.number);

@@ -183,26 +183,29 @@ private:
         return {};
     }
 
-    // Nothing builds on candidates without a commit, as in a new clone, until it is back. Those without a ref get it.
+    // Nothing builds on candidates without a commit, as in a new clone, until it is back. Those that lost their ref get
+    // it; the others may have lost ref and commit to `evolve gc`.
     Status leave_out_missing(EvolveJournal& journal, const GitCheckout& repository) const {
         const State& state = journal.state();
         GDNCTL_TRY_ASSIGN(const StoreCheck found, check_store(repository, state));
         std::vector<GitRefUpdate> refs;
         for (const int number : found.unpinned) {
-            refs.push_back({ref_of_attempt(state, number), state.at(number).commit});
+            if (keeps_its_ref(state, state.at(number)))
+                refs.push_back({ref_of_attempt(state, number), state.at(number).commit});
         }
+        std::vector<int> lost = found.gone;
+        std::erase_if(lost, [&state](int number) { return !keeps_its_ref(state, state.at(number)); });
         std::vector<int> before;
         for (const Attempt& one : state.attempts) {
             if (one.gone) before.push_back(one.number);
         }
         constexpr std::size_t k_shown = 10;
-        for (std::size_t i = 0; i < found.gone.size() && i < k_shown; ++i) {
-            log::warning("attempt {}: commit {} is missing: the run continues without it", found.gone[i],
-                         state.at(found.gone[i]).commit);
+        for (std::size_t i = 0; i < lost.size() && i < k_shown; ++i) {
+            log::warning("attempt {}: commit {} is missing: the run continues without it", lost[i],
+                         state.at(lost[i]).commit);
         }
-        if (found.gone.size() > k_shown)
-            log::warning("and {} more: see `gdnctl evolve fsck`", found.gone.size() - k_shown);
-        if (!found.gone.empty()) log::warning("hint: if another repository has them: {}", k_fetch);
+        if (lost.size() > k_shown) log::warning("and {} more: see `gdnctl evolve fsck`", lost.size() - k_shown);
+        if (!lost.empty()) log::warning("hint: if another repository has them: {}", k_fetch);
         if (found.gone != before) {
             const int best = state.best;
             GDNCTL_TRY(journal.add("repair", {{"what", "candidates whose commit is missing"}, {"missing", found.gone}},

@@ -107,7 +107,10 @@ void apply_missing(State& state, const Json& numbers) {
 }
 
 void apply_verification(State& state, const Json& record) {
-    state.verified = gdnctl::to_text(record);
+    const Json& gates = json::field(record, "gates");
+    const bool finished = std::none_of(gates.begin(), gates.end(),
+                                       [](const Json& gate) { return json::text(gate, "verdict") == "infra"; });
+    if (finished) state.verified = gdnctl::to_text(record);
     state.spent.wall_s += number(record, "wall_s");
     state.spent.device_s += number(record, "device_s");
 }

@@ -91,7 +91,7 @@ struct State {
     Spent spent;
     std::map<std::string, double> left;  // of the budgets, when `spent` was `left_at`; see left_now()
     Spent left_at;
-    std::string verified;  // JSON text of the last `verify` that no change of the configuration followed
+    std::string verified;  // JSON text of the last finished `verify` that no change of the configuration followed
     int infra_in_a_row = 0;
     int last_eval = 0;
     std::string stopped;  // reason of the last `stop` that no `resume` followed

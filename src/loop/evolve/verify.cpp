@@ -160,8 +160,9 @@ Json json_of(const std::vector<Quadrant>& quadrants) {
     return out;
 }
 
-Result<GateReport> judge_again(const Store& store, Evaluator& evaluator, const JudgeOrder& order) {
-    GDNCTL_TRY(make_private_directory(order.folder));
+namespace {
+
+Result<GateReport> pass_gates(const Store& store, Evaluator& evaluator, const JudgeOrder& order) {
     if (order.state.prints_nonce) evaluator.require_nonce();
     Judge judge(store, evaluator, order);
     const std::string& candidate = order.candidate;
@@ -184,6 +185,18 @@ Result<GateReport> judge_again(const Store& store, Evaluator& evaluator, const J
         if (!judge.report.pass) break;
     }
     return std::move(judge.report);
+}
+
+}  // namespace
+
+Result<GateReport> judge_again(Store& store, Evaluator& evaluator, const JudgeOrder& order) {
+    GDNCTL_TRY(make_private_directory(order.folder));
+    GDNCTL_TRY(store.restore_setup());  // after a verification that was killed
+    GDNCTL_TRY(store.remember_setup());
+    auto report = pass_gates(store, evaluator, order);
+    GDNCTL_TRY(store.restore_setup());  // the gates ran the agent's code
+    store.forget_setup();
+    return report;
 }
 
 Json verify_record(const State& state, int attempt, const GateReport& report) {
@@ -213,6 +226,19 @@ std::optional<Json> verification_of(const State& state, int attempt) {
                        json::text(record, "version") == version() && device == state.device &&
                        (!device.starts_with(k_local_device) || device == local_device());
     return holds ? std::optional(std::move(record)) : std::nullopt;
+}
+
+std::optional<FailedVerification> failed_verification(const State& state) {
+    const Json record = Json::parse(state.verified, nullptr, false);
+    const bool about_best = record.is_object() && state.best != 0 && json::integer(record, "attempt") == state.best &&
+                            json::text(record, "commit") == state.at(state.best).commit;
+    if (!about_best || json::boolean(record, "pass").value_or(true)) return std::nullopt;
+    FailedVerification out{state.best, "", ""};
+    for (const auto& row : json::field(record, "gates")) {
+        const std::string verdict = json::text(row, "verdict");
+        if (verdict == "fail") out = {state.best, json::text(row, "stage"), json::text(row, "reason")};
+    }
+    return out;
 }
 
 GateReport report_of(const Json& record) {
@@ -318,12 +344,16 @@ Result<StoreCheck> check_store(const GitCheckout& repository, const State& state
     return out;
 }
 
+bool keeps_its_ref(const State& state, const Attempt& one) {
+    return one.number == 0 || one.number == state.open.number || one.verdict == Verdict::none ||
+           one.verdict == Verdict::kept || one.verdict == Verdict::tie;
+}
+
 std::vector<std::string> old_refs(const State& state, WallTime before) {
     std::vector<std::string> out;
     for (const Attempt& one : state.attempts) {
         const auto begun = parse_iso8601(one.started);
-        const bool stays = one.verdict == Verdict::none || one.verdict == Verdict::kept || one.verdict == Verdict::tie;
-        if (one.number == 0 || stays || one.commit.empty() || !begun || *begun >= before) continue;
+        if (keeps_its_ref(state, one) || one.commit.empty() || !begun || *begun >= before) continue;
         out.push_back(ref_of(state.run, fmt::format("cand/{}", one.number)));
     }
     return out;

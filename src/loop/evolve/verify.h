@@ -45,7 +45,7 @@ enum class PairTest {
     final_one,  // nine pairs, one-sided .01: m - 2.896 s / 3 > 0
 };
 // Every gate, each in a fresh checkout, up to the first that fails; the final one on unseen shapes and seeds too.
-// `folder`: for logs.
+// `folder`: for logs. How git behaves in the user's repository is put back afterwards: see Store::remember_setup().
 struct JudgeOrder {
     const State& state;
     std::string champion, candidate;
@@ -54,13 +54,20 @@ struct JudgeOrder {
     double shape_regression = .01;
     std::filesystem::path folder;
 };
-Result<GateReport> judge_again(const Store& store, Evaluator& evaluator, const JudgeOrder& order);
+Result<GateReport> judge_again(Store& store, Evaluator& evaluator, const JudgeOrder& order);
 
 // What the record `verify` says of the final verification.
 Json verify_record(const State& state, int attempt, const GateReport& report);
 // The last one, where the attempt passed and nothing that it rests on has changed since.
 std::optional<Json> verification_of(const State& state, int attempt);
 GateReport report_of(const Json& record);
+
+struct FailedVerification {
+    int attempt = 0;
+    std::string stage, reason;  // of the gate that it did not pass
+};
+// The last one, where it is about the best candidate.
+std::optional<FailedVerification> failed_verification(const State& state);
 
 // The repository of the working directory, which must have these commits of the run. Errors: those of
 // GitCheckout::open(), remote_missing (exit 6: it has not, as after a dry run).
@@ -79,8 +86,10 @@ struct StoreCheck {
 std::string ref_of_attempt(const State& state, int attempt);
 Result<StoreCheck> check_store(const GitCheckout& repository, const State& state);
 
-// Refs of candidates that started before `before` and were neither kept nor tied: only `repair` still draws them as
-// parents.
+// Whether a ref must hold this candidate: the base, open ones, those that were kept or tied. Of the others, only
+// `repair` still draws parents.
+bool keeps_its_ref(const State& state, const Attempt& one);
+// Refs of the others that started before `before`.
 std::vector<std::string> old_refs(const State& state, WallTime before);
 
 }  // namespace gdnctl::loop::evolve

@@ -11,6 +11,7 @@
 #include "core/time.h"
 #include "loop/evolve/journal.h"
 #include "loop/evolve/prompt.h"
+#include "loop/evolve/verify.h"
 #include "loop/report/report.h"
 
 namespace gdnctl::loop::evolve {
@@ -177,7 +178,10 @@ Json status_facts(const State& state) {
         lineages.push_back(
             {{"lineage", lineages.size()}, {"attempts", one.attempts}, {"stagnant_for", one.stagnant_for}});
     }
-    Json running_now;
+    Json failure, running_now;
+    if (const auto failed = failed_verification(state)) {
+        failure = {{"attempt", failed->attempt}, {"stage", failed->stage}, {"reason", failed->reason}};
+    }
     if (state.open.number != 0) running_now = {{"attempt", state.open.number}, {"stage", stage_of(state)}};
     return {{"mode", "evolve"},
             {"run", state.run},
@@ -187,6 +191,7 @@ Json status_facts(const State& state) {
               {"commit", best.commit},
               {"gain", optional_gain(best.measured)},
               {"gain_against_base", best.gain}}},
+            {"failed_verification", failure},
             {"running", running_now},
             {"noise", {{"sd", state.noise_sd}, {"pairs", state.noise_pairs}}},
             {"spent",
@@ -228,6 +233,10 @@ std::string status_body(const State& state) {
         out += fmt::format("best       attempt {}{}, commit {}: {}\n", best.number, title, short_of(best.commit),
                            against_base_text(best));
         if (best.gate) out += fmt::format("           last step {}\n", gain_text(*best.gate));
+        if (const auto failed = failed_verification(state)) {
+            out += fmt::format("           failed the final verification: {}: {}\n", failed->stage,
+                               text::visible_line(failed->reason));
+        }
     }
     std::string counts;
     for (const auto& [word, count] : state.verdicts())
