@@ -325,7 +325,6 @@ bool is_at_gates(std::string_view name) {
     return name == "dg" || name == "d_a" || name == "d_alpha" || name == "d_A_log" || name == "d_dt_bias";
 }
 
-// The limits of elements grow with the budgets of their groups.
 void widen_gradient(const GdnProblem& p, const std::vector<double>& widening, GradientTruth& t) {
     const bool by_key_head = t.canonical == "dq" || t.canonical == "dk";
     const std::vector<GroupBudget> before = t.budget.groups;
