@@ -248,7 +248,8 @@ HttpEnd Transfer::end(std::optional<CURLcode> code) {
         end.worth_another_try = error.worth_another_try;
         return end;
     }
-    if ((end.error = refused_by_proxy())) return end;
+    end.error = refused_by_proxy();
+    if (end.error) return end;
     end.unwanted = !deliver_head();
     const char* target = info<char*>(CURLINFO_REDIRECT_URL, nullptr);
     if (is_redirect(status()) && target != nullptr) end.redirect_url = target;

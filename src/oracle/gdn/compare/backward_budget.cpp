@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <optional>
 
 #include "oracle/gdn/compare/condition.h"
@@ -21,22 +22,21 @@ namespace {
 // How much backward passes may lose beyond the effect of one roundoff on every input: with fp32 products, where chunked
 // forms differ most, and with 16-bit ones, whose operands dominate. Measured: tests/calibration.
 constexpr double k_allowance_fp32 = 4, k_allowance_16bit = 2;
-// Tokens whose errors are measured together, for the allowance of each of their elements.
-constexpr std::size_t k_block_tokens = 16;
+constexpr std::size_t k_block_tokens = 16;  // whose errors are measured together, for the allowance of each element
 // How much larger than the root mean square of its block's error the error of an element may be.
 constexpr double k_element_fp32 = 5, k_element_16bit = 2.5;
-// fp32 sums that include a gate near -1e4 lose most of what follows it. An error this large is measured well, and
-// allowed as measured. Seen in correct kernels: 1e-4 to 3e-4 in every gradient of levanter.
+// fp32 sums that include a gate near -1e4 lose what follows it. An error this large is measured well, and allowed as
+// measured. Seen in correct kernels: 1e-4 to 3e-4 in every gradient of levanter.
 constexpr double k_gate_loss = 2.5e-4;
-// Keys with this few dimensions are never far from parallel: by chance, chunked forms lose more than these measurements
-// show. Seen in correct kernels with chunks of 64: 8.4 times the budget with dk = 3, 6.0 with 4, 3.8 with 8.
+// Keys with this few dimensions are never far from parallel, and chunked forms lose more than these measurements show.
+// Seen in correct kernels with chunks of 64: 8.4 times the budget with dk = 3, 6.0 with 4, 3.8 with 8.
 constexpr std::int64_t k_narrow_key = 8;
 constexpr double k_narrow_widening = 3;
-// dg sums n = dk x dv products of states that cancel down to sqrt(n) of them, so a plain loop has an error of sqrt(n /
-// 2) roundoffs of the result. Four roundoffs, as everywhere else, are enough up to this n. Seen in correct kernels with
-// a sequential loop: 4.3 times a budget without this for 128 x 128, 7.7 times for 256 x 256.
+// dg sums n = dk x dv products that cancel down to sqrt(n) of them, so a plain loop is off by sqrt(n / 2) roundoffs of
+// the result. Four are enough up to this n. Seen: 4.3 times a budget without this for 128 x 128, 7.7 times for 256 x
+// 256.
 constexpr double k_short_sum = 8.0 * 8;
-// How many times larger than typical in its head a value may be and still count for cancellation at other tokens.
+// How many times larger than typical a value may be and still count for cancellation at other tokens of its head.
 constexpr double k_extreme = 100;
 // How far our own fp32 backward may widen that. It shows what is lost inside the state, but may have a defect itself.
 constexpr double k_own_allowance = 30;
@@ -194,8 +194,7 @@ double allowed_by_sums(const Rates& rates, double error, double moved, double si
     return error <= 2 * moved ? usual : std::min(usual, std::max(error, k_gate_loss * size));
 }
 
-// The errors of one run in one gradient.
-struct RunErrors {
+struct RunErrors {  // of one gradient
     std::vector<GroupSums> groups;
     std::vector<double> blocks;  // see block_rms(); empty: the gradient has no tokens
 };
@@ -249,8 +248,8 @@ TensorBudget budget_of(const std::vector<RunErrors>& runs, const std::vector<Gro
     return budget;
 }
 
-// The root mean square of `values` (or of its distance from `want`) over k_block_tokens tokens of each head, for every
-// token and head: [rows, heads]. Values that are not finite on either side were not measured.
+// The root mean square of `values` (or of its distance from `want`) over k_block_tokens tokens of each head: [rows,
+// heads].
 std::vector<double> block_rms(const GradientTruth& t, const GdnProblem& p, const std::vector<double>& values,
                               const std::vector<double>* want, int threads) {
     const std::size_t heads = t.groups.of_run.size() / static_cast<std::size_t>(p.rows());
@@ -291,32 +290,34 @@ std::vector<double> widening_of(const GdnReference& r) {
     return widening;
 }
 
-// Fills `local`: an element may be off by its block's error, as the runs measure it, or by the part of its block's size
-// that its group may be off by. `floors`: as in budget_of(), of the reference sizes `size`.
+// An element may be off by its block's error, as the runs measure it, or by the part of its block's size that its group
+// may be off by. `floors`: as in budget_of(), of the reference sizes `size`.
 void grant_locally(const GdnReference& r, const std::vector<RunErrors>& runs, const RunErrors& own,
                    const std::vector<GroupSums>& floors, const std::vector<double>& size, double allowance, int threads,
                    GradientTruth& t) {
     const std::vector<double> truth = block_rms(t, r.problem, t.want, nullptr, threads);
     const std::vector<double> other = size.empty() ? truth : block_rms(t, r.problem, size, nullptr, threads);
-    std::vector<double> relative;
+    std::vector<double> relative;  // by group
     for (std::size_t g = 0; g < t.groups.count; ++g) {
         const double whole = std::max(runs.front().groups[g].truth_rms(), floors.empty() ? 0 : floors[g].truth_rms());
         relative.push_back(whole > 0 ? t.budget.groups[g].rms / whole : 0);
     }
-    const double of_element = allowance < k_allowance_fp32 ? k_element_16bit : k_element_fp32;
     t.budget.local_width = t.groups.width;
-    // Automatic differentiation of repeated key heads rounds the gradient of each repetition.
-    const GdnDims& d = r.problem.dims;
-    if ((t.canonical == "dq" || t.canonical == "dk") && d.Hk != d.Hv)
-        t.budget.summed.assign(truth.begin(), truth.end());
-    t.budget.local.resize(truth.size());
+    // Automatic differentiation rounds the gradient of each repeated key head, and of a rounded normalised key.
+    const GdnContract& c = r.contract.value;
+    const bool rounded = c.l2norm != L2Norm::off && c.rounding == NormRounding::input;
+    if ((t.canonical == "dq" || t.canonical == "dk") && (r.problem.dims.Hk != r.problem.dims.Hv || rounded)) {
+        std::transform(truth.begin(), truth.end(), other.begin(), std::back_inserter(t.budget.summed),
+                       [](double a, double b) { return static_cast<float>(std::max(a, b)); });
+    }
+    t.budget.local.assign(truth.size(), static_cast<float>(HUGE_VAL));
     for (std::size_t run = 0; run < truth.size(); ++run) {
-        t.budget.local[run] = static_cast<float>(HUGE_VAL);
         if (t.groups.of_run[run] + 1 == t.groups.count) continue;  // outside all sequences: judged with their group
         double error = relative[t.groups.of_run[run]] * std::max(truth[run], other[run]);
         for (const RunErrors& measured : runs) error = std::max(error, allowance * measured.blocks[run]);
         error = std::max(error, std::min(own.blocks[run], k_own_allowance * error));
-        t.budget.local[run] = static_cast<float>(of_element * error + 8 * k_smallest);
+        t.budget.local[run] = static_cast<float>(
+            (allowance < k_allowance_fp32 ? k_element_16bit : k_element_fp32) * error + 8 * k_smallest);
     }
 }
 
@@ -324,7 +325,6 @@ bool is_at_gates(std::string_view name) {
     return name == "dg" || name == "d_a" || name == "d_alpha" || name == "d_A_log" || name == "d_dt_bias";
 }
 
-// The limits of elements grow with the budgets of their groups.
 void widen_gradient(const GdnProblem& p, const std::vector<double>& widening, GradientTruth& t) {
     const bool by_key_head = t.canonical == "dq" || t.canonical == "dk";
     const std::vector<GroupBudget> before = t.budget.groups;
