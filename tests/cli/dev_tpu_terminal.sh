@@ -15,7 +15,7 @@ gone() { # PATTERN
 # One with a terminal keeps its tree too. $1: the tree, $2: the lock.
 waits() {
   touch "$WORK/locked"
-  flock "$2" sh -c "sleep 3; rm '$WORK/locked'" &
+  flock "$2" sh -c "sleep 8; rm '$WORK/locked'" &
   in_terminal 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" -- sh -c "test ! -e '$WORK/locked' && cat note" <<'T'
 expect waiting for another command that uses the TPU of a to end
 expect first

@@ -65,7 +65,7 @@ part a | xargs -0 -r sh -c 'k=$1 id=$2; shift 2; file() { [ -h "$1" ] || [ ! -d 
   to=$k/$p
   { file "$p" && file "$to" && mkdir -p "${to%/*}" 2>/dev/null; } || { to=$k/$id/$p; mkdir -p "${to%/*}"; }
   mv -f -T -- "$p" "$to" || exit 1
-  printf '%s\0' "$p"
+  printf "%s\0" "$p"
 done' sh "$b/kept" "$id"
 umask "$mask"
 if [ -d "$d" ]; then
