@@ -14,6 +14,7 @@
 #include "loop/engine/resume.h"
 #include "loop_world.h"
 #include "platform/descendants.h"
+#include "platform/lock.h"
 
 namespace fs = std::filesystem;
 
@@ -40,7 +41,10 @@ public:
           m_stashes(isolation == Isolation::inplace),
           m_files(ok(Artefacts::open(world.log_dir()))),
           m_journal(ok(LoopJournal::open(world.log_dir() / "journal.jsonl"))),
-          m_git(world.transactions(isolation, !m_journal.records().empty())) {}
+          m_git(world.transactions(isolation, !m_journal.records().empty())) {
+        // The kill may have come between a record and the file that is derived from it.
+        if (!m_journal.records().empty()) write_state_file();
+    }
 
     void run() {
         bool interrupted = true;
@@ -56,6 +60,9 @@ private:
     void add(Type type, int iteration, std::map<std::string, std::string> text = {},
              std::map<std::string, std::int64_t> number = {}) {
         ok(m_journal.append({type, iteration, std::move(text), std::move(number)}, k_killed_at));
+        write_state_file();
+    }
+    void write_state_file() const {
         ok(write_state(m_files.folder() / "state.json", summarise(m_journal.records(), k_iterations, m_stashes)));
     }
     const std::string& fact(Type type, const char* key) const {
@@ -180,6 +187,9 @@ bool run_for(const LoopWorld& world, Isolation isolation, std::chrono::microseco
             // As a resumed run does first of all: whoever carries the mark of the killed one is ended.
             const auto marked = [&] { return processes_with_mark(own, all_processes()); };
             REQUIRE(end_processes(marked, std::chrono::milliseconds(0), system_clock()).left == 0);
+            // As LoopLock does: a child that has not executed its program yet has no mark, and shares the lock.
+            const fs::path lock = world.log_dir() / "journal.jsonl.lock";
+            if (fs::exists(lock)) ok(FileLock::acquire(lock, {std::chrono::seconds(30)}));
             return false;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -220,6 +230,10 @@ void sweep(Isolation isolation, unsigned seed, int count) {
         const auto start = std::chrono::steady_clock::now();
         REQUIRE(run_for(world, isolation, std::chrono::minutes(2)));
         whole = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start);
+        check_end(world, stashes);
+        // Killed after its last record: nothing is left to do but that file.
+        fs::remove(world.log_dir() / "state.json");
+        REQUIRE(run_for(world, isolation, std::chrono::minutes(2)));
         check_end(world, stashes);
     }
     std::mt19937 random(seed);
