@@ -10,6 +10,7 @@ namespace {
 using namespace test;
 
 struct PlaceWorld : JobWorld {
+    PlaceWorld() { write_text(context.cwd / "a", "a"); }  // jobs take the folder with them
     Result<RunOutput> run_here() {
         const Place place = job_place(jobs, {"s", {}, {}, {}, {}}, context);
         return place.run({"true"}, 3600, [](JournalEvent) { return Status(); });
