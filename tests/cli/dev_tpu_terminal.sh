@@ -21,13 +21,13 @@ expect waiting for another command that uses the TPU of a to end
 expect first
 T
   wait $!
-  (in_terminal 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" -- sh -c "echo on; until [ -e '$WORK/go' ]; do sleep 0.1; done; cat note" <<'T'
+  (in_terminal 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" -- sh -c "echo on; touch '$WORK/on'; until [ -e '$WORK/go' ]; do sleep 0.1; done; cat note" <<'T'
 expect on
 expect first
 T
   ) &
   local typed=$! later
-  for _ in $(seq 200); do flock -n "$2" true || break; sleep 0.1; done
+  for _ in $(seq 200); do [ -e "$WORK/on" ] && break; sleep 0.1; done
   echo changed >note
   "$GDNCTL" dev-tpu-execute "${HOLD[@]}" cat note </dev/null >"$WORK/later" 2>&1 &
   later=$!
