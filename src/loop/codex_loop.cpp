@@ -64,7 +64,7 @@ public:
         GDNCTL_TRY_ASSIGN(const LoopLock lock, LoopLock::acquire(m_plan.log_dir, common, m_context.clock.wall()));
         GDNCTL_TRY(read_state(artefacts.folder() / "state.json"));
         GDNCTL_TRY_ASSIGN(std::optional<ResumePoint> point, resumed_run(artefacts));
-        if (point) GDNCTL_TRY(repository.clear_stale_locks(killed_since(m_journal->records())));
+        if (point) GDNCTL_TRY(repository.clear_stale_locks(killed_session(m_journal->records(), m_plan.alive)));
         GDNCTL_TRY_ASSIGN(const fs::path slot, slot_folder(m_context.state_dir, common));
         const auto trusted = point ? std::optional(point->trusted) : std::nullopt;
         if (!anew) GDNCTL_TRY(make_agent());

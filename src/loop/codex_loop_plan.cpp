@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "jobs/place.h"
 #include "loop/engine/artefacts.h"
+#include "loop/engine/earlier_run.h"
 #include "loop/engine/loop_agent.h"
 #include "loop/engine/messages.h"
 #include "loop/gates/cluster_preflight.h"
@@ -132,6 +133,7 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
     plan.root = project_root(context);
     plan.workdir = (options.workdir.empty() ? plan.root : context.cwd / options.workdir).lexically_normal();
     plan.log_dir = (plan.root / options.log_dir).lexically_normal();
+    plan.alive = last_alive(plan.log_dir);
     plan.log = log_in_repository(options, request.target, plan.root);
     if (plan.log.empty() && !options.log_file.empty()) {
         return fail(ErrorKind::usage, fmt::format("the running log {} is not in the repository", options.log_file),
@@ -237,6 +239,7 @@ TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRe
     for (const auto& log : {request.target.log, plan.log}) {
         if (!log.empty()) settings.log_paths.push_back(log);
     }
+    settings.alive = plan.alive;
     settings.clean = !plan.options.allow_dirty;
     settings.links = plan.options.worktree_links;
     return settings;

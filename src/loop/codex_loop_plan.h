@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct LoopPlan {
     LoopOptions options;  // as --resilient left them
     GateChoices gates;
     std::filesystem::path root, workdir, subfolder, log_dir;  // subfolder: of the root, where the agent works
+    std::optional<std::filesystem::file_time_type> alive;     // an earlier session in log_dir: see last_alive()
     std::string log;                    // the running log, relative to the root; empty: there is none
     StampMode stamps = StampMode::off;  // never automatic
     Document prompt;

@@ -45,7 +45,6 @@ harms=(
   'd=$(git rev-parse --git-common-dir); git rev-parse HEAD >$d/shallow; echo x >$d/hooks/post-checkout; chmod +x $d/hooks/post-checkout'
   'git -C "$repo" config extensions.worktreeConfig true; git -C "$repo" config --worktree core.sparseCheckout true'
   'git -C "$repo" update-index --assume-unchanged user.c'
-  'git config --global alias.st "!false"'
 )
 
 test_what_an_agent_changes_in_git_is_put_back() {
@@ -73,7 +72,7 @@ test_what_was_found_is_kept_and_named() {
   repo && agent "$works" 'git config alias.st "!false"; git replace HEAD:kernel.c "$(echo other | git hash-object -w --stdin)"'
   loop 0 --iterations 1 --isolation worktree
   local kept
-  kept=$(sed -n 's/.*if that was not the agent: what was found is kept in //p' "$WORK/err")
+  kept=$(sed -n 's/.*If you made these changes, copies are in //p' "$WORK/err")
   same alias "$(git config --file "$kept/config" alias.st)" '!false'
   same replacement "$(git cat-file blob "$(git for-each-ref --format='%(objectname)' 'refs/gdnctl-others/*/replace/**')")" other
   same show "$(git show HEAD:kernel.c)" 'int speed = 2;'
@@ -102,6 +101,39 @@ test_what_a_killed_run_could_not_put_back_is_put_back_by_the_next() {
   same commits "$(subjects)" 'step 2 base '
   ls .git/gdnctl-settings/before-* 2>/dev/null && fail 'the copy is left'
   return 0
+}
+
+test_files_outside_the_repository_are_reported_and_left() {
+  repo && agent "$works" 'git config --global alias.st "!false"'
+  git config --global alias.ll log
+  loop 0 --iterations 1 --isolation worktree
+  same alias "$(git config --global alias.st)" '!false'
+  err_has "settings outside the repository were changed while the agent worked, and are not put back: alias.st in $HOME/.gitconfig"
+  same before "$(git config --file "$(echo .git/gdnctl-settings/*/before-*)" --list)" "$(git config --global --list | grep -v alias.st)"
+  same subjects "$(subjects)" 'step 2 base '
+}
+
+# An interrupted run, what the user changes, and the rest of the run.
+test_what_the_user_changes_between_sessions_stays() {
+  repo && agent "[ -e $WORK/once ] || { git config alias.bad x; touch $WORK/once; sleep 60; }" "$works"
+  local signal
+  for signal in INT KILL; do
+    rm -f "$WORK/once"
+    "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --retry-sleep-seconds 0 --iterations 1 \
+      --isolation worktree >"$WORK/out" 2>"$WORK/first" &
+    local loop=$!
+    for _ in $(seq 200); do [ ! -e "$WORK/once" ] || break; sleep 0.1; done
+    kill -$signal $loop
+    wait $loop 2>/dev/null
+    [ $signal = INT ] || find .agents/logs -type f -exec touch -d '-1 minute' {} +
+    git config alias.mine status && echo mine >.git/hooks/pre-push
+    loop 0 --iterations 1 --resume
+    same "alias after $signal" "$(git config alias.mine)" status
+    same "hook after $signal" "$(cat .git/hooks/pre-push)" mine
+    ls .git/gdnctl-settings/before-* 2>/dev/null && fail 'the copy is left'
+    rm .git/hooks/pre-push && git config --remove-section alias
+  done
+  err_has "git's settings were changed after the run was interrupted, and are not put back: alias.bad, alias.mine, hooks/pre-push"
 }
 
 test_what_the_user_changes_between_iterations_stays() {

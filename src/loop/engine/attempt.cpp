@@ -150,9 +150,11 @@ Status Engine::run_attempt(int iteration, int attempt) {
     request.show = m_parts.show;
     GDNCTL_TRY(add(RecordType::attempt, iteration, {}, {{"attempt", attempt}}));
     if (m_parts.command) log::write_as_it_is(log::Level::info, fmt::format("$ {}", m_parts.command(request)));
+    GDNCTL_TRY(m_parts.git.remember_setup());
     const Clock::Monotonic started = m_parts.clock.monotonic();
     const WallTime begun = m_parts.clock.wall();
     auto ran = m_parts.agent.run(request);
+    const WallTime ended = m_parts.clock.wall();
     set_doing(StepKind::collect);
     if (!ran) return break_off(iteration, attempt, ran.error());
     const AgentOutcome outcome = std::move(*ran);
@@ -165,7 +167,9 @@ Status Engine::run_attempt(int iteration, int attempt) {
     for (const auto& survivor : outcome.survivors) {
         log::warning("ended a process that outlived the agent: {} ({})", survivor.command, survivor.id.pid);
     }
-    if (was_killed(outcome) && !m_settings.keep_background) GDNCTL_TRY(m_parts.git.clear_locks_of_killed(begun));
+    if (was_killed(outcome) && !m_settings.keep_background) {
+        GDNCTL_TRY(m_parts.git.clear_locks_of_killed(begun, ended, true));
+    }
     m_provider_free.reset();
     constexpr double k_used_up = 95;
     for (const auto& window : outcome.rate_windows) {

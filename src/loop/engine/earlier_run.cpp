@@ -92,17 +92,40 @@ std::string earlier_name(const fs::path& journal, const std::string& otherwise) 
     return plain ? name : otherwise;
 }
 
-std::optional<fs::file_time_type> killed_since(std::span<const Record> records) {
+std::optional<fs::file_time_type> last_alive(const fs::path& log_dir) {
+    constexpr std::chrono::seconds k_more{5};
+    std::optional<fs::file_time_type> last;
+    std::error_code problem;
+    fs::recursive_directory_iterator at(log_dir, fs::directory_options::skip_permission_denied, problem);
+    for (; !problem && at != fs::recursive_directory_iterator(); at.increment(problem)) {
+        std::error_code gone;
+        const std::string name = at->path().filename().string();
+        if (name.ends_with(k_repositories)) at.disable_recursion_pending();
+        const fs::path kind = at->path().extension();
+        if (kind != ".jsonl" && kind != ".json" && kind != ".log" && kind != ".txt") continue;  // a report, a lock
+        const auto written = fs::last_write_time(at->path(), gone);
+        if (!gone) last = std::max(last.value_or(written), written);
+    }
+    return last ? std::optional(*last + k_more) : std::nullopt;
+}
+
+std::optional<GitForcedEnd> killed_session(std::span<const Record> records, std::optional<fs::file_time_type> alive) {
+    if (!alive) return std::nullopt;
     if (records.empty() || records.back().type == RecordType::stop) return std::nullopt;
     const auto begun = std::find_if(records.rbegin(), records.rend(), [](const Record& record) {
         return record.type == RecordType::run || record.type == RecordType::resume;
     });
     const auto time = begun == records.rend() ? std::nullopt : parse_iso8601(begun->time);
-    return time ? std::optional(fs::file_time_type::clock::from_sys(*time)) : std::nullopt;
+    if (!time) return std::nullopt;
+    const RecordType last = records.back().type;
+    const bool was_about_to = last == RecordType::settle_intent || last == RecordType::log_intent ||
+                              last == RecordType::merge_intent || last == RecordType::stash_intent;
+    const bool in_place = records.front().word("isolation") != "worktree";
+    return GitForcedEnd{fs::file_time_type::clock::from_sys(*time), *alive, in_place || was_about_to};
 }
 
 Status mend_repository(const fs::path& start, const fs::path& journal, Process& process, Clock& clock) {
-    return GitSetup::mend(start, earlier_name(journal, ""), process, clock);
+    return GitSetup::mend(start, earlier_name(journal, ""), last_alive(journal.parent_path()), process, clock);
 }
 
 Status tidy(const Artefacts& artefacts, int iteration, std::int64_t keep, const fs::path& codex_home) {

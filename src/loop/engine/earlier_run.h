@@ -12,6 +12,7 @@
 #include "loop/engine/artefacts.h"
 #include "loop/engine/journal.h"
 #include "platform/clock.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl {
 class Process;
@@ -42,8 +43,13 @@ Status look_at_earlier_run(const std::filesystem::path& journal, Clock& clock, c
 // Name of the run that wrote the journal; `otherwise`: the value to return if it cannot be determined.
 std::string earlier_name(const std::filesystem::path& journal, const std::string& otherwise);
 
-// When the last session of this journal began, if it was killed: whatever it started has to be ended by now.
-std::optional<std::filesystem::file_time_type> killed_since(std::span<const Record> records);
+// When the run in this folder was last seen alive, by the files that it writes, and some seconds more. nullopt: there
+// is none.
+std::optional<std::filesystem::file_time_type> last_alive(const std::filesystem::path& log_dir);
+// If the last session of this journal was killed: until when it was alive, by last_alive(), and whether it worked in
+// the user's checkout: in place, or as its last step.
+std::optional<GitForcedEnd> killed_session(std::span<const Record> records,
+                                           std::optional<std::filesystem::file_time_type> alive);
 
 // Before the run of this journal is continued: its agent may have left the repository at `start` such that git refuses
 // to work there. See GitSetup.

@@ -341,6 +341,7 @@ void Engine::say_what_is_kept(int iteration) const {
 
 RunEnd Engine::finish(RunEnd end) {
     const auto iterations = open();
+    if (Status back = m_parts.git.restore_setup(); !back) log::warning("{}", back.error().text());
     if (!iterations.empty() && !m_journal_failed) {
         log::info("iteration {} is unfinished: --resume finishes or repeats it", iterations.front().iteration);
         say_what_is_kept(iterations.front().iteration);

@@ -170,7 +170,9 @@ Status Engine::run_stage(Stage& stage, int iteration, const Candidate& candidate
     const WallTime begun_at = m_parts.clock.wall();
     GDNCTL_TRY_ASSIGN(StageResult result, stage.run(context));
     if (result.exit_status == static_cast<int>(ExitCode::timeout)) {
-        GDNCTL_TRY(m_parts.git.clear_locks_of_killed(begun_at));
+        // Jobs and measurements work elsewhere.
+        const bool here = stage.name() == "post-check";
+        GDNCTL_TRY(m_parts.git.clear_locks_of_killed(begun_at, m_parts.clock.wall(), here));
     }
     if (result.verdict == StageVerdict::fail) GDNCTL_TRY(room());
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(m_parts.clock.monotonic() - begun);
@@ -205,6 +207,7 @@ Engine::Decision Engine::after_stage(const Stage& stage, const Record& record) c
 
 Result<Engine::Decision> Engine::through_stages(int iteration, const Candidate& candidate) {
     Decision decision;
+    if (!m_parts.stages.empty()) GDNCTL_TRY(m_parts.git.remember_setup());  // stages run what the agent wrote
     for (const auto& stage : m_parts.stages) {
         const DiffClass diff = candidate.diff;
         if (!stage->wants(diff)) continue;

@@ -81,6 +81,10 @@ Result<Transactions> Transactions::open(const fs::path& start, TransactionSettin
         }
         GDNCTL_TRY(repository.trust(believed));
     }
+    std::vector<std::string> put_back;
+    if (trusted) {
+        GDNCTL_TRY_ASSIGN(put_back, GitSetup::recover(repository, settings.run, settings.alive));
+    }
     std::optional<GitSlot> slot;
     if (settings.isolation == Isolation::worktree) {
         if (is_inside(repository.root(), settings.slot)) {
@@ -92,8 +96,10 @@ Result<Transactions> Transactions::open(const fs::path& start, TransactionSettin
         GDNCTL_TRY_ASSIGN(slot, GitSlot::open(repository, settings.slot, trusted.has_value(), process, clock));
     }
     GDNCTL_TRY(repository.exclude(artefacts.folder()));
-    return Transactions(std::move(repository), std::move(slot), std::move(settings), artefacts, std::move(believed),
-                        trusted.has_value());
+    Transactions all(std::move(repository), std::move(slot), std::move(settings), artefacts, std::move(believed),
+                     trusted.has_value());
+    all.m_put_back = std::move(put_back);
+    return all;
 }
 
 const fs::path& Transactions::workdir() const { return tree().root(); }
@@ -170,8 +176,6 @@ Result<Base> Transactions::begin(int iteration, bool again, std::string_view bra
     GDNCTL_TRY(look_at_names(iteration, base.branch));
     GDNCTL_TRY(look_inside());
     if (m_slot) GDNCTL_TRY(fill_slot(base.sha));
-    GDNCTL_TRY_ASSIGN(m_setup, GitSetup::take(m_repository));
-    GDNCTL_TRY(m_setup->save(m_repository, m_settings.run));
     return base;
 }
 

@@ -42,6 +42,8 @@ struct TransactionSettings {
     std::vector<std::string> log_paths;        // globs: log, records, docs; a change of only these counts as no change
     bool clean = true;                         // for inplace: iterations do not start with uncommitted files
     std::vector<std::string> links;            // for worktree: ignored paths of the checkout to link into the slot
+    // When an earlier session of the run, which was killed, was last seen alive. See GitSetup.
+    std::optional<std::filesystem::file_time_type> alive = {};
 };
 
 struct Base {
@@ -152,8 +154,14 @@ public:
     // target. At the end of a run the first of these refs is deleted.
     Status leave_names();
 
-    // The attempt that started at `since` was ended by force: removes the locks that its processes left.
-    Status clear_locks_of_killed(WallTime since);
+    // Processes that started at `begun`, and had ended at `ended`, were ended by force: removes the locks that they
+    // left. `here`: they worked in workdir().
+    Status clear_locks_of_killed(WallTime begun, WallTime ended, bool here);
+
+    // How git behaves in the user's repository, from before the agent, or code that it wrote, runs. It is put back by
+    // whatever comes next here, or by the next call of one of these.
+    Status remember_setup();
+    Status restore_setup();
 
     // The refs with the agent's work in this iteration so far; empty: it left nothing.
     Result<std::vector<std::string>> kept(int iteration) const;
@@ -180,7 +188,6 @@ private:
     Result<Base> start_of(std::string_view branch) const;
     Result<GitHead> present(const Base& base);
     Status distrust(std::vector<std::string>* changed);
-    Status restore_setup();
     Status fill_slot(std::string_view commit);
     Result<std::optional<Leftovers>> take_leftovers(int iteration, std::string_view leaf, const Base& base,
                                                     const std::string& head, Candidate& candidate);
@@ -210,7 +217,7 @@ private:
     Artefacts m_artefacts;
     std::map<std::string, std::string> m_trusted;
     std::vector<std::string> m_told;      // what had changed in it when this was last reported
-    std::optional<GitSetup> m_setup;      // at begin(); nullopt: not known yet
+    std::optional<GitSetup> m_setup;      // nullopt: neither the agent nor its code has run since it was put back
     std::vector<std::string> m_put_back;  // of it, since the last collect()
     bool m_resumed;                       // an earlier process may have started the open iteration
     struct Names {

@@ -140,7 +140,6 @@ Status Transactions::keep_gone(const std::vector<GoneName>& gone) {
 }
 
 Status Transactions::leave_names() {
-    GitSetup::forget(m_repository, m_settings.run);
     if (!m_names || m_names->commit.empty()) return {};
     const GitRefUpdate away{ref_of_names("last"), std::string(k_no_object)};
     return m_repository.update_refs(std::span(&away, 1));
@@ -163,17 +162,24 @@ Status Transactions::distrust(std::vector<std::string>* changed) {
 
 // What the agent, or code that it wrote, changed in how the user's git behaves.
 Status Transactions::restore_setup() {
-    if (!m_setup && m_resumed) {
-        GDNCTL_TRY_ASSIGN(m_setup, GitSetup::load(m_repository, m_settings.run));
-    }
     if (!m_setup) return {};
     GDNCTL_TRY_ASSIGN(const auto names, m_setup->put_back(m_repository, m_settings.run));
     m_put_back.insert(m_put_back.end(), names.begin(), names.end());
+    // From here on, changes are the user's.
+    m_setup.reset();
+    GitSetup::forget(m_repository, m_settings.run);
     return {};
 }
 
-Status Transactions::clear_locks_of_killed(WallTime since) {
-    return tree().clear_stale_locks(std::filesystem::file_time_type::clock::from_sys(since));
+Status Transactions::remember_setup() {
+    GDNCTL_TRY(restore_setup());
+    GDNCTL_TRY_ASSIGN(m_setup, GitSetup::take(m_repository));
+    return m_setup->save(m_repository, m_settings.run);
+}
+
+Status Transactions::clear_locks_of_killed(WallTime begun, WallTime ended, bool here) {
+    using FileClock = std::filesystem::file_time_type::clock;
+    return tree().clear_stale_locks(GitForcedEnd{FileClock::from_sys(begun), FileClock::from_sys(ended), here});
 }
 
 Result<std::string> Transactions::subject(const Base& base, const std::string& head) const {

@@ -63,6 +63,7 @@ DriverEnd Driver::end_of(std::string_view reason, int rc) const {
 
 DriverEnd Driver::run(bool resumed) {
     auto end = loop(resumed);
+    if (const auto back = m_parts.store.restore_setup(); !back) log::warning("{}", back.error().text());
     if (end) return std::move(*end);
     const Error& error = end.error();
     const bool stopped = error.kind == ErrorKind::interrupted || error.kind == ErrorKind::terminated;
@@ -301,7 +302,6 @@ Status Driver::begin_attempt() {
 
 Status Driver::settle() {
     GDNCTL_TRY(m_parts.store.restore_setup());  // the stages ran the agent's code
-    m_parts.store.forget_setup();
     const State& now = state();
     const int number = now.open.number;
     const Attempt& one = now.at(number);

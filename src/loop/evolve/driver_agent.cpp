@@ -149,6 +149,7 @@ Result<AgentOutcome> Driver::ask(const std::string& prompt, const fs::path& work
     request.files.last_message = place / fmt::format("last-message{}.txt", suffix);
     request.show = m_parts.show;
     request.stop = m_parts.stop;
+    GDNCTL_TRY(m_parts.store.remember_setup());
     GDNCTL_TRY_ASSIGN(AgentOutcome outcome, m_parts.agent.run(request));
     std::error_code ignored;
     fs::remove(request.files.last_message, ignored);  // response.txt has it
@@ -171,7 +172,6 @@ Result<std::vector<std::string>> Driver::put_names_back(const NameGuard& names, 
 
 Status Driver::abandon() {
     std::error_code problem;
-    GDNCTL_TRY(m_parts.store.restore_setup());
     if (fs::exists(names_file(), problem)) {
         GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::read(m_parts.store.repository(), names_file()));
         GDNCTL_TRY(put_names_back(names, true));
@@ -211,7 +211,8 @@ Result<Driver::Answer> Driver::through_edits(const std::string& prompt) {
     for (const std::string_view suffix : {"", "-retry"}) {
         GDNCTL_TRY(make_private_directory(m_settings.empty_folder));
         auto outcome = ask(asked, m_settings.empty_folder, suffix);
-        GDNCTL_TRY_ASSIGN(answer.put_back, m_parts.store.restore_setup());
+        GDNCTL_TRY_ASSIGN(const auto put_back, m_parts.store.restore_setup());
+        answer.put_back.insert(answer.put_back.end(), put_back.begin(), put_back.end());
         GDNCTL_TRY_ASSIGN(answer.outcome, std::move(outcome));
         answer.reply = split_trace(answer.outcome.final_message);
         if (!answer.outcome.ok() || abstains(answer.reply.reply)) return answer;
@@ -241,7 +242,6 @@ Status Driver::run_agent() {
     GDNCTL_TRY(make_private_directory(place));
     GDNCTL_TRY_ASSIGN(const std::string text, prompt());
     GDNCTL_TRY(atomic_replace(place / "prompt.md", text, 0600));
-    GDNCTL_TRY(m_parts.store.remember_setup());
     GDNCTL_TRY_ASSIGN(Answer answer, m_settings.edits ? through_edits(text) : through_tools(text));
     // What it wrote onto a full disk is not what it meant.
     if (m_parts.room) GDNCTL_TRY(m_parts.room());

@@ -107,6 +107,7 @@ Status Driver::run_stage(std::string_view stage, bool rerun) {
         if (!clean) facts["reason"] = "it differs from the base outside the mutable paths";
         return add("eval_stage", facts);
     }
+    GDNCTL_TRY(m_parts.store.remember_setup());  // stages run the agent's code
     GDNCTL_TRY(add("eval_start", facts));
     const auto begun = m_parts.clock.monotonic();
     Launch end;
@@ -153,6 +154,7 @@ Status Driver::verify_best() {
     }
     log::info("final verification of attempt {} against the base commit", best.number);
     const auto begun = m_parts.clock.monotonic();
+    GDNCTL_TRY(m_parts.store.remember_setup());
     GDNCTL_TRY_ASSIGN(const GateReport report,
                       judge_again(m_parts.store, m_parts.evaluator,
                                   {state(), state().base, best.commit, PairTest::final_one, m_settings.pairs,

@@ -11,6 +11,7 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "loop/engine/artefacts.h"
+#include "loop/engine/earlier_run.h"
 #include "loop/engine/lock.h"
 #include "loop/engine/loop_agent.h"
 #include "loop/engine/room.h"
@@ -65,6 +66,7 @@ public:
         const fs::path usual = repository.root() / k_usual_root;
         GDNCTL_TRY(repository.exclude(is_inside(usual, plan.log_dir) ? usual : plan.log_dir));
         GDNCTL_TRY(make_private_directory(plan.log_dir));
+        m_alive = last_alive(plan.log_dir);  // before this session writes there
         GDNCTL_TRY_ASSIGN(const LoopLock lock,
                           LoopLock::acquire(plan.log_dir, repository.common_dir(), m_context.clock.wall()));
         GDNCTL_TRY_ASSIGN(EvolveJournal journal, EvolveJournal::open(plan.log_dir));
@@ -155,12 +157,14 @@ private:
         for (const auto& left : sweep_loop(plan.loop_id, m_context.clock)) {
             log::warning("ended a process of the interrupted run: {} ({})", left.command, left.id.pid);
         }
+        GDNCTL_TRY(GitSetup::recover(repository, plan.run, m_alive));
         GDNCTL_TRY(stop_left_job(plan.worktrees, m_request.config, m_context));
-        // All that could have left locks since the open attempt began has been ended now.
+        // What could have left locks since the open attempt began has ended; none of it worked in the user's checkout.
         const auto since = parse_iso8601(state.open.number > 0 ? state.at(state.open.number).started : state.last_time);
         const bool killed = since && state.stopped.empty();
-        GDNCTL_TRY(repository.clear_stale_locks(killed ? std::optional(fs::file_time_type::clock::from_sys(*since))
-                                                       : std::nullopt));
+        std::optional<GitForcedEnd> forced;
+        if (killed && m_alive) forced = GitForcedEnd{fs::file_time_type::clock::from_sys(*since), *m_alive};
+        GDNCTL_TRY(repository.clear_stale_locks(forced));
         std::error_code problem;
         const fs::path root = fs::weakly_canonical(plan.worktrees, problem);  // as git keeps it
         std::set<fs::path> left;
@@ -296,6 +300,7 @@ private:
     Context& m_context;
     Target m_target = m_request.target;
     fs::path m_cwd = m_context.cwd;
+    std::optional<fs::file_time_type> m_alive;  // of an earlier session of this run
     TempFolder m_dry;
     LoopAgent m_agent;
 };

@@ -117,21 +117,18 @@ Result<std::set<std::string>> Store::leave_branch() {
 }
 
 Status Store::remember_setup() {
+    if (m_setup) return {};
     GDNCTL_TRY_ASSIGN(m_setup, GitSetup::take(m_repository));
     return m_setup->save(m_repository, m_run);
 }
 
 Result<std::vector<std::string>> Store::restore_setup() {
-    if (!m_setup) {
-        GDNCTL_TRY_ASSIGN(m_setup, GitSetup::load(m_repository, m_run));
-    }
-    return m_setup ? m_setup->put_back(m_repository, m_run)
-                   : Result<std::vector<std::string>>(std::vector<std::string>());
-}
-
-void Store::forget_setup() {
+    if (!m_setup) return std::vector<std::string>();
+    GDNCTL_TRY_ASSIGN(auto names, m_setup->put_back(m_repository, m_run));
+    // From here on, changes are the user's.
     m_setup.reset();
     GitSetup::forget(m_repository, m_run);
+    return names;
 }
 
 Result<std::optional<Candidate>> Store::commit(const Work& work, std::span<const std::string> parents,

@@ -67,11 +67,10 @@ public:
     Result<Work> collect(const std::string& parent);
     // Detaches HEAD of the agent's worktree, if there is one, and returns the commits that it has been at.
     Result<std::set<std::string>> leave_branch();
-    // How git behaves in the user's repository, from before an agent works until its attempt is decided. Restoring
-    // returns what was put back: see GitSetup. A process that continues the attempt restores it too.
+    // How git behaves in the user's repository, from before an agent or its code runs until it has ended. Remembering
+    // changes nothing if it is known already. Restoring returns what was put back: see GitSetup.
     Status remember_setup();
     Result<std::vector<std::string>> restore_setup();
-    void forget_setup();
     // The commit of that work; the same input has the same id. nullopt: nothing mutable was changed.
     Result<std::optional<Candidate>> commit(const Work& work, std::span<const std::string> parents,
                                             std::string_view message, WallTime when) const;

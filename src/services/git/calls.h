@@ -60,12 +60,11 @@ private:
 // Whether a git is working in this repository right now, whoever started it.
 bool git_runs_in(const std::filesystem::path& root, const std::filesystem::path& common);
 // Whether the owner of a lock is gone for sure: no git runs in the repository, no process has the lock open or works in
-// its folder, and it is ten minutes old, or can only be ours, or was made after `ended_since`: by then all that could
-// make it had been started by us, and has been ended.
-bool is_abandoned(const Calls& calls, const std::filesystem::path& lock,
-                  std::optional<std::filesystem::file_time_type> ended_since);
+// its folder, and it is ten minutes old, or can only be ours, or was made while processes ran that we have ended by
+// force. Never one of another user, whose processes we may not be able to look into.
+bool is_abandoned(const Calls& calls, const std::filesystem::path& lock, const std::optional<GitForcedEnd>& forced);
 bool remove_abandoned(const Calls& calls, const std::filesystem::path& lock,
-                      std::optional<std::filesystem::file_time_type> ended_since);  // false: it stays
+                      const std::optional<GitForcedEnd>& forced);  // false: it stays
 
 // ---- pure
 

@@ -129,6 +129,13 @@ enum class GitRestore {
     unproven,   // restored, but something differs from before, which was reported
 };
 
+// Processes of ours were ended by force: a lock that was made in that time may be theirs, none of before or after is.
+struct GitForcedEnd {
+    std::filesystem::file_time_type begun, ended;
+    // They worked in the checkout itself: its index and HEAD may have been locked by them.
+    bool in_checkout = false;
+};
+
 class GitCheckout {
 public:
     // The checkout that contains `start`. Errors: usage (not a repository, bare, no commit yet), config
@@ -254,9 +261,9 @@ public:
     Status drop_stash(std::string_view commit) const;  // no error if the stash is already gone
     // Lists it again, as the newest one.
     Status store_stash(const std::string& commit, const std::string& message) const;
-    // Removes all locks of this checkout and of what checkouts share whose owners are gone for sure. `ended_since`: all
-    // that we have started since then has been ended, and may have left locks that are not old yet.
-    Status clear_stale_locks(std::optional<std::filesystem::file_time_type> ended_since = {}) const;
+    // Removes all locks of this checkout and of what checkouts share whose owners are gone for sure. `forced`:
+    // processes of ours that were ended by force may have left locks that are not old yet.
+    Status clear_stale_locks(const std::optional<GitForcedEnd>& forced = {}) const;
     // Clears the lock of the index before work in the checkout: waits for it, and removes it if its owner is gone for
     // sure. Error: conflict.
     Status clear_index_lock() const;

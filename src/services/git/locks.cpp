@@ -3,6 +3,8 @@
 #include <fstream>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/log.h"
 #include "core/text.h"
@@ -24,13 +26,25 @@ fs::path of_process(const ProcessInfo& one, const char* name) {
     return fs::path("/proc") / std::to_string(one.id.pid) / name;
 }
 
-bool has_open(const ProcessInfo& one, const fs::path& file) {
+std::optional<uid_t> owner_of(const fs::path& path) {
+    struct stat facts{};
+    return lstat(path.c_str(), &facts) == 0 ? std::optional(facts.st_uid) : std::nullopt;
+}
+
+// Whether a process works in the folder of the file, or has it open. One that we cannot look into may, if it belongs to
+// the file's owner.
+bool may_use(const ProcessInfo& one, const fs::path& file, uid_t owner) {
     std::error_code problem;
-    for (fs::directory_iterator at(of_process(one, "fd"), problem), end; !problem && at != end; at.increment(problem)) {
+    const fs::path cwd = fs::read_symlink(of_process(one, "cwd"), problem);
+    if (!problem && is_inside(file.parent_path(), cwd)) return true;
+    bool hidden = problem == std::errc::permission_denied;
+    fs::directory_iterator at(of_process(one, "fd"), problem);
+    hidden = hidden || problem == std::errc::permission_denied;
+    for (; !problem && at != fs::directory_iterator(); at.increment(problem)) {
         std::error_code gone;
         if (fs::read_symlink(at->path(), gone) == file && !gone) return true;
     }
-    return false;
+    return hidden && owner_of(of_process(one, "")) == owner;
 }
 
 bool is_git(const ProcessInfo& one) {
@@ -57,16 +71,14 @@ bool git::git_runs_in(const fs::path& root, const fs::path& common) {
 
 // The program that made it may have closed it, work elsewhere, and not be called git. Time tells then: nothing holds a
 // lock for ten minutes without having it open.
-bool git::is_abandoned(const Calls& calls, const fs::path& lock, std::optional<fs::file_time_type> ended_since) {
+bool git::is_abandoned(const Calls& calls, const fs::path& lock, const std::optional<GitForcedEnd>& forced) {
     std::error_code problem;
     const auto written = fs::last_write_time(lock, problem);
     if (problem || git_runs_in(calls.root, calls.common_dir)) return false;
     const fs::path file = fs::canonical(lock, problem);
-    if (problem) return false;
+    if (problem || owner_of(file) != geteuid()) return false;
     for (const ProcessInfo& one : all_processes()) {
-        if (one.dead()) continue;
-        const fs::path cwd = fs::read_symlink(of_process(one, "cwd"), problem);
-        if ((!problem && is_inside(file.parent_path(), cwd)) || has_open(one, file)) return false;
+        if (!one.dead() && may_use(one, file, geteuid())) return false;
     }
     if (fs::file_time_type::clock::now() - written >= k_old) return true;
     // An empty commondir is no lock: whoever makes one fills it at once, or has died.
@@ -74,11 +86,15 @@ bool git::is_abandoned(const Calls& calls, const fs::path& lock, std::optional<f
                       is_inside(calls.common_dir / "refs/gdnctl", lock) ||
                       is_inside(calls.common_dir / "refs/gdnctl-others", lock) ||
                       lock.filename().string().starts_with("gdnctl-");
-    return ours || (ended_since && written >= *ended_since);
+    const fs::path name = lock.filename();
+    const bool of_checkout = lock.parent_path() == calls.git_dir && (name == "index.lock" || name == "HEAD.lock");
+    const bool theirs =
+        forced && written >= forced->begun && written <= forced->ended && (forced->in_checkout || !of_checkout);
+    return ours || theirs;
 }
 
-bool git::remove_abandoned(const Calls& calls, const fs::path& lock, std::optional<fs::file_time_type> ended_since) {
-    if (!is_abandoned(calls, lock, ended_since)) return false;
+bool git::remove_abandoned(const Calls& calls, const fs::path& lock, const std::optional<GitForcedEnd>& forced) {
+    if (!is_abandoned(calls, lock, forced)) return false;
     log::warning("removing {}, left behind by a process that has ended", lock.string());
     std::error_code problem;
     fs::remove(lock, problem);
@@ -138,7 +154,7 @@ void add_locks_below(const fs::path& folder, std::vector<fs::path>& locks) {
 
 }  // namespace
 
-Status GitCheckout::clear_stale_locks(std::optional<fs::file_time_type> ended_since) const {
+Status GitCheckout::clear_stale_locks(const std::optional<GitForcedEnd>& forced) const {
     std::vector<fs::path> locks;
     add_locks_in(git_dir(), locks);
     add_locks_below(git_dir() / "refs", locks);
@@ -161,7 +177,7 @@ Status GitCheckout::clear_stale_locks(std::optional<fs::file_time_type> ended_si
         const fs::path common = at->path() / "commondir";
         if (fs::file_size(common, missing) == 0 && !missing) locks.push_back(common);
     }
-    for (const auto& lock : locks) git::remove_abandoned(*m_calls, lock, ended_since);
+    for (const auto& lock : locks) git::remove_abandoned(*m_calls, lock, forced);
     return {};
 }
 

@@ -25,7 +25,23 @@ std::string variable(const char* name) {
     return value == nullptr ? std::string() : std::string(value);
 }
 
-bool is_sample(const fs::path& hook) { return hook.extension() == ".sample"; }
+// Files and links below a folder of hooks: those at its top may run the others.
+template <class See>
+void for_each_hook(const fs::path& folder, const See& see) {
+    std::error_code problem;
+    std::size_t left = 10'000;  // core.hooksPath may name any folder
+    fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, problem);
+    for (; !problem && at != fs::recursive_directory_iterator() && left > 0; at.increment(problem), --left) {
+        std::error_code gone;
+        const bool folds = fs::is_directory(at->symlink_status(gone));
+        if (!folds && at->path().extension() != ".sample") see(at->path());
+    }
+}
+
+fs::file_time_type change_of(const struct stat& facts) {
+    const auto since = std::chrono::seconds(facts.st_ctim.tv_sec) + std::chrono::nanoseconds(facts.st_ctim.tv_nsec);
+    return fs::file_time_type::clock::from_sys(std::chrono::sys_time<std::chrono::nanoseconds>(since));
+}
 
 // ---- a list of strings in a file
 
@@ -110,13 +126,14 @@ void GitSetup::watch_repository(const fs::path& folder) {
                              "objects/info/alternates", "objects/info/http-alternates"}) {
         watch(folder, folder / name);
     }
+    watch_hooks(folder, folder / "hooks");
+}
+
+void GitSetup::watch_hooks(const fs::path& home, const fs::path& folder) {
     std::error_code problem;
-    const fs::path hooks = folder / "hooks";
-    if (fs::is_symlink(hooks, problem)) watch(folder, hooks);
-    m_hooks.emplace(hooks, folder);
-    for (fs::directory_iterator at(hooks, problem), end; !problem && at != end; at.increment(problem)) {
-        if (!is_sample(at->path())) watch(folder, at->path());
-    }
+    if (fs::is_symlink(folder, problem)) watch(home, folder);
+    m_hooks.emplace(folder, home);
+    for_each_hook(folder, [&](const fs::path& hook) { watch(home, hook); });
 }
 
 // Submodules' names may have slashes, and submodules may have submodules.
@@ -138,12 +155,16 @@ void GitSetup::watch_modules(const fs::path& folder) {
 // change: the commit shows it.
 Status GitSetup::watch_users(const GitCheckout& repository) {
     const fs::path& root = repository.root();
-    const auto add = [&](const fs::path& name, bool config) {
+    const auto place_of = [&](const fs::path& name) -> std::optional<fs::path> {
         const fs::path path = name.is_absolute() ? name.lexically_normal() : (root / name).lexically_normal();
         const bool tracked = is_inside(root, path) && !is_inside(repository.common_dir(), path);
-        if (!tracked) watch("/", path, config);
+        return tracked ? std::nullopt : std::optional(path);
+    };
+    const auto add = [&](const fs::path& name, bool config) {
+        if (const auto path = place_of(name)) watch("/", *path, config);
     };
     const std::string home = variable("HOME");
+    const auto expand = [&](const std::string& name) { return name.starts_with("~/") ? home + name.substr(1) : name; };
     std::string xdg = variable("XDG_CONFIG_HOME");
     if (xdg.empty() && !home.empty()) xdg = home + "/.config";
     // An agent may not have this variable, and write to the others.
@@ -162,14 +183,18 @@ Status GitSetup::watch_users(const GitCheckout& repository) {
                       repository.m_calls->clock};
     GDNCTL_TRY_ASSIGN(const std::string list, plain.output({"config", "--list", "--show-origin", "-z"}));
     const auto items = text::split(list, '\0');
+    std::string hooks;
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+        constexpr std::string_view k_hooks = "core.hookspath\n";
+        if (items[i + 1].starts_with(k_hooks)) hooks = items[i + 1].substr(k_hooks.size());
         if (items[i].starts_with("file:")) add(std::string(items[i].substr(5)), true);
         for (const std::string_view key : {"core.excludesfile\n", "core.attributesfile\n"}) {
             if (!items[i + 1].starts_with(key)) continue;
             const std::string value(items[i + 1].substr(key.size()));
-            if (!value.empty()) add(value.starts_with("~/") ? home + value.substr(1) : value, false);
+            if (!value.empty()) add(expand(value), false);
         }
     }
+    if (const auto folder = hooks.empty() ? std::nullopt : place_of(expand(hooks))) watch_hooks("/", *folder);
     return {};
 }
 
@@ -232,7 +257,8 @@ Result<std::optional<GitSetup>> GitSetup::load(const GitCheckout& repository, co
     return items ? std::optional(std::move(setup)) : std::nullopt;
 }
 
-Status GitSetup::mend(const fs::path& start, const std::string& run, Process& process, Clock& clock) {
+Status GitSetup::mend(const fs::path& start, const std::string& run, std::optional<Time> alive, Process& process,
+                      Clock& clock) {
     const auto root = find_repository_root(start);
     if (run.empty() || !root || GitCheckout::open(start, process, clock)) return {};
     fs::path git_dir = *root / ".git";
@@ -247,8 +273,17 @@ Status GitSetup::mend(const fs::path& start, const std::string& run, Process& pr
     const fs::path common = shared ? (git_dir / std::string(text::trim(*shared))).lexically_normal() : git_dir;
     const GitCheckout checkout(std::make_unique<Calls>(*root, git_dir, common, process, clock));
     GDNCTL_TRY_ASSIGN(auto setup, load(checkout, run));
-    if (setup) GDNCTL_TRY(setup->put_back(checkout, run));
+    if (setup) GDNCTL_TRY(setup->put_back(checkout, run, alive));
     return {};
+}
+
+Result<std::vector<std::string>> GitSetup::recover(const GitCheckout& repository, const std::string& run,
+                                                   std::optional<Time> alive) {
+    GDNCTL_TRY_ASSIGN(auto setup, load(repository, run));
+    if (!setup) return std::vector<std::string>();
+    GDNCTL_TRY_ASSIGN(auto names, setup->put_back(repository, run, alive));
+    forget(repository, run);
+    return names;
 }
 
 void GitSetup::forget(const GitCheckout& repository, const std::string& run) {
@@ -266,12 +301,38 @@ GitSetup::Places GitSetup::differing() const {
         if (!now.same(place)) found.emplace(path, std::move(now));
     }
     for (const auto& [folder, home] : m_hooks) {
-        for (fs::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
-            if (!is_sample(at->path()) && !m_places.contains(at->path()))
-                found.emplace(at->path(), look_at(at->path()));
-        }
+        for_each_hook(folder, [&](const fs::path& hook) {
+            if (m_places.contains(hook)) return;
+            Place now = look_at(hook);
+            if (now.kind != '-') found.emplace(hook, std::move(now));  // it may be gone by now
+        });
     }
     return found;
+}
+
+// When what is at a path was last changed. For a missing file, when its folder was, which is `home` or below; nullopt:
+// not known, as in a folder where git itself makes and removes files all the time.
+std::optional<GitSetup::Time> GitSetup::changed_at(const fs::path& path, const fs::path& home) {
+    struct stat facts{};
+    for (fs::path at = path; at != home; at = at.parent_path()) {
+        if (lstat(at.c_str(), &facts) == 0) return change_of(facts);
+        if (at == at.parent_path()) break;
+    }
+    return std::nullopt;
+}
+
+// After `git worktree move`, the new place points back to this folder of administration.
+bool GitSetup::is_moved_worktree(const fs::path& gitdir, const Place& now) {
+    constexpr std::string_view k_start = "gitdir: ";
+    const fs::path admin = gitdir.parent_path();
+    if (admin.parent_path().filename() != "worktrees" || gitdir.filename() != "gitdir" || now.kind != 'f') return false;
+    const fs::path link = admin / std::string(text::trim(now.bytes));
+    const Place there = look_at(link);
+    if (there.kind != 'f' || !there.bytes.starts_with(k_start)) return false;
+    const fs::path back =
+        link.parent_path() / std::string(text::trim(std::string_view(there.bytes).substr(k_start.size())));
+    std::error_code problem;
+    return fs::equivalent(back, admin, problem) && !problem;
 }
 
 }  // namespace gdnctl

@@ -11,6 +11,7 @@
 #include "services/git/calls.h"
 #include "services/git/hidden.h"
 #include "services/git/setup.h"
+#include "services/git/setup_config.h"
 
 namespace gdnctl {
 
@@ -27,51 +28,23 @@ std::set<std::string> lines_of(std::string_view text) {
     return lines;
 }
 
-using Values = std::map<std::string, std::vector<std::string>>;
-
-Values values_in(std::string_view list) {
-    Values values;
-    for (const auto item : text::split(list, '\0')) {
-        if (item.empty()) continue;
-        const auto end = item.find('\n');  // a key without '=' has no value
-        values[std::string(item.substr(0, end))].emplace_back(end == std::string_view::npos ? "true"
-                                                                                            : item.substr(end + 1));
-    }
-    return values;
-}
-
-// A branch that newly follows a remote of before, as after `git push -u` or `git checkout -b` meanwhile.
-bool newly_follows(const std::string& key, const Values& before, const Values& now) {
-    if (!key.starts_with("branch.") || before.contains(key)) return false;
-    const std::string remote_key = key.substr(0, key.rfind('.')) + ".remote";
-    if (before.contains(remote_key) || (key != remote_key && !key.ends_with(".merge"))) return false;
-    const auto remote = now.find(remote_key);
-    if (remote == now.end() || remote->second.size() != 1) return false;
-    const std::string& name = remote->second.front();
-    return name == "." || before.contains("remote." + name + ".url");
-}
-
-std::set<std::string> differing_keys(const Values& one, const Values& other) {
-    std::set<std::string> keys;
-    for (const auto& [key, values] : one) {
-        const auto at = other.find(key);
-        if (at == other.end() || at->second != values) keys.insert(key);
-    }
-    for (const auto& [key, values] : other) {
-        if (!one.contains(key)) keys.insert(key);
-    }
-    return keys;
-}
-
 }  // namespace
 
 // One restoration: the places that differ, what was found in them, and where that is kept.
 class GitSetup::Found {
 public:
-    Found(GitSetup& setup, const GitCheckout& repository, const std::string& run)
-        : m_setup(setup), m_repository(repository), m_calls(*repository.m_calls), m_run(run) {}
+    Found(GitSetup& setup, const GitCheckout& repository, const std::string& run, std::optional<Time> alive)
+        : m_setup(setup), m_repository(repository), m_calls(*repository.m_calls), m_run(run), m_alive(alive) {}
 
     Result<std::vector<std::string>> put_back() {
+        const Status done = put_all_back();
+        say();
+        GDNCTL_TRY(done);
+        return std::move(m_names);
+    }
+
+private:
+    Status put_all_back() {
         GDNCTL_TRY(remove_links());
         const Places found = m_setup.differing();
         // First without git, which may not work with what is there. Borrowed objects may be needed until they are
@@ -83,23 +56,58 @@ public:
             }
         }
         GDNCTL_TRY(restore_replaced());
-        GDNCTL_TRY(restore_marks());
-        say();
-        return std::move(m_names);
+        return restore_marks();
     }
 
-private:
+    bool is_outside(const fs::path& path) const {
+        std::error_code problem;
+        for (const fs::path& folder : {m_repository.common_dir(), m_repository.root()}) {
+            if (is_inside(folder, path) || is_inside(fs::weakly_canonical(folder, problem), path)) return false;
+        }
+        return true;
+    }
+
+    // Changed by the user since the killed session ended.
+    bool is_late(const fs::path& path, const fs::path& home) const {
+        const auto changed = m_alive ? changed_at(path, home) : std::nullopt;
+        return changed && *changed > *m_alive;
+    }
+
+    // Reported once, with a copy of how it was.
+    Status leave(const fs::path& path, const Place& now, std::vector<std::string>& among,
+                 const std::vector<std::string>& names) {
+        Place& known = m_setup.m_places[path];
+        GDNCTL_TRY(make_kept());
+        const std::string name = "before-" + file_name_of(path);
+        if (known.kind == 'f') GDNCTL_TRY(atomic_replace(m_kept / name, known.bytes, 0600));
+        m_list += known.kind == 'f' ? fmt::format("{} was before, and is not put back: {}\n", name, path.string())
+                  : known.kind == 'l'
+                      ? fmt::format("a link to {} before, and not put back: {}\n", known.bytes, path.string())
+                      : fmt::format("missing before, and not removed: {}\n", path.string());
+        GDNCTL_TRY(atomic_replace(m_kept / "list.txt", m_list, 0600));
+        among.insert(among.end(), names.begin(), names.end());
+        known.kind = now.kind;
+        known.mode = now.mode;
+        known.bytes = now.bytes;
+        return {};
+    }
+
     // Of the setup, for people.
     std::string name_of(const fs::path& path) const {
         if (!is_inside(m_repository.common_dir(), path)) return path.string();
         return path.lexically_relative(m_repository.common_dir()).string();
     }
 
+    std::string file_name_of(const fs::path& path) const {
+        std::string name = name_of(path);
+        std::replace(name.begin(), name.end(), '/', '%');
+        return name;
+    }
+
     // A copy of what was found, which is moved if it is neither a file nor a link.
     Status keep(const fs::path& path, const Place& now) {
         GDNCTL_TRY(make_kept());
-        std::string name = name_of(path);
-        std::replace(name.begin(), name.end(), '/', '%');
+        const std::string name = file_name_of(path);
         if (now.kind == 'f') GDNCTL_TRY(atomic_replace(m_kept / name, now.bytes, 0600));
         if (now.kind == 'o') GDNCTL_TRY(git::move_folder(path, m_kept / name));
         m_list += now.kind == '-'   ? fmt::format("missing: {}\n", path.string())
@@ -123,8 +131,11 @@ private:
         const auto known = m_setup.m_places.find(path);
         Place wanted = known == m_setup.m_places.end() ? Place() : known->second;
         std::vector<std::string> names = {name_of(path)};
+        const bool outside = is_outside(path), late = is_late(path, wanted.home);
         if (wanted.config) {
             GDNCTL_TRY(choose_config(wanted, now, path, names));
+        } else if (outside || late || is_moved_worktree(path, now)) {
+            if (!outside && !late) wanted = now;
         } else if (path.filename() == "shallow") {
             GDNCTL_TRY(choose_shallow(wanted, now));
         } else if (path.filename() == "alternates") {
@@ -136,6 +147,7 @@ private:
             known->second.bytes = now.bytes;
             return {};
         }
+        if (outside || late) return leave(path, now, outside ? m_outside : m_late, names);
         GDNCTL_TRY(keep(path, now));
         m_names.insert(m_names.end(), names.begin(), names.end());
         return write(path, wanted);
@@ -147,6 +159,10 @@ private:
         for (const auto& [folder, home] : m_setup.m_hooks) {
             if (!fs::is_symlink(folder, problem) || m_setup.m_places.contains(folder)) continue;
             const Place now = look_at(folder);
+            if (const bool outside = is_outside(folder); outside || is_late(folder, home)) {
+                GDNCTL_TRY(leave(folder, now, outside ? m_outside : m_late, {name_of(folder)}));
+                continue;
+            }
             GDNCTL_TRY(keep(folder, now));
             m_names.push_back(name_of(folder));
             GDNCTL_TRY(write(folder, Place()));
@@ -156,6 +172,7 @@ private:
 
     static Status write(const fs::path& path, const Place& place) {
         std::error_code problem;
+        if (place.kind == '-' && !fs::exists(fs::symlink_status(path, problem))) return {};
         if (place.kind != 'f' || !fs::is_regular_file(fs::symlink_status(path, problem))) fs::remove(path, problem);
         if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "remove", path, problem.value()));
         if (place.kind == '-') return {};
@@ -174,55 +191,23 @@ private:
     Status choose_config(Place& wanted, const Place& now, const fs::path& path, std::vector<std::string>& names) {
         if (now.kind != 'f') return {};
         GDNCTL_TRY(make_kept());
-        const fs::path copy = m_kept / "before";
-        GDNCTL_TRY_ASSIGN(const auto found, values_of(now, copy));
-        GDNCTL_TRY_ASSIGN(const auto before, values_of(wanted, copy));
-        std::vector<std::string> changed;
-        if (found && before) {
-            for (const auto& key : differing_keys(*before, *found)) {
-                if (!newly_follows(key, *before, *found)) {
-                    changed.push_back(key);
-                    continue;
-                }
-                for (const auto& value : found->at(key)) {
-                    GDNCTL_TRY(ask({"config", "--file", copy.string(), "--add", key, value}));
-                }
-            }
-            if (changed.empty()) wanted = now;
-        }
-        if (!changed.empty()) {
+        const auto before = wanted.kind == 'f' ? std::optional(wanted.bytes) : std::nullopt;
+        GDNCTL_TRY_ASSIGN(const auto choice, git::choose_config(m_calls, before, now.bytes, m_kept / "before"));
+        if (choice && choice->changed.empty()) wanted = now;
+        if (choice && !choice->changed.empty()) {
             const bool main = path == m_repository.common_dir() / "config";
             names.clear();
-            for (const auto& key : changed) names.push_back(redact(key) + (main ? "" : " in " + name_of(path)));
-            if (wanted.kind == 'f') {
-                GDNCTL_TRY_ASSIGN(wanted.bytes, read_file(copy));
-            }
+            for (const auto& key : choice->changed) names.push_back(redact(key) + (main ? "" : " in " + name_of(path)));
+            wanted.bytes = choice->bytes;
         }
         std::error_code ignored;
-        fs::remove(copy, ignored);
         fs::remove(m_kept, ignored);  // if nothing is kept in it
         if (!fs::exists(m_kept, ignored)) m_kept.clear();
         return {};
     }
 
-    // `copy` has the content afterwards. nullopt: git cannot read it.
-    Result<std::optional<Values>> values_of(const Place& place, const fs::path& copy) const {
-        if (place.kind != 'f') return std::optional(Values());
-        GDNCTL_TRY(atomic_replace(copy, place.bytes, 0600));
-        GDNCTL_TRY_ASSIGN(const ProcessResult list, ask({"config", "--file", copy.string(), "--list", "-z"}));
-        return list.ok() ? std::optional(values_in(list.out)) : std::nullopt;
-    }
-
-    // Without the repository, whose configuration may be broken.
-    Result<ProcessResult> ask(const git::Words& words) const {
-        git::CallOptions elsewhere;
-        elsewhere.env = {{"GIT_DIR", "/dev/null"},           {"GIT_COMMON_DIR", std::nullopt},
-                         {"GIT_WORK_TREE", std::nullopt},    {"GIT_CONFIG_COUNT", std::nullopt},
-                         {"GIT_CONFIG_GLOBAL", "/dev/null"}, {"GIT_CONFIG_NOSYSTEM", "1"}};
-        return m_calls.run(words, elsewhere);
-    }
-
-    // What has been fetched since is no loss. A commit whose parents are missing must stay an end of the history.
+    // What has been fetched since is no loss. A commit whose parents are missing must stay an end of the history, or
+    // git fails wherever it meets that commit.
     Status choose_shallow(Place& wanted, const Place& now) {
         if (now.kind == 'l' || now.kind == 'o') return {};
         const auto before = lines_of(wanted.bytes), found = lines_of(now.bytes);
@@ -238,6 +223,12 @@ private:
             all = all && stays;
             ends += stays && !before.contains(commit) ? 1 : 0;
         }
+        for (const auto& commit : before) {
+            if (found.contains(commit)) continue;
+            GDNCTL_TRY_ASSIGN(const bool stays, lacks_a_parent(commit));
+            if (stays) bytes += commit + "\n";
+            all = all && !stays;
+        }
         if (ends > 0) {
             log::warning(
                 "the history was cut at {} more commit(s) while the agent worked, and what is before them is not "
@@ -249,7 +240,7 @@ private:
             return {};
         }
         wanted.kind = bytes.empty() ? '-' : 'f';
-        wanted.mode = now.mode;
+        if (now.kind == 'f') wanted.mode = now.mode;
         wanted.bytes = std::move(bytes);
         return {};
     }
@@ -278,9 +269,19 @@ private:
         const auto& before = m_setup.m_replaced;
         if (now == before) return {};
         std::vector<std::pair<std::string, GitRefUpdate>> updates;
+        const fs::path& common = m_repository.common_dir();
+        const auto is_users = [&](const std::string& ref) {
+            std::error_code problem;
+            const bool loose = fs::exists(common / ref, problem);
+            return is_late(now.contains(ref) && !loose ? common / "packed-refs" : common / ref, common / "refs");
+        };
         for (const auto& [ref, object] : now) {
             const auto known = before.find(ref);
             if (known != before.end() && known->second == object) continue;
+            if (is_users(ref)) {
+                m_late.push_back(ref);
+                continue;
+            }
             const std::string leaf = ref.substr(k_replace.size());
             const GitRefUpdate pin{fmt::format("refs/gdnctl-others/{}/replace/{}", m_run, leaf), object};
             GDNCTL_TRY(m_repository.update_refs(std::span(&pin, 1)));
@@ -290,7 +291,12 @@ private:
             updates.push_back({ref, {ref, known == before.end() ? std::string(k_no_object) : known->second, object}});
         }
         for (const auto& [ref, object] : before) {
-            if (!now.contains(ref)) updates.push_back({ref, {ref, object, std::string(k_no_object)}});
+            if (now.contains(ref)) continue;
+            if (is_users(ref)) {
+                m_late.push_back(ref);
+            } else {
+                updates.push_back({ref, {ref, object, std::string(k_no_object)}});
+            }
         }
         for (const auto& [ref, update] : updates) {
             const Status done = m_repository.update_refs(std::span(&update, 1));
@@ -305,6 +311,10 @@ private:
     Status restore_marks() {
         GDNCTL_TRY_ASSIGN(const auto now, marks_of(m_repository));
         if (now == m_setup.m_marks) return {};
+        if (is_late(m_repository.git_dir() / "index", m_repository.git_dir())) {
+            m_late.emplace_back("marks that hide files");
+            return {};
+        }
         std::vector<std::string> shown;
         git::CallOptions missing, assumed, skipped;
         for (const auto& [path, mark] : now) {
@@ -343,27 +353,48 @@ private:
     }
 
     void say() const {
-        if (m_names.empty()) return;
-        constexpr std::size_t k_most = 12;
-        std::vector<std::string> few(m_names.begin(),
-                                     m_names.begin() + static_cast<std::ptrdiff_t>(std::min(m_names.size(), k_most)));
-        if (m_names.size() > k_most) few.push_back(fmt::format("and {} more", m_names.size() - k_most));
-        for (auto& name : few) name = text::visible(name);
-        log::warning("git's settings were changed while the agent worked, and are put back: {}", text::join(few, ", "));
-        if (!m_kept.empty()) log::warning("if that was not the agent: what was found is kept in {}", m_kept.string());
+        const auto list = [](const std::vector<std::string>& names) {
+            constexpr std::size_t k_most = 12;
+            std::vector<std::string> few;
+            for (const auto& name : names) {
+                if (few.size() < k_most) few.push_back(text::visible(name));
+            }
+            if (names.size() > k_most) few.push_back(fmt::format("and {} more", names.size() - k_most));
+            return text::join(few, ", ");
+        };
+        if (!m_names.empty()) {
+            log::warning("git's settings were changed while the agent worked, and are put back: {}", list(m_names));
+            if (!m_kept.empty()) log::warning("If you made these changes, copies are in {}", m_kept.string());
+        }
+        if (!m_outside.empty()) {
+            log::warning(
+                "settings outside the repository were changed while the agent worked, and are not put back: {}",
+                list(m_outside));
+        }
+        if (!m_late.empty()) {
+            log::warning("git's settings were changed after the run was interrupted, and are not put back: {}",
+                         list(m_late));
+        }
+        if ((!m_outside.empty() || !m_late.empty()) && !m_kept.empty()) {
+            log::warning("If you did not make these changes, copies of the files before them are in {}",
+                         m_kept.string());
+        }
     }
 
     GitSetup& m_setup;
     const GitCheckout& m_repository;
     const Calls& m_calls;
     const std::string& m_run;
+    const std::optional<Time> m_alive;
     fs::path m_kept;
     std::string m_list;
-    std::vector<std::string> m_names;
+    std::vector<std::string> m_names;  // of what was put back
+    std::vector<std::string> m_outside, m_late;
 };
 
-Result<std::vector<std::string>> GitSetup::put_back(const GitCheckout& repository, const std::string& run) {
-    return Found(*this, repository, run).put_back();
+Result<std::vector<std::string>> GitSetup::put_back(const GitCheckout& repository, const std::string& run,
+                                                    std::optional<Time> alive) {
+    return Found(*this, repository, run, alive).put_back();
 }
 
 }  // namespace gdnctl

@@ -252,6 +252,7 @@ TEST_CASE("transaction: hooks and settings of the agent do not run in ours, and 
     const LoopWorld world;
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));
+    ok(all.remember_setup());
     const std::string trap = world.outside("trap").string();
     write_text(trap, "#!/bin/sh\ntouch '" + world.outside("sprung").string() + "'\ncat\n");
     world.sh("chmod +x " + trap + " && cp " + trap + " .git/hooks/post-checkout && cp " + trap +
@@ -270,6 +271,10 @@ TEST_CASE("transaction: hooks and settings of the agent do not run in ours, and 
     CHECK(ok(all.accept(base, candidate, false)).kind == Landing::landed);
     ok(all.begin(2, false));
     CHECK_FALSE(fs::exists(world.outside("sprung")));
+    // What is changed while nothing runs is the user's.
+    world.sh("git config alias.mine status");
+    ok(all.committed(ok(all.begin(2, true))));
+    CHECK(world.sh("git config alias.mine; ls .git/gdnctl-settings | grep before || true") == "status");
 }
 
 TEST_CASE("transaction: names of runs and places of slots are checked") {

@@ -98,7 +98,7 @@ TEST_CASE("git locks: one that a process has open, or in whose folder it works, 
         const Program here(repo.path() / ".git/refs/heads", {});
         open_one.wait_until_in(repo.path().parent_path());
         here.wait_until_in(repo.path() / ".git/refs/heads");
-        ok(checkout.clear_stale_locks(fs::file_time_type::min()));
+        ok(checkout.clear_stale_locks(GitForcedEnd{fs::file_time_type::min(), fs::file_time_type::max(), true}));
         CHECK(repo.there("index.lock"));
         CHECK(repo.there("refs/heads/main.lock"));
         const Status cleared = checkout.clear_index_lock();
@@ -117,9 +117,31 @@ TEST_CASE("git locks: what our processes left that were killed goes at once, wha
     const Locked repo;
     const auto checkout = repo.open();
     repo.lock("config.lock", "5 minutes");
-    repo.lock("index.lock", "0 minutes");
-    ok(checkout.clear_stale_locks(fs::file_time_type::clock::now() - std::chrono::minutes(1)));
+    repo.lock("index.lock", "1 minutes");
+    repo.lock("packed-refs.lock", "1 minutes");
+    repo.lock("shallow.lock", "0 minutes");
+    const auto now = fs::file_time_type::clock::now();
+    GitForcedEnd forced{now - std::chrono::minutes(2), now - std::chrono::seconds(30)};
+    ok(checkout.clear_stale_locks(forced));
     CHECK(repo.there("config.lock"));
+    CHECK(repo.there("shallow.lock"));  // made after they had ended
+    CHECK_FALSE(repo.there("packed-refs.lock"));
+    CHECK(repo.there("index.lock"));  // they did not work in this checkout
+    forced.in_checkout = true;
+    ok(checkout.clear_stale_locks(forced));
+    CHECK_FALSE(repo.there("index.lock"));
+}
+
+TEST_CASE("git locks: one of another user stays, since their programs may be hidden from us") {
+    if (geteuid() != 0) return;
+    const Locked repo;
+    const auto checkout = repo.open();
+    repo.lock("index.lock", "2 hours");
+    repo.sh("chown -h 12345 .git/index.lock");
+    ok(checkout.clear_stale_locks());
+    CHECK(repo.there("index.lock"));
+    repo.sh("chown -h 0 .git/index.lock");
+    ok(checkout.clear_stale_locks());
     CHECK_FALSE(repo.there("index.lock"));
 }
 

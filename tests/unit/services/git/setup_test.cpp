@@ -95,6 +95,8 @@ TEST_CASE("git setup: whatever changes what the user's git shows or runs is put 
         {"echo x >.git/hooks/pre-push", "hooks/pre-push"},
         {"chmod 644 .git/hooks/pre-push", "hooks/pre-push"},
         {"rm .git/hooks/pre-push", "hooks/pre-push"},
+        {"mkdir .git/hooks/lib; echo x >.git/hooks/lib/common.sh", "hooks/lib/common.sh"},
+        {"rm .git/hooks/pre-push; mkdir .git/hooks/pre-push; echo x >.git/hooks/pre-push/x", "hooks/pre-push"},
         {"mv .git/hooks ../h; ln -s $PWD/../h .git/hooks", "hooks"},
         {"echo '[broken' >>.git/config", "config"},
         {"rm .git/config", "config"},
@@ -145,6 +147,80 @@ TEST_CASE("git setup: values, marks and replacements that the user had are there
     repo.sh("git update-index --no-skip-worktree b/c.txt; git config --unset-all alias.old");
     repo.put_back();
     CHECK(repo.shape() == repo.before);
+}
+
+TEST_CASE("git setup: hooks in subfolders, and where core.hooksPath is, are looked at") {
+    Settled repo;
+    const fs::path theirs = repo.outside("their-hooks");
+    repo.sh(
+        "mkdir -p .git/hooks/lib .git/mine ../their-hooks/lib; echo 1 >.git/hooks/lib/a; echo 1 >../their-hooks/lib/b");
+    repo.sh("git config core.hooksPath .git/mine; echo 1 >.git/mine/pre-commit");
+    repo.remember();
+    repo.sh("echo 2 >.git/hooks/lib/a; echo 2 >.git/mine/pre-commit; echo 2 >.git/mine/post-commit");
+    CHECK(text::join(repo.put_back(), " ") == "hooks/lib/a mine/post-commit mine/pre-commit");
+    CHECK(repo.shape() == repo.before);
+    repo.sh("git config core.hooksPath " + theirs.string());
+    repo.remember();
+    write_text(theirs / "lib/b", "2\n");
+    write_text(theirs / "pre-push", "2\n");
+    CHECK(repo.put_back().empty());
+    CHECK(read_text(theirs / "lib/b") == "2\n");
+    const std::string list = repo.sh("cat .git/gdnctl-settings/r1-*/list.txt");
+    CHECK(list.find("before-" + std::string("%")) != std::string::npos);
+    CHECK(list.find("missing before, and not removed: " + (theirs / "pre-push").string()) != std::string::npos);
+    const std::string before = repo.sh("cat .git/gdnctl-settings/r1-2/before-*lib%b");
+    CHECK(before == "1");
+    CHECK(repo.put_back().empty());
+    CHECK_FALSE(fs::exists(repo.path() / ".git/gdnctl-settings/r1-3"));  // it is told once
+}
+
+TEST_CASE("git setup: after a kill, what changed later than the session lived is the user's") {
+    const auto now = fs::file_time_type::clock::now();
+    for (const bool late : {false, true}) {
+        Settled repo;
+        repo.remember();
+        ok(repo.setup->save(repo.checkout(), "r1"));
+        const std::string other = repo.sh("echo x | git hash-object -w --stdin");
+        repo.sh("git config alias.st x; echo x >.git/hooks/post-merge; rm .git/hooks/pre-push");
+        repo.sh("git update-index --assume-unchanged a.txt; git replace HEAD:a.txt " + other);
+        const std::string changed = repo.shape();
+        const auto alive = now + (late ? -std::chrono::hours(1) : std::chrono::hours(1));
+        const auto names = ok(GitSetup::recover(repo.checkout(), "r1", alive));
+        CHECK(names.empty() == late);
+        CHECK(repo.shape() == (late ? changed : repo.before));
+        CHECK_FALSE(ok(GitSetup::load(repo.checkout(), "r1")));
+        if (late) CHECK(repo.sh("cat .git/gdnctl-settings/r1-1/before-config").find("alias") != std::string::npos);
+    }
+}
+
+TEST_CASE("git setup: a worktree that the user moves stays where it is") {
+    Settled repo;
+    repo.sh("git worktree add -q ../linked -b linked");
+    repo.remember();
+    repo.sh("git worktree move ../linked ../moved");
+    CHECK(repo.put_back().empty());
+    CHECK(repo.sh("git -C ../moved rev-parse --abbrev-ref HEAD") == "linked");
+    CHECK(repo.sh("git worktree list --porcelain").find("prunable") == std::string::npos);
+    repo.sh("echo /nowhere/.git >.git/worktrees/linked/gitdir");
+    CHECK(text::join(repo.put_back(), " ") == "worktrees/linked/gitdir");
+    CHECK(repo.sh("git worktree list --porcelain").find("prunable") == std::string::npos);
+}
+
+TEST_CASE("git setup: a shallow clone stays one where what is before its end was never fetched") {
+    const Settled from;
+    from.write("a.txt", "two\n");
+    from.commit("second");
+    for (const char* harm : {"rm .git/shallow", ": >.git/shallow"}) {
+        INFO(harm);
+        const auto at = from.outside("clone");
+        from.sh("rm -rf ../clone; git clone -q --depth 1 file://$PWD ../clone");
+        auto clone = ok(GitCheckout::open(at, system_process(), from.clock));
+        auto setup = ok(GitSetup::take(clone));
+        from.sh(harm, at);
+        CHECK(text::join(ok(setup.put_back(clone, "r1")), " ") == "shallow");
+        CHECK(from.sh("git fsck 2>&1 && git log --format=%s", at) == "second");
+        CHECK(ok(setup.put_back(clone, "r1")).empty());
+    }
 }
 
 TEST_CASE("git setup: what another process remembered is put back, too") {
@@ -236,12 +312,18 @@ TEST_CASE("git setup: the user's own files, those that are named there, other ch
     setenv("GIT_CONFIG_GLOBAL", "/dev/null", 1);
     setenv("HOME", users.c_str(), 1);
     INFO(names);
-    for (const char* part : {"alias.z in ", "alias.x in ", "git/ignore", "git/attributes", "hooks/post-checkout",
-                             "alias.w in modules/a/sub/config", "worktrees/linked/config.worktree"}) {
+    for (const char* part :
+         {"hooks/post-checkout", "alias.w in modules/a/sub/config", "worktrees/linked/config.worktree"}) {
         CHECK(names.find(part) != std::string::npos);
     }
     CHECK(repo.shape() == repo.before);
-    CHECK(read_text(home / ".gitconfig") == "[alias]\n\ty = log\n");
-    CHECK(read_text(home / "more") == "[alias]\n\tx = log\n");
-    CHECK_FALSE(fs::exists(home / ".config/git/ignore"));
+    // Files outside the repository are only reported, with a copy of how they were.
+    CHECK(names.find("alias.z") == std::string::npos);
+    CHECK(read_text(home / ".gitconfig").find("z = log") != std::string::npos);
+    CHECK(read_text(home / "more") == "[alias]\n\tx = false\n");
+    CHECK(fs::exists(home / ".config/git/ignore"));
+    CHECK(repo.sh("cat .git/gdnctl-settings/r1-1/before-*.gitconfig") == "[alias]\n\ty = log");
+    CHECK(repo.sh("cat .git/gdnctl-settings/r1-1/before-*more") == "[alias]\n\tx = log");
+    const std::string list = repo.sh("cat .git/gdnctl-settings/r1-1/list.txt");
+    CHECK(list.find("missing before, and not removed: " + (home / ".config/git/ignore").string()) != std::string::npos);
 }
