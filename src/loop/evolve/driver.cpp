@@ -188,7 +188,6 @@ Result<DriverEnd> Driver::loop(bool resumed) {
         Json facts = {{"why", "--resume"}, {"budget_left", left_of(m_settings.budget, state().spent)}};
         if (!m_settings.start.words.empty()) facts["options"] = m_settings.start.words;
         GDNCTL_TRY(add("resume", std::move(facts)));
-        GDNCTL_TRY(m_parts.store.restore_setup());  // it may have been killed in the final verification
     }
     const auto conclude = [this](const DriverEnd& end) -> Result<DriverEnd> {
         if (!end.reason.starts_with("max-") && end.reason != "roofline") return finish(end.reason, end.rc);

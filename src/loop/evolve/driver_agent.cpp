@@ -181,7 +181,6 @@ Status Driver::abandon() {
         add("verdict", {{"attempt", state().open.number},
                         {"verdict", to_text(Verdict::abandoned)},
                         {"reason", gone ? "its commit is missing" : "the run ended while the agent was working"}}));
-    m_parts.store.forget_setup();
     return {};
 }
 

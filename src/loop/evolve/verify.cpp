@@ -191,11 +191,9 @@ Result<GateReport> pass_gates(const Store& store, Evaluator& evaluator, const Ju
 
 Result<GateReport> judge_again(Store& store, Evaluator& evaluator, const JudgeOrder& order) {
     GDNCTL_TRY(make_private_directory(order.folder));
-    GDNCTL_TRY(store.restore_setup());  // after a verification that was killed
     GDNCTL_TRY(store.remember_setup());
     auto report = pass_gates(store, evaluator, order);
     GDNCTL_TRY(store.restore_setup());  // the gates ran the agent's code
-    store.forget_setup();
     return report;
 }
 
