@@ -108,7 +108,7 @@ test_files_outside_the_repository_are_reported_and_left() {
   git config --global alias.ll log
   loop 0 --iterations 1 --isolation worktree
   same alias "$(git config --global alias.st)" '!false'
-  err_has "settings outside the repository were changed while the agent worked, and are not put back: alias.st in $HOME/.gitconfig"
+  err_has "settings outside the repository were changed while the agent worked, and are not put back: alias.st in $GIT_CONFIG_GLOBAL"
   same before "$(git config --file "$(echo .git/gdnctl-settings/*/before-*)" --list)" "$(git config --global --list | grep -v alias.st)"
   same subjects "$(subjects)" 'step 2 base '
 }

@@ -34,6 +34,7 @@ std::optional<uid_t> owner_of(const fs::path& path) {
 // Whether a process works in the folder of the file, or has it open. One that we cannot look into may, if it belongs to
 // the file's owner.
 bool may_use(const ProcessInfo& one, const fs::path& file, uid_t owner) {
+    if (one.id.pid == 1) return false;  // init: nobody may look into it, and it makes no locks
     std::error_code problem;
     const fs::path cwd = fs::read_symlink(of_process(one, "cwd"), problem);
     if (!problem && is_inside(file.parent_path(), cwd)) return true;

@@ -185,9 +185,10 @@ Status GitSetup::watch_users(const GitCheckout& repository) {
     const auto items = text::split(list, '\0');
     std::string hooks;
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+        if (!items[i].starts_with("file:")) continue;  // of this call
         constexpr std::string_view k_hooks = "core.hookspath\n";
         if (items[i + 1].starts_with(k_hooks)) hooks = items[i + 1].substr(k_hooks.size());
-        if (items[i].starts_with("file:")) add(std::string(items[i].substr(5)), true);
+        add(std::string(items[i].substr(5)), true);
         for (const std::string_view key : {"core.excludesfile\n", "core.attributesfile\n"}) {
             if (!items[i + 1].starts_with(key)) continue;
             const std::string value(items[i + 1].substr(key.size()));
