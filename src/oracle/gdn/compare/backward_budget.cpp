@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <optional>
 
@@ -19,8 +18,8 @@ namespace gdnctl::oracle {
 
 namespace {
 
-// How much backward passes may lose beyond the effect of one roundoff on every input: with fp32 products, where chunked
-// forms differ most, and with 16-bit ones, whose operands dominate. Measured: tests/calibration.
+// How much backward passes may lose beyond the effect of one roundoff on every input: in chunked forms of fp32, which
+// differ most, and with 16-bit operands, which dominate. Measured: tests/calibration; tf32 loses more than it rounds.
 constexpr double k_allowance_fp32 = 4, k_allowance_16bit = 2;
 constexpr std::size_t k_block_tokens = 16;  // whose errors are measured together, for the allowance of each element
 // How much larger than the root mean square of its block's error the error of an element may be.
@@ -343,7 +342,8 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
     const GdnContract& c = r.contract.value;
     const GdnCotangents& cotangents = backward.cotangents;
     const double roundoff = roundoff_of(c);
-    const double allowance = roundoff > k_fp32_roundoff ? k_allowance_16bit : k_allowance_fp32;
+    const bool narrow = c.matmul == Matmul::bf16 || c.matmul == Matmul::f16 || c.state_dtype != StateDType::f32;
+    const double allowance = narrow ? k_allowance_16bit : k_allowance_fp32;
     const auto errors_of = [&](const GdnGradients& run) {
         std::vector<RunErrors> errors;
         for (const MeasuredGradient& g : all) {
