@@ -18,7 +18,6 @@
 using namespace gdnctl;
 using namespace gdnctl::devtpu;
 using test::read_text;
-using test::read_text;
 using test::write_text;
 namespace fs = std::filesystem;
 
