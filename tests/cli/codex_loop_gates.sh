@@ -62,8 +62,8 @@ test_a_gain_is_kept_a_wrong_and_a_no_faster_one_are_not_an_entry_each() {
 test_a_commit_without_a_change_and_one_of_logs_alone_are_told_apart() {
   world && printf '#!/bin/sh\ncase $(cat) in "It 1"*) ;; *) echo more >>log.md ;; esac\ngit commit -qam again --allow-empty\n' >"$WORK/agent" && chmod +x "$WORK/agent"
   loop 0 --iterations 2 --allow-no-commit
-  err_has 'iteration 1: no-op (no file was changed)'
-  err_has 'iteration 2: no-op (only logs were changed)'
+  err_has 'iteration 1: no-op: again (no file was changed)'
+  err_has 'iteration 2: no-op: again (only logs were changed)'
 }
 
 test_an_entry_of_the_agents_own_is_stamped_and_not_doubled() {
