@@ -45,6 +45,7 @@ test_settings_that_were_changed_after_a_kill_are_still_not_used() {
   repo && agent "$works" 'kill -9 $PPID'
   git config credential.helper ours
   "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --prompt-file prompt.md --iterations 1 2>"$WORK/err"
+  find .agents/logs -type f -exec touch -d '-1 minute' {} +  # the user's changes come later
   git config credential.helper theirs
   git config filter.new.clean theirs
   agent "$works"
