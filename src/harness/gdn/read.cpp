@@ -122,11 +122,15 @@ void GdnReading::declare(const oracle::Declaration& found, oracle::GdnReport& re
         sets.push_back(set);
     }
     for (const std::string& set : sets) report.declare.insert(report.declare.end(), {"--set", set});
-    report.declare_meaning = found.meaning;
     report.stage = found.stage;
     report.stages = {found.stage};
+    const std::string words = "--set " + text::join(found.sets, " --set ");
+    const bool moved = found.stage == "head_map" || found.stage == "layout";
     report.hints = {{found.stage,
-                     fmt::format("{}: declare it with --set {}", found.meaning, text::join(found.sets, " --set ")), 1}};
+                     found.stage == "rounding" ? fmt::format("{}: declare it with {}", found.meaning, words)
+                     : moved                   ? fmt::format("matches if {}", found.meaning)
+                                               : fmt::format("matches if {}: {}", found.meaning, words),
+                     found.improvement}};
 }
 
 // What is declared otherwise explains more than any mistake, so that comes first.

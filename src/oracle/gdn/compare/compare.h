@@ -124,9 +124,8 @@ struct GdnReport {
     // Those that look like gradients; `reason` is the name under which they would be judged.
     std::vector<NotCompared> unjudged_gradients;
     bool outputs_are_truth = false;  // the dump is the truth as written by `oracle run`
-    // The words of a command line under which the dump is OK, and what they say; empty: there are none, or it is OK.
+    // The words of a command line under which the dump is OK; empty: there are none, or it is OK.
     std::vector<std::string> declare;
-    std::string declare_meaning;
 };
 
 // Lists what `file` contains beyond what was requested, each name once: names that `meaning` does not know in

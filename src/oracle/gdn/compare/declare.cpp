@@ -50,8 +50,8 @@ std::vector<Candidate> operations(const GdnReference& r) {
     if (c.beta_kind != BetaKind::logit) add("beta_kind=logit", "beta is the sigmoid of what is given");
     if (c.beta_kind != BetaKind::twice_logit) add("beta_kind=2*logit", "beta is twice the sigmoid of what is given");
     if (d.Hv > d.Hk) {
-        if (c.head_map == HeadMap::tiled) add("head_map=interleaved", "the head map is interleaved");
-        if (c.head_map != HeadMap::tiled) add("head_map=tiled", "the head map is tiled");
+        if (c.head_map == HeadMap::tiled) add("head_map=interleaved", "the head map is interleaved (key head h div r)");
+        if (c.head_map != HeadMap::tiled) add("head_map=tiled", "the head map is tiled (key head h mod Hk)");
     }
     if (d.dk == d.dv) {
         const bool key_value = c.state_layout == StateLayout::key_value;
@@ -110,7 +110,10 @@ public:
         std::sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
         constexpr std::size_t k_tried = 3;
         for (std::size_t i = 0; i < std::min(near.size(), k_tried); ++i) {
-            if (auto found = with_precision(near[i].second)) return found;
+            if (auto found = with_precision(near[i].second)) {
+                found->improvement = std::min(distance / std::max(near[i].first, 1e-12), 1e12);
+                return found;
+            }
         }
         return std::nullopt;
     }

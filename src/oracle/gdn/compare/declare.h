@@ -13,6 +13,7 @@ namespace gdnctl::oracle {
 struct Declaration {
     std::vector<std::string> sets;  // "l2norm=rsqrt(sum+eps)", in addition to those given
     std::string meaning;            // "q and k are normalised in the kernel"
+    double improvement = 1;         // how many times nearer the dump is to the exact result; 1: not measured
     std::string stage;              // where the dump seems wrong without it
 };
 
