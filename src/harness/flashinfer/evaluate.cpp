@@ -100,6 +100,8 @@ private:
         if (m_contender.solution() != nullptr) m_contender.solution()->use_pool(m_inputs.state_row, size.states);
         for (const std::string& warning : m_inputs.warnings) log::warning("{}", warning);
         GDNCTL_TRY_ASSIGN(auto contract, oracle::resolve_contract("flashinfer", {}, {}));
+        // Solutions run on this machine, in fp32.
+        GDNCTL_TRY(oracle::set_field(contract, "matmul", "f32", "this machine"));
         auto problem = oracle::read_problem(m_inputs.file, contract);
         if (!problem) return tl::unexpected(std::move(problem).error().within("workload " + workload.uuid));
         m_item.contract = m_contract = contract;
