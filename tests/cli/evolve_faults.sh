@@ -7,7 +7,7 @@ test_agents_that_misbehave_end_no_run() {
 repo=$PWD
 "'case $n in
 1) head -c 10000000 /dev/urandom | tr -d "\n"; echo ;;
-2) setsid sleep 300 & sleep 300 & sleep 300 ;;
+2) setsid sleep 30127 & sleep 30127 & sleep 30127 ;;
 3) echo 5 >kernel.txt; rm tests/judge.sh ;;
 4) echo 5 >kernel.txt; ln -sf /etc/passwd tests/judge.sh ;;
 5) echo exit 0 >tests/judge.sh; git commit -qam worse; git checkout -q HEAD~ -- tests/judge.sh; echo 9.5 >kernel.txt; git commit -qam better ;;
@@ -24,7 +24,7 @@ esac'
   has '(.type=="proposal" and .attempt==5) and .agent_commits==2' || fail 'commits of the agent'
   has '(.type=="proposal" and .attempt==8) and (.forbidden_paths==["big"])' || fail 'what was dropped'
   has '(.type=="snapshot" and .attempt==10) and (.refused==["kernel.txt"])' || fail 'what was refused'
-  pgrep -f 'sleep 300' >/dev/null && fail 'a process is left'
+  pgrep -f 'sleep 30127' >/dev/null && fail 'a process is left'
   [ "$(git rev-parse HEAD)" = "$base" ] && [ -z "$(git status --porcelain)" ] || fail 'the checkout was touched'
   [ "$(git branch --format='%(refname)')" = refs/heads/main ] || fail "branches: $(git branch)"
   [ "$(git worktree list | wc -l)" = 1 ] && [ -z "$(git fsck --no-dangling 2>&1)" ] || fail 'the repository'

@@ -26,17 +26,17 @@ std::string record(std::string_view local, std::string_view suffix) {
 
 // RFC 4648 section 5, with '='.
 std::string base64_url(const std::vector<unsigned char>& bytes) {
-    constexpr std::string_view k_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    constexpr std::string_view k_url_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     std::string text;
     for (std::size_t i = 0; i < bytes.size(); i += 3) {
         const std::size_t left = bytes.size() - i;
         const unsigned group = (static_cast<unsigned>(bytes[i]) << 16U) |
                                (left > 1 ? static_cast<unsigned>(bytes[i + 1]) << 8U : 0U) |
                                (left > 2 ? static_cast<unsigned>(bytes[i + 2]) : 0U);
-        text += k_digits[group >> 18U];
-        text += k_digits[(group >> 12U) & 63U];
-        text += left > 1 ? k_digits[(group >> 6U) & 63U] : '=';
-        text += left > 2 ? k_digits[group & 63U] : '=';
+        text += k_url_digits[group >> 18U];
+        text += k_url_digits[(group >> 12U) & 63U];
+        text += left > 1 ? k_url_digits[(group >> 6U) & 63U] : '=';
+        text += left > 2 ? k_url_digits[group & 63U] : '=';
     }
     return text;
 }
