@@ -182,7 +182,7 @@ test_results_that_depend_on_the_call() {
 # The fixture that keeps results; SEEN says when it takes inputs for ones that it has had.
 kept() { cc -O2 -shared -fPIC -w -I "$REPO/include" -I "$FIXTURES/kernels" "-DSEEN(a,b,n)=$1" -o kept.so "$FIXTURES/kernels/kept.c" -lm || fail "the test's kernel does not compile"; }
 
-test_results_of_earlier_runs_are_not_timed() {
+test_results_of_earlier_runs_are_not_timed_on_a_quiet_machine() {
     dataset
     # By the size of values, whatever their signs.
     kept 'same_sizes(a,b,n)'
