@@ -23,7 +23,7 @@ inline constexpr std::size_t k_sha256_digits = 64;
 bool is_hex(std::string_view text, std::size_t digits);  // lower case
 
 // MD5 in manifests is base64. Empty: not base64.
-std::string hex_of_base64(std::string_view base64);
+std::string hex_of_base64(std::string_view text);
 std::string base64_of_hex(std::string_view hex);
 
 // Hashes a file's bytes in order, as required by its Digest.
