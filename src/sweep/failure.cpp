@@ -153,7 +153,9 @@ Failure classify_failure(std::string_view message) {
     bool of_device = false;
     if (blames_machine(text, of_device)) {
         found.kind = FailureKind::infra;
-    } else if (of_device) {
+        return found;
+    }
+    if (of_device) {
         found.kind = FailureKind::hbm_oom;
     } else if (has_any(text, k_unsupported)) {
         found.kind = FailureKind::unsupported;
