@@ -147,13 +147,20 @@ Outcome<void> heads(hub::HfRepo& repo, const hub::HfListing& listing) {
     return {};
 }
 
+Failure no_file_of(const hub::RepoTarget& target, const hub::HfListing& listing) {
+    Failure none = nothing_matched(
+        fmt::format("no matching files in {} '{}' at {}", name_of(target.type), listing.id, listing.commit),
+        listing.others, target.path);
+    if (target.is_file) none.kind = ErrorKind::remote_missing;
+    return none;
+}
+
 Outcome<void> download(World& world, const Options& options, hub::Report& report, Context& context) {
     const auto places = hub::find_hf_places(context.env, options.endpoint);
     if (!places) return tl::unexpected(hub::failure_of(places.error()));
     world.places = *places;
     auto target = target_of(options, world.places);
     if (!target) return tl::unexpected(std::move(target).error());
-    const bool is_file = target->is_file;
     report.head = {{"source", "hf"},
                    {"endpoint", world.places.endpoint},
                    {"repo", target->id},
@@ -165,7 +172,7 @@ Outcome<void> download(World& world, const Options& options, hub::Report& report
     report.asked = hub::asked_text({{"repo", target->id},
                                     {"type", std::string(name_of(target->type))},
                                     {"revision", target->revision.value_or("main")}});
-    report.selection = hub::selection_text(wanted, is_file);
+    report.selection = hub::selection_text(wanted, target->is_file);
     auto selection = hub::Selection::make(std::move(wanted));
     if (!selection) return tl::unexpected(hub::failure_of(selection.error()));
     if (const Status ok = check_download_options(options.download, context); !ok)
@@ -188,13 +195,7 @@ Outcome<void> download(World& world, const Options& options, hub::Report& report
     if (!listing) return tl::unexpected(std::move(listing).error());
     report.head[2].second = listing->id;
     report.head.back().second = listing->commit;
-    if (listing->files.empty() && !options.download.allow_empty) {
-        Failure none = nothing_matched(
-            fmt::format("no matching files in {} '{}' at {}", name_of(target->type), listing->id, listing->commit),
-            listing->others, target->path);
-        if (is_file) none.kind = ErrorKind::remote_missing;
-        return tl::unexpected(std::move(none));
-    }
+    if (listing->files.empty() && !options.download.allow_empty) return tl::unexpected(no_file_of(*target, *listing));
     report.files = repo.wanted(*listing);
     DownloadRun run{options.download, *world.folder, world.wire.get(), {}, listing->commit, true, offline, {}};
     run.explain = [&repo](const std::string& url, int status, const HttpHeaders& headers, std::string_view body) {
