@@ -282,7 +282,9 @@ test_the_input_of_a_command() {
     out_has b
   done <lines
   expect 0 "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- cat <&-
-  expect 0 timeout 20 "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- true < <(exec sleep 300)
+  mkfifo open && exec 9<>open  # an input without an end
+  expect 0 timeout 20 "$GDNCTL" dev-tpu-execute --tpu-name a --no-sync -- true <open
+  exec 9>&-
   "$GDNCTL" dev-tpu-release --tpu-name a 2>/dev/null
 }
 
