@@ -180,7 +180,9 @@ test_input_and_exit_codes() {
   expect 0 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --no-sync -- sh -c 'read -r a; echo "$a"; cat; echo end' \
     < <(echo one && sleep 1 && echo two)
   [ "$(tr '\n' ' ' <"$WORK/out")" = 'one two end ' ] || fail "input in parts: $(cat "$WORK/out")"
-  expect 4 timeout 20 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --no-sync -- sh -c 'exit 4' < <(exec sleep 300)
+  mkfifo open && exec 9<>open  # an input without an end
+  expect 4 timeout 20 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --no-sync -- sh -c 'exit 4' <open
+  exec 9>&-
   expect 2 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --via ray -- cat <note
   err_has 'cannot read the standard input'
   expect 254 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --json -- sh -c 'printf g >&2; exit 255'
