@@ -1,6 +1,7 @@
 #include "oracle/linear_ce/judge/contract.h"
 
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -19,7 +20,54 @@ struct Word {
 constexpr std::array<Word<Layout>, 2> k_layouts = {{{"hv", Layout::hv}, {"vh", Layout::vh}}};
 constexpr std::array<Word<Reduction>, 3> k_reductions = {
     {{"mean", Reduction::mean}, {"sum", Reduction::sum}, {"none", Reduction::none}}};
-constexpr std::array<Word<Matmul>, 2> k_matmuls = {{{"exact", Matmul::exact}, {"bf16", Matmul::bf16}}};
+constexpr std::array<Word<Matmul>, 3> k_matmuls = {
+    {{"exact", Matmul::exact}, {"bf16", Matmul::bf16}, {"tf32", Matmul::tf32}}};
+constexpr std::array<Word<Logits>, 2> k_logits = {{{"f32", Logits::f32}, {"bf16", Logits::bf16}}};
+
+// The error for a value of a field that takes words, or nothing.
+template <class E, std::size_t N>
+Status known_word(std::string_view name, std::string_view text, const std::array<Word<E>, N>& words,
+                  std::string_view origin) {
+    std::vector<std::string> known;
+    for (const Word<E>& w : words) {
+        if (w.text == text) return {};
+        known.emplace_back(w.text);
+    }
+    return fail(origin[0] == '-' ? ErrorKind::usage : ErrorKind::bad_input,
+                fmt::format("{} '{}' is not known ({})", name, text, origin), "known: " + text::join(known, ", "));
+}
+
+bool is_none(std::string_view text) { return text == "none" || text == "None"; }
+
+// Of a field that takes numbers.
+Result<double> number_of(std::string_view name, std::string_view text, std::string_view origin) {
+    const auto value = text::parse_double(text);
+    if (value && std::isfinite(*value)) return *value;
+    return fail(origin[0] == '-' ? ErrorKind::usage : ErrorKind::bad_input,
+                fmt::format("{} '{}' is not a number ({})", name, text, origin));
+}
+
+Status known_number(std::string_view name, std::string_view text) {
+    if (is_none(text)) return {};
+    GDNCTL_TRY(number_of(name, text, "--set"));
+    return {};
+}
+
+struct SettableField {
+    std::string_view name;
+    Status (*check)(std::string_view name, std::string_view value);
+};
+
+template <const auto& words>
+Status check_word(std::string_view name, std::string_view value) {
+    return known_word(name, value, words, "--set");
+}
+
+constexpr std::array k_settable = {
+    SettableField{"layout", &check_word<k_layouts>},  SettableField{"soft_cap", &known_number},
+    SettableField{"logsumexp_weight", &known_number}, SettableField{"reduction", &check_word<k_reductions>},
+    SettableField{"matmul", &check_word<k_matmuls>},  SettableField{"logits", &check_word<k_logits>},
+};
 
 template <class E, std::size_t N>
 std::string_view word_of(const std::array<Word<E>, N>& words, E value) {
@@ -32,8 +80,9 @@ std::string_view word_of(const std::array<Word<E>, N>& words, E value) {
 // One field after another: what is given on the command line, else in the file, else the default.
 class Resolver {
 public:
-    Resolver(const std::map<std::string, std::string>& metadata, ResolvedContract& to)
-        : m_metadata(metadata), m_to(to) {}
+    Resolver(const std::map<std::string, std::string>& metadata, const std::map<std::string, std::string>& sets,
+             ResolvedContract& to)
+        : m_metadata(metadata), m_sets(sets), m_to(to) {}
 
     template <class E, std::size_t N>
     Status word(const char* name, const std::optional<std::string>& given, const std::array<Word<E>, N>& words, E& to,
@@ -47,27 +96,21 @@ public:
             }
             return note(name, std::string(word_of(words, to)), "default");
         }
+        GDNCTL_TRY(known_word(name, text, words, origin));
         for (const Word<E>& w : words) {
-            if (w.text != text) continue;
-            to = w.value;
-            return note(name, text, origin);
+            if (w.text == text) to = w.value;
         }
-        std::vector<std::string> known;
-        for (const Word<E>& w : words) known.emplace_back(w.text);
-        return fail(origin[0] == '-' ? ErrorKind::usage : ErrorKind::bad_input,
-                    fmt::format("{} '{}' is not known ({})", name, text, origin), "known: " + text::join(known, ", "));
+        return note(name, text, origin);
     }
 
     Status number(const char* name, const std::optional<double>& given, double& to) {
         std::string text;
         const std::string origin = origin_of(name, given.has_value(), given ? fmt::format("{}", *given) : "", text);
-        if (origin.empty() || text == "none" || text == "None") {
+        if (origin.empty() || is_none(text)) {
             return note(name, to == 0 && std::string_view(name) == "soft_cap" ? "none" : "0",
                         origin.empty() ? "default" : origin);
         }
-        const auto value = given ? given : text::parse_double(text);
-        if (!value) return fail(ErrorKind::bad_input, fmt::format("{} '{}' is not a number ({})", name, text, origin));
-        to = *value;
+        GDNCTL_TRY_ASSIGN(to, number_of(name, text, origin));
         return note(name, text, origin);
     }
 
@@ -78,6 +121,10 @@ public:
 
     // Where the field was given, with its value in `text`; empty: nowhere.
     std::string origin_of(const std::string& name, bool given, std::string value, std::string& text) const {
+        if (const auto set = m_sets.find(name); set != m_sets.end()) {
+            text = set->second;
+            return "--set";
+        }
         if (given) {
             text = std::move(value);
             std::string option = "--" + name;
@@ -92,6 +139,7 @@ public:
 
 private:
     const std::map<std::string, std::string>& m_metadata;
+    const std::map<std::string, std::string>& m_sets;
     ResolvedContract& m_to;
 };
 
@@ -100,6 +148,31 @@ private:
 std::string_view name_of(Layout layout) { return word_of(k_layouts, layout); }
 std::string_view name_of(Reduction reduction) { return word_of(k_reductions, reduction); }
 std::string_view name_of(Matmul matmul) { return word_of(k_matmuls, matmul); }
+std::string_view name_of(Logits logits) { return word_of(k_logits, logits); }
+
+std::vector<std::string> contract_field_names() {
+    std::vector<std::string> names;
+    for (const SettableField& field : k_settable) names.emplace_back(field.name);
+    return names;
+}
+
+Status set_field(std::string_view set, Overrides& to) {
+    const std::size_t equals = set.find('=');
+    if (equals == std::string_view::npos || equals == 0) {
+        return fail(ErrorKind::usage, fmt::format("--set {}: expected FIELD=VALUE", set),
+                    "fields: " + text::join(contract_field_names(), ", "));
+    }
+    const std::string_view name = set.substr(0, equals);
+    const std::string_view value = set.substr(equals + 1);
+    for (const SettableField& field : k_settable) {
+        if (field.name != name) continue;
+        GDNCTL_TRY(field.check(name, value));
+        to.sets[std::string(name)] = value;
+        return {};
+    }
+    return fail(ErrorKind::usage, fmt::format("--set {}: linear-ce has no field '{}'", set, name),
+                "fields: " + text::join(contract_field_names(), ", "));
+}
 
 std::map<std::string, std::string> ResolvedContract::as_metadata() const {
     std::map<std::string, std::string> metadata;
@@ -116,7 +189,7 @@ Result<ResolvedContract> resolve(const std::map<std::string, std::string>& metad
     }
     ResolvedContract result;
     Contract& c = result.value;
-    Resolver resolver(metadata, result);
+    Resolver resolver(metadata, overrides.sets, result);
     GDNCTL_TRY(resolver.word("layout", overrides.layout, k_layouts, c.layout, true));
     GDNCTL_TRY(resolver.number("soft_cap", overrides.soft_cap, c.soft_cap));
     const bool capped = result.fields.back().value != "none";
@@ -127,6 +200,7 @@ Result<ResolvedContract> resolve(const std::map<std::string, std::string>& metad
     GDNCTL_TRY(resolver.number("logsumexp_weight", overrides.logsumexp_weight, c.logsumexp_weight));
     GDNCTL_TRY(resolver.word("reduction", overrides.reduction, k_reductions, c.reduction, false));
     GDNCTL_TRY(resolver.word("matmul", overrides.matmul, k_matmuls, c.matmul, false));
+    GDNCTL_TRY(resolver.word("logits", overrides.logits, k_logits, c.logits, false));
     std::string text;
     const auto& given = overrides.ignore_index;
     const std::string origin =
