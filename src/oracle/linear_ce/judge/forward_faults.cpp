@@ -81,10 +81,6 @@ private:
 
     void transforms() {
         const double cap = m_f.problem.c().soft_cap;
-        const auto rounded = [](std::vector<double> s) {
-            for (double& x : s) x = to_bf16(x);
-            return s;
-        };
         consider(
             {{"lse"}, "matches if lse is rounded to bf16", {}, {}}, [](const ProbeRow& r) { return to_bf16(r.lse); },
             true);
@@ -120,10 +116,6 @@ private:
                 for (double& x : s) x = std::clamp(x, -cap, cap);
                 return logsumexp(s);
             });
-        }
-        if (m_f.problem.x_dtype == DType::f32 && m_f.problem.c().matmul == Matmul::exact) {
-            consider({{"lse"}, "matches if x and w are rounded to bf16 (--matmul bf16)", {}, {}},
-                     [&](const ProbeRow& r) { return logsumexp(capped(rounded_logits_of(m_f.problem, r.row), cap)); });
         }
     }
 

@@ -40,6 +40,7 @@ public:
 private:
     double got(std::size_t line, std::size_t h) const;
     double want(std::size_t line, std::size_t h) const;
+    double limit(std::size_t line, std::size_t h) const;
     // delta of a probed line under each mistake, [mistakes][terms].
     std::vector<std::vector<double>> deltas(std::size_t line, const std::vector<Mistake>& mistakes) const;
     // Of sums of `delta` times the other operand, for terms [k * step, ...): [chunks][H].
@@ -49,7 +50,7 @@ private:
 
     const Findings& m_f;
     bool m_of_gw;
-    double m_limit;
+    const GradientLimit& m_limit;
     std::vector<std::size_t> m_lines;    // wrong ones, as indices among the compared
     std::vector<std::size_t> m_probed;   // of them
     std::size_t m_first = 0, m_end = 0;  // hidden dimensions with wrong elements
