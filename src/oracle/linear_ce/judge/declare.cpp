@@ -32,6 +32,9 @@ std::vector<Redeclared> other_contracts(const Problem& problem) {
         add("matmul=bf16", "rounding", "the operands of products are rounded to bf16",
             [](Contract& c) { c.matmul = Matmul::bf16; });
     }
+    if (declared.logits == Logits::bf16) {
+        add("logits=f32", "rounding", "the logits are not rounded", [](Contract& c) { c.logits = Logits::f32; });
+    }
     if (declared.soft_cap > 0) {
         add("soft_cap=none", "cap", "there is no soft cap", [](Contract& c) { c.soft_cap = 0; });
     }
@@ -79,7 +82,11 @@ std::optional<Declaration> find_declaration(const Problem& problem, const Tensor
     for (const Redeclared& one : all) {
         if (holds(one.contract, one.precision)) return Declaration{{one.set}, one.precision, one.stage, one.meaning};
     }
+    // Each costs as much as the comparison itself.
+    constexpr double k_cheap = 1e10;
+    const double products = static_cast<double>(problem.batch * problem.hidden) * static_cast<double>(problem.vocab);
     for (const Redeclared& operation : all) {
+        if (products > k_cheap) break;
         for (const Redeclared& precision : all) {
             if (operation.precision || !precision.precision) continue;
             Contract both = operation.contract;
@@ -94,13 +101,18 @@ std::optional<Declaration> find_declaration(const Problem& problem, const Tensor
 }
 
 void apply(const Declaration& declaration, const Problem& problem, Report& report) {
+    const auto is_redeclared = [&](const std::string& field) {
+        return std::any_of(declaration.sets.begin(), declaration.sets.end(),
+                           [&](const std::string& set) { return set.starts_with(field + "="); });
+    };
     for (const Field& field : problem.contract.fields) {
-        if (field.origin == "--set")
+        if (field.origin == "--set" && !is_redeclared(field.name))
             report.declare.insert(report.declare.end(), {"--set", field.name + "=" + field.value});
     }
     for (const std::string& set : declaration.sets) report.declare.insert(report.declare.end(), {"--set", set});
     report.stages = {declaration.stage};
     if (declaration.stage == "reduction") report.stages.emplace_back("weight");
+    if (declaration.sets.front() == "logits=bf16") report.stages.emplace_back("lse");
     report.hints = {
         {declaration.stage,
          fmt::format("{} (declare it: --set {})", declaration.meaning, fmt::join(declaration.sets, " --set ")), 1}};

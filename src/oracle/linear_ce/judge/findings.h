@@ -21,8 +21,6 @@ struct Findings {
     bool argmax_wrong = false, reduced_wrong = false;
     GradientLimit gx_limit, gw_limit;  // what an element may be off by
     const Work& work;
-
-    bool forward_wrong() const { return loss_wrong || lse_wrong; }
 };
 
 // Sets stage, stages, hints and place of a report whose verdict is WRONG.
