@@ -163,6 +163,16 @@ private:
         return false;
     }
 
+    // All wrong rows of gx are of one kind, and all that were compared of that kind are wrong.
+    template <class Is>
+    bool wrong_are(const Is& is) const {
+        const std::vector<std::size_t> wrong = m_gx->wrong_lines();
+        const auto all = [&](const std::vector<std::size_t>& rows) {
+            return static_cast<std::size_t>(std::count_if(rows.begin(), rows.end(), is));
+        };
+        return all(wrong) == wrong.size() && all(m_f.rows.rows) == wrong.size();
+    }
+
     // No known mistake: the place of the error suggests the stage.
     void pattern() {
         const auto labels_only = [&] {
@@ -172,7 +182,12 @@ private:
                        m_f.problem.labels.end();
             });
         };
-        if (m_gw && m_gw->wrong_lines().size() < m_f.columns.size() && in_last_block()) {
+        const Problem& p = m_f.problem;
+        if (m_gx && wrong_are([&](std::size_t row) { return p.ignored[row]; })) {
+            found({"weight", "gx"}, "the wrong rows are the ignored ones: they have gradients");
+        } else if (m_gx && wrong_are([&](std::size_t row) { return p.weight[row] == 0; })) {
+            found({"weight", "gx"}, "the wrong rows are those of weight 0: they have gradients");
+        } else if (m_gw && m_gw->wrong_lines().size() < m_f.columns.size() && in_last_block()) {
             found({"tail", "gw", "tile"}, "only columns of the last, partial block are wrong");
         } else if (m_gw && m_gw->wrong_lines().size() < m_f.columns.size() && m_f.columns.size() > 16 &&
                    labels_only()) {

@@ -128,6 +128,7 @@ Cell GradientProbe::row_cell(std::size_t row, double lse, double d_lse) const {
     c.d_loss = p.d_loss[row];
     c.d_lse = d_lse;
     c.loss = lse - capped(rounded(logits_of(p, row, label, label + 1), p.forward_rounds()), cap).front();
+    c.largest = m_f.rows.rows.size() == p.batch ? m_f.rows.largest[row] : std::nan("");
     c.weight = p.weight[row];
     c.ignored = p.ignored[row];
     c.first = m_first_of_label[label] == row;
@@ -163,22 +164,28 @@ std::vector<std::vector<double>> GradientProbe::deltas(std::size_t line, const s
     return all;
 }
 
-std::vector<std::vector<double>> GradientProbe::partial_sums(const std::vector<double>& delta, std::size_t step) const {
+std::vector<std::vector<double>> GradientProbe::partial_sums(const std::vector<double>& delta, std::size_t step,
+                                                             double (*operand)(double)) const {
     const Problem& p = m_f.problem;
     const std::size_t H = p.hidden;
     const std::size_t count = terms();
     std::vector<std::vector<double>> sums((count + step - 1) / step, std::vector<double>(H, 0.0));
     const bool by_hidden = !m_of_gw && p.c().layout == Layout::hv;
     std::vector<double> line(by_hidden ? p.vocab : H);
+    const auto round = [&] {
+        for (std::size_t i = 0; i < line.size() && operand != nullptr; ++i) line[i] = operand(line[i]);
+    };
     if (by_hidden) {
         for (std::size_t h = 0; h < H; ++h) {
             read_elements(p.w, h * p.vocab, p.vocab, line.data());
+            round();
             for (std::size_t k = 0; k < count; ++k) sums[k / step][h] += delta[k] * line[k];
         }
         return sums;
     }
     for (std::size_t k = 0; k < count; ++k) {
         read_elements(m_of_gw ? p.x : p.w, k * H, H, line.data());
+        round();
         for (std::size_t h = 0; h < H; ++h) sums[k / step][h] += delta[k] * line[h];
     }
     return sums;
@@ -200,8 +207,10 @@ std::vector<double> GradientProbe::errors_under(const std::vector<Mistake>& mist
     std::vector<std::vector<double>> errors(m_probed.size());
     run_tasks(m_probed.size(), m_f.work.threads, [&] {
         return [&](std::size_t i) {
-            for (const std::vector<double>& delta : deltas(m_probed[i], mistakes)) {
-                errors[i].push_back(error_of(m_probed[i], partial_sums(delta, terms()).front()));
+            const std::vector<std::vector<double>> all = deltas(m_probed[i], mistakes);
+            for (std::size_t m = 0; m < all.size(); ++m) {
+                const auto sums = partial_sums(all[m], terms(), mistakes[m].operand);
+                errors[i].push_back(error_of(m_probed[i], sums.front()));
             }
         };
     });

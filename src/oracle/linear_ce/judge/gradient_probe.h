@@ -47,7 +47,8 @@ private:
     // delta of a probed line under each mistake, [mistakes][terms].
     std::vector<std::vector<double>> deltas(std::size_t line, const std::vector<Mistake>& mistakes) const;
     // Of sums of `delta` times the other operand, for terms [k * step, ...): [chunks][H].
-    std::vector<std::vector<double>> partial_sums(const std::vector<double>& delta, std::size_t step) const;
+    std::vector<std::vector<double>> partial_sums(const std::vector<double>& delta, std::size_t step,
+                                                  double (*operand)(double) = nullptr) const;
     double error_of(std::size_t line, const std::vector<double>& sum) const;
     std::size_t terms() const;
 

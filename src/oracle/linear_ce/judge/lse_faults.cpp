@@ -128,6 +128,8 @@ private:
         log_of("matches if the logits are divided by the square root of H", [&](const ProbeRow& r) {
             return logsumexp(capped(scaled(r.z, 1 / std::sqrt(static_cast<double>(m_f.problem.hidden))), cap));
         });
+        log_of("matches if w is read in the other layout",
+               [&](const ProbeRow& r) { return logsumexp(capped(misread_logits_of(m_f.problem, r.row), cap)); });
         if (m_f.dump.lse != nullptr) {
             log_of("matches if lse holds the loss", [this](const ProbeRow& r) { return r.lse - label_logit(r); });
         }
@@ -233,6 +235,8 @@ private:
     // One block of the vocabulary is missing, or counted twice.
     void blocks() {
         const std::size_t vocab = m_f.problem.vocab;
+        consider({{"lse", "tile"}, "matches if column 0 is left out", Range{0, 1}, {}},
+                 [](const ProbeRow& r) { return r.lse + std::log1p(-std::exp(r.s.front() - r.lse)); });
         for (const std::size_t size : block_sizes(vocab)) {
             for (std::size_t begin = 0; begin < vocab; begin += size) {
                 const Range range{begin, std::min(begin + size, vocab)};

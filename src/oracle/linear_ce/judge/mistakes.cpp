@@ -101,6 +101,9 @@ void add_penalty(std::vector<Mistake>& to) {
         {"penalty", "matches if the label's term has the penalty's cotangent too", [](const Problem& p, const Cell& c) {
              return (c.d_loss + c.d_lse) * (probability(c) - (c.hot ? 1 : 0)) * slope(p, c);
          }});
+    to.push_back(
+        {"penalty", "matches if the penalty is of lse instead of lse squared",
+         [](const Problem& p, const Cell& c) { return with(p, c, c.d_loss, p.c().logsumexp_weight * c.d_loss); }});
     to.push_back({"penalty", "matches if the penalty is of the loss squared instead of lse squared",
                   [](const Problem& p, const Cell& c) {
                       return with(p, c, c.d_loss * (1 + 2 * p.c().logsumexp_weight * c.loss), 0);
@@ -182,6 +185,10 @@ void add_label(std::vector<Mistake>& to) {
                   [](const Problem& p, const Cell& c) { return shifted(p, c, c.hot && c.last); }});
     to.push_back({"label", "matches if only the first of the rows with one label subtracts its term",
                   [](const Problem& p, const Cell& c) { return shifted(p, c, c.hot && c.first); }});
+    to.push_back({"label", "matches with label smoothing of 0.1", [](const Problem& p, const Cell& c) {
+                      const double target = (c.hot ? 0.9 : 0) + 0.1 / static_cast<double>(p.vocab);
+                      return ((c.d_loss + c.d_lse) * probability(c) - c.d_loss * target) * slope(p, c);
+                  }});
     to.push_back({"label", "matches if the label's term is subtracted twice", [](const Problem& p, const Cell& c) {
                       return ((c.d_loss + c.d_lse) * probability(c) - 2 * hot(c)) * slope(p, c);
                   }});
@@ -207,10 +214,30 @@ void add_tail(std::vector<Mistake>& to, std::size_t vocab) {
     }
 }
 
+double to_tf32(double x) { return static_cast<double>(rounded_to_tf32(static_cast<float>(x))); }
+
+// With the 11 significant bits of fp16.
+double to_f16(double x) {
+    if (x == 0 || !std::isfinite(x)) return x;
+    const int scale = 10 - std::ilogb(x);
+    return std::ldexp(std::nearbyint(std::ldexp(x, scale)), -scale);
+}
+
 void add_rounding(std::vector<Mistake>& to, const Problem& problem) {
+    to.push_back({"lse", "matches if the backward takes the largest logit for lse: probabilities without their sum",
+                  [](const Problem& p, const Cell& c) {
+                      Cell unscaled = c;
+                      unscaled.lse = c.largest;
+                      return with(p, unscaled, c.d_loss, c.d_lse);
+                  }});
     to.push_back({"lse", "matches if the backward takes an lse rounded to bf16", [](const Problem& p, const Cell& c) {
                       Cell rounded = c;
                       rounded.lse = to_bf16(c.lse);
+                      return with(p, rounded, c.d_loss, c.d_lse);
+                  }});
+    to.push_back({"lse", "matches if the backward takes an lse rounded to fp16", [](const Problem& p, const Cell& c) {
+                      Cell rounded = c;
+                      rounded.lse = to_f16(c.lse);
                       return with(p, rounded, c.d_loss, c.d_lse);
                   }});
     if (!problem.backward_rounds()) {
@@ -222,11 +249,14 @@ void add_rounding(std::vector<Mistake>& to, const Problem& problem) {
              }});
     }
     if (problem.x_dtype != DType::f32 || problem.c().matmul != Matmul::exact) return;
-    to.push_back({"rounding", "matches if delta is rounded to bf16",
-                  [](const Problem& p, const Cell& c) { return to_bf16(right(p, c)); }});
-    to.push_back({"rounding", "matches if delta is rounded to tf32", [](const Problem& p, const Cell& c) {
-                      return static_cast<double>(rounded_to_tf32(static_cast<float>(right(p, c))));
-                  }});
+    const auto delta_in_bf16 = [](const Problem& p, const Cell& c) { return to_bf16(right(p, c)); };
+    const auto delta_in_tf32 = [](const Problem& p, const Cell& c) { return to_tf32(right(p, c)); };
+    to.push_back({"rounding", "matches if delta is rounded to bf16", delta_in_bf16});
+    to.push_back({"rounding", "matches if delta is rounded to tf32", delta_in_tf32});
+    to.push_back({"rounding", "matches if the operands of the gradients' products are rounded to bf16", delta_in_bf16,
+                  0, to_bf16});
+    to.push_back({"rounding", "matches if the operands of the gradients' products are rounded to tf32", delta_in_tf32,
+                  0, to_tf32});
 }
 
 // Of a backward that is given its cotangents.

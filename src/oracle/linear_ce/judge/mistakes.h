@@ -13,7 +13,7 @@ struct Cell {
     double z = 0, s = 0, lse = 0;  // before and after the cap
     double d_loss = 0, d_lse = 0;  // cotangents, as they should be
     double weight = 1;
-    double loss = 0;
+    double loss = 0, largest = 0;                             // of the row; the largest s is NaN where it is not known
     bool hot = false, after_hot = false, before_hot = false;  // the label's column, and those beside it
     bool next_hot = false, previous_hot = false;              // the column of the next or previous row's label
     bool ignored = false;                                     // the row
@@ -25,6 +25,7 @@ struct Mistake {
     std::string stage, text;
     double (*delta)(const Problem& problem, const Cell& cell);
     double padding = 0;
+    double (*operand)(double) = nullptr;  // how the other factor of the product is rounded
 };
 
 // Those that make a difference for this problem; the first is none: delta as it should be.

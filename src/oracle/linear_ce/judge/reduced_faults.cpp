@@ -69,12 +69,14 @@ Faults reduced_faults(const Findings& findings) {
     double weighted_penalty = 0;
     double plain_penalty = 0;
     double loss_penalty = 0;
+    double straight_penalty = 0;
     for (std::size_t i = 0; i < p.batch; ++i) {
         weighted_loss += p.weight[i] * loss[i];
         plain_loss += loss[i];
         weighted_penalty += p.weight[i] * lambda * lse[i] * lse[i];
         plain_penalty += lambda * lse[i] * lse[i];
         loss_penalty += p.weight[i] * lambda * loss[i] * loss[i];
+        straight_penalty += p.weight[i] * lambda * lse[i];
     }
     const bool mean = p.c().reduction == Reduction::mean;
     const double by = mean ? p.total_weight : 1;
@@ -88,6 +90,7 @@ Faults reduced_faults(const Findings& findings) {
          weighted_loss / by + plain_penalty / (mean ? B : 1)},
         {"penalty", "matches if the penalty is of the loss squared instead of lse squared",
          (weighted_loss + loss_penalty) / by},
+        {"penalty", "matches if the penalty is of lse instead of lse squared", (weighted_loss + straight_penalty) / by},
         {"penalty", "matches if the penalty is halved", (weighted_loss + weighted_penalty / 2) / by},
         {"penalty", "matches if the penalty is doubled", (weighted_loss + weighted_penalty * 2) / by},
         {"penalty", "matches if the penalty is subtracted", (weighted_loss - weighted_penalty) / by},

@@ -192,6 +192,18 @@ std::vector<double> partial_logits_of(const Problem& problem, std::size_t row, s
     return products(problem, row, {0, problem.vocab}, {begin, end});
 }
 
+std::vector<double> misread_logits_of(const Problem& problem, std::size_t row) {
+    const bool hv = problem.c().layout == Layout::hv;
+    std::vector<double> z(problem.vocab, 0.0);
+    for (std::size_t h = 0; h < problem.hidden; ++h) {
+        const double x = element(problem.x, row * problem.hidden + h);
+        for (std::size_t v = 0; v < problem.vocab; ++v) {
+            z[v] += x * element(problem.w, hv ? v * problem.hidden + h : h * problem.vocab + v);
+        }
+    }
+    return z;
+}
+
 double label_products_of(const Problem& problem, std::size_t row) {
     const auto label = static_cast<std::size_t>(problem.labels[row]);
     return products(problem, row, {label, label + 1}, {0, problem.hidden}, true).front();

@@ -38,6 +38,8 @@ double reduced_of(const Problem& problem, const std::vector<double>& loss, const
 std::vector<double> logits_of(const Problem& problem, std::size_t row, std::size_t begin, std::size_t end);
 // The same for all columns, of the hidden dimensions [begin, end) alone.
 std::vector<double> partial_logits_of(const Problem& problem, std::size_t row, std::size_t begin, std::size_t end);
+// The same for a kernel that takes [H,V] for [V,H], or the reverse.
+std::vector<double> misread_logits_of(const Problem& problem, std::size_t row);
 // The label's logit before any cap, if its products are rounded to bf16 before they are summed.
 double label_products_of(const Problem& problem, std::size_t row);
 // What the products of some rows may be off by in fp32.
