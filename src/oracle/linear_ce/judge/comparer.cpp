@@ -27,6 +27,8 @@ Worst at(const char* tensor, const char* axes, std::vector<std::size_t> index) {
 
 // What a sample may cost where the dump does not say the logsumexps of all rows.
 constexpr double k_most_flop = 1e12;
+// What the scalar, and what the search for a mistake, may cost.
+constexpr double k_cheap_flop = 1e11;
 
 class Comparer {
 public:
@@ -55,7 +57,6 @@ public:
 
     // With every row and column where that is cheap: an exchange of rows shows only where both are known.
     void explain() {
-        constexpr double k_cheap_flop = 1e11;
         if (m_options.level == Level::sampled && 4 * forward_flop() < k_cheap_flop) {
             CompareOptions options = m_options;
             options.level = Level::exact;
@@ -117,7 +118,7 @@ private:
         const bool of_reduced = m_dump.reduced != nullptr && !(is_wide(m_dump.loss) && is_wide(m_dump.lse));
         if (m_options.level == Level::exact) {
             m_all = m_found.rows;
-        } else if ((of_gw || of_reduced) && forward_flop() < k_most_flop) {
+        } else if ((of_gw && forward_flop() < k_most_flop) || (of_reduced && forward_flop() < k_cheap_flop)) {
             m_all = truth_of_rows(m_problem, all_of(m_problem.batch), false, m_options.work);
         }
         if (m_all) {
@@ -266,10 +267,12 @@ private:
         if (both) {
             const std::vector<double> lse = m_found.lse.empty() ? std::vector<double>(m_problem.batch) : m_found.lse;
             Invariants result = invariants_of(m_problem, m_dump, lse, m_options.work.threads);
+            result.products.limit +=
+                std::hypot(m_found.gx_wrong ? 0 : result.gx_noise, m_found.gw_wrong ? 0 : result.gw_noise);
             // A gx that is loose, as when it was summed up in bf16, agrees with gw no better than with the truth: by
             // Cauchy and Schwarz, times pi / 2 for values that are normal.
             for (const TensorVerdict& t : m_report.tensors) {
-                if (t.name == "gx" && t.loose && t.verdict != Verdict::wrong) {
+                if (t.name == "gx" && t.loose && !m_found.gx_wrong) {
                     result.products.limit = std::max(result.products.limit, 1.6 * t.rms_ratio);
                 }
             }

@@ -79,9 +79,10 @@ Invariants invariants_of(const Problem& problem, const Dump& dump, const std::ve
     const MatrixSums gw =
         sums_of(*dump.gw, problem.w, hv ? problem.hidden : problem.vocab, hv ? problem.vocab : problem.hidden, threads);
     Invariants result;
-    const double noise = std::hypot(storage_noise(*dump.gx, gx), storage_noise(*dump.gw, gw));
-    result.products = {part_of(std::fabs(gx.product - gw.product), gx.product_size),
-                       limits.products + (gx.product_size > 0 ? noise / gx.product_size : 0), 0, gx.product,
+    const auto part_of_sum = [&](double noise) { return gx.product_size > 0 ? noise / gx.product_size : 0; };
+    result.gx_noise = part_of_sum(storage_noise(*dump.gx, gx));
+    result.gw_noise = part_of_sum(storage_noise(*dump.gw, gw));
+    result.products = {part_of(std::fabs(gx.product - gw.product), gx.product_size), limits.products, 0, gx.product,
                        gw.product};
     if (problem.c().soft_cap > 0) return result;
     const std::vector<double> d_lse = problem.lse_cotangents(lse);

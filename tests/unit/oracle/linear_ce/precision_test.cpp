@@ -121,6 +121,43 @@ TEST_CASE("linear-ce: operands rounded to tf32 are named, and OK once declared")
     }
 }
 
+TEST_CASE("linear-ce: a forward in tf32 is named, whatever its backward does") {
+    const TensorFile inputs = make_inputs(*find_case("unit_normal"));
+    const TensorFile exact = kernel_outputs(problem_under(inputs, {}), {});
+    TensorFile forward = kernel_outputs(problem_under(inputs, {"matmul=tf32"}), {});
+    for (const char* name : {"gx", "gw"}) tensor_of(forward, name) = *exact.find(name);
+    const Report report = judged_under(inputs, forward, {});
+    CHECK(report.stage == "rounding");
+    CHECK(report.declare == std::vector<std::string>{"--set", "matmul=tf32"});
+}
+
+TEST_CASE("linear-ce: the backward's operands in bf16 are named where the forward is exact") {
+    TensorFile inputs = make_inputs(*find_case("small_logits"));
+    const Problem problem = problem_under(inputs, {});
+    TensorFile dump = kernel_outputs(problem, {});
+    // x^T bf16(delta) with x in bf16: what gw of a TPU has, under exact logits.
+    const std::vector<double> x = rounded(to_f64(tensor_of(inputs, "x")));
+    std::vector<double> gw(problem.w.count(), 0.0);
+    for (std::size_t b = 0; b < problem.batch; ++b) {
+        const std::vector<double> z = logits_of(problem, b, 0, problem.vocab);
+        const double lse = logsumexp(z);
+        for (std::size_t v = 0; v < problem.vocab; ++v) {
+            const double hot = problem.labels[b] == static_cast<std::int64_t>(v) ? 1 : 0;
+            const double delta = to_bf16(problem.d_loss[b] * (std::exp(z[v] - lse) - hot));
+            for (std::size_t h = 0; h < problem.hidden; ++h) {
+                gw[problem.c().layout == Layout::hv ? h * problem.vocab + v : v * problem.hidden + h] +=
+                    delta * x[b * problem.hidden + h];
+            }
+        }
+    }
+    tensor_of(dump, "gw") = from_f64(gw, problem.w.shape, DType::f32);
+    const Report report = judged_under(inputs, dump, {}, Level::exact);
+    CHECK(report.verdict == Verdict::wrong);
+    CHECK(report.stages == std::vector<std::string>{"rounding", "gw"});
+    REQUIRE(report.hints.size() == 1);
+    CHECK(report.hints[0].text == "matches if the operands of the gradients' products are rounded to bf16");
+}
+
 TEST_CASE("linear-ce: loss or lse stored in bf16 is no fault of what is derived from them") {
     for (const char* name : {"ce_bf16_loss", "ce_bf16_lse"}) {
         CAPTURE(name);
