@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "oracle/gdn/bench/bench.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
+#include "oracle/linear_ce/judge/contract.h"
 
 namespace gdnctl::commands::oracle_gdn {
 
@@ -49,7 +50,8 @@ void describe_contract(cli::Args& args, ContractOptions& options) {
     static const std::string k_contract_help =
         "contract that defines what the tensors mean: " + text::join(oracle::contract_names(), ", ");
     static const std::string k_set_help =
-        "change one contract field: " + text::join(oracle::contract_field_names(), ", ");
+        "change one contract field: " + text::join(oracle::contract_field_names(), ", ") +
+        "; linear-ce: " + text::join(oracle::linear_ce::contract_field_names(), ", ");
     args.option(options.contract, {.names = "--contract",
                                    .value = "NAME",
                                    .help = k_contract_help,

@@ -25,8 +25,9 @@ void describe_compare(cli::Args& args, CompareOptions& options) {
     describe_contract(args, options.contract);
     const char* group = "linear-ce";
     args.option(options.contract.matmul, {.names = "--matmul",
-                                          .value = "exact|bf16",
-                                          .help = "linear-ce: bf16 rounds the operands first, as a TPU does by default",
+                                          .value = "exact|bf16|tf32",
+                                          .help = "linear-ce: round the operands first: bf16 as a TPU does by default, "
+                                                  "tf32 as JAX and PyTorch do on NVIDIA devices",
                                           .group = group,
                                           .default_text = "exact"});
     args.option(options.contract.ignore_index, {.names = "--ignore-index",
@@ -52,12 +53,12 @@ void describe_compare(cli::Args& args, CompareOptions& options) {
 
 // What says nothing about this operator is refused, not ignored.
 Status check_compare(const oracle_compare::Options& o) {
-    const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract || !o.contract.sets.empty();
-    if (contract || o.rtol || o.budget || o.heatmap || o.allow_suspect || oracle_flashinfer::wanted(o.flashinfer)) {
-        return fail(
-            ErrorKind::usage,
-            "linear-ce does not support --contract, --set, --rtol, --atol, --budget, --heatmap, --allow-suspect "
-            "or the options for FlashInfer-Bench");
+    GDNCTL_TRY(with_sets({}, o.contract.sets));
+    if (o.contract.contract != oracle_gdn::ContractOptions{}.contract || o.rtol || o.budget || o.heatmap ||
+        o.allow_suspect || oracle_flashinfer::wanted(o.flashinfer)) {
+        return fail(ErrorKind::usage,
+                    "linear-ce does not support --contract, --rtol, --atol, --budget, --heatmap, --allow-suspect "
+                    "or the options for FlashInfer-Bench");
     }
     return {};
 }
@@ -71,7 +72,8 @@ Result<std::unique_ptr<harness::Reading>> read(const Operator& /*op*/, const ora
         const auto hidden = static_cast<std::size_t>(x->shape[1]);
         GDNCTL_TRY(hce::check_memory(x->count() / hidden, hidden, w->count() / hidden, ce.level == lce::Level::exact));
     }
-    GDNCTL_TRY_ASSIGN(lce::Problem problem, hce::read_problem(inputs, ce.contract));
+    GDNCTL_TRY_ASSIGN(const Contract contract, with_sets(ce.contract, options.contract.sets));
+    GDNCTL_TRY_ASSIGN(lce::Problem problem, hce::read_problem(inputs, contract));
     lce::CompareOptions how;
     how.level = ce.level;
     how.rows = static_cast<std::size_t>(ce.rows);

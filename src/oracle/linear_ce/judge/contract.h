@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/result.h"
@@ -15,7 +16,10 @@
 namespace gdnctl::oracle::linear_ce {
 
 enum class Reduction { mean, sum, none };  // none: gradients are of the sum, and there is no `reduced`
-enum class Matmul { exact, bf16 };         // bf16: operands are rounded before each product, as a TPU does by default
+// Operands are rounded before each product: to bf16 as a TPU does by default, to the 10 mantissa bits of tf32 as JAX
+// and PyTorch do on NVIDIA devices.
+enum class Matmul { exact, tf32, bf16 };
+enum class Logits { f32, bf16 };  // bf16: rounded before the cap and the softmax
 
 struct Contract {
     Layout layout = Layout::hv;
@@ -23,6 +27,7 @@ struct Contract {
     double logsumexp_weight = 0;  // lambda of the penalty lambda lse^2
     Reduction reduction = Reduction::mean;
     Matmul matmul = Matmul::exact;
+    Logits logits = Logits::f32;
     std::optional<std::int64_t> ignore_index;
 };
 
@@ -37,10 +42,17 @@ struct ResolvedContract {
 
 // What the command line says instead of the file.
 struct Overrides {
-    std::optional<std::string> layout, reduction, matmul;
+    std::optional<std::string> layout, reduction, matmul, logits;
     std::optional<double> soft_cap, logsumexp_weight;
     std::optional<std::int64_t> ignore_index;
+    std::map<std::string, std::string> sets;  // field: value, of --set; these win
 };
+
+// Fields that --set can change: "layout", "soft_cap", ...
+std::vector<std::string> contract_field_names();
+
+// "FIELD=VALUE", as --set takes it. usage: an unknown field or value.
+Status set_field(std::string_view set, Overrides& to);
 
 // Metadata of the inputs file, then `overrides`. bad_input: no layout anywhere, a soft cap that is not positive, a
 // value that a field does not know, metadata of another operator.
@@ -49,5 +61,6 @@ Result<ResolvedContract> resolve(const std::map<std::string, std::string>& metad
 std::string_view name_of(Layout layout);  // "hv"
 std::string_view name_of(Reduction reduction);
 std::string_view name_of(Matmul matmul);
+std::string_view name_of(Logits logits);
 
 }  // namespace gdnctl::oracle::linear_ce

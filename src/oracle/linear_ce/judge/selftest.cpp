@@ -118,11 +118,18 @@ private:
                                          {Fault::split, "halves merged in fp32"}}) {
             honest(*problem, spoilt_outputs(*problem, form, 0, {}), fmt::format("{}, {}", c.name, name));
         }
+        for (const char* set : {"matmul=bf16", "matmul=tf32", "logits=bf16"}) rounding(c, set);
+    }
+
+    void rounding(const Case& c, const char* set) {
         Overrides rounded;
-        rounded.matmul = "bf16";
-        const auto as_tpu = problem_of(c, rounded);
-        if (!as_tpu) return finding("missed", c.name, "a problem", as_tpu.error().text());
-        honest(*as_tpu, kernel_outputs(*as_tpu, {m_work.threads, best_isa(), {}, 0}), c.name + ", bf16 operands");
+        const auto known = set_field(set, rounded);
+        const auto problem = known ? problem_of(c, rounded) : tl::unexpected(known.error());
+        if (!problem) return finding("missed", c.name, "a problem", problem.error().text());
+        for (const Isa isa : available_isas()) {
+            honest(*problem, kernel_outputs(*problem, {m_work.threads, isa, {}, 0}),
+                   fmt::format("{}, {}, {}", c.name, set, name_of(isa)));
+        }
     }
 
     const Work& m_work;
