@@ -7,6 +7,7 @@
 
 #include "core/text.h"
 #include "harness/files.h"
+#include "oracle/gdn/compare/chunk_length.h"
 #include "oracle/gdn/report/report.h"
 
 namespace gdnctl::harness {
@@ -113,15 +114,20 @@ Result<oracle::GdnReference> GdnReading::take_reference(int threads, oracle::Pas
     return oracle::make_reference(std::move(m_reference.problem), std::move(m_reference.contract), threads);
 }
 
-void GdnReading::declare(const oracle::Declaration& found, oracle::GdnReport& report) const {
-    report.declare = {"--contract", m_reference.contract.name};
+std::vector<std::string> GdnReading::words_with(const std::vector<std::string>& more) const {
+    std::vector<std::string> words = {"--contract", m_reference.contract.name};
     const auto field = [](const std::string& set) { return set.substr(0, set.find('=')); };
     std::vector<std::string> sets = m_choice.sets;
-    for (const std::string& set : found.sets) {
+    for (const std::string& set : more) {
         std::erase_if(sets, [&](const std::string& given) { return field(given) == field(set); });
         sets.push_back(set);
     }
-    for (const std::string& set : sets) report.declare.insert(report.declare.end(), {"--set", set});
+    for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
+    return words;
+}
+
+void GdnReading::declare(const oracle::Declaration& found, oracle::GdnReport& report) const {
+    report.declare = words_with(found.sets);
     report.stage = found.stage;
     report.stages = {found.stage};
     const std::string words = "--set " + text::join(found.sets, " --set ");
@@ -157,6 +163,13 @@ Result<Judgement> GdnReading::judge(const oracle::TensorFile& outputs, const Jud
     GDNCTL_TRY(oracle::add_backward(m_reference, m_inputs, outputs, how.threads));
     if (how.stop && how.stop()) return Judgement{};
     GDNCTL_TRY_ASSIGN(auto report, oracle::judge(m_reference, outputs, {m_rule.rtol, m_rule.atol, false, how.threads}));
+    if (!m_rule.rtol) {
+        if (auto longer = oracle::judge_with_longer_chunks(m_reference, report, m_inputs, outputs, how.threads)) {
+            m_reference = std::move(longer->reference);
+            report = std::move(longer->report);
+            report.declare = words_with({fmt::format("chunk={}", longer->chunk)});
+        }
+    }
     const bool at_fault = report.verdict != oracle::Verdict::ok && report.verdict != oracle::Verdict::no_data;
     if (how.thorough && at_fault) GDNCTL_TRY(explain(outputs, how.threads, report));
     report.outputs_are_truth = oracle::is_written_truth(outputs, report);
