@@ -26,6 +26,8 @@ constexpr double k_row_roundoffs = 8;
 constexpr double k_row_growth_limit = 1e6;
 // The decay of such a gate is 0 even in fp64.
 constexpr double k_wiping_gate = -745;
+// So is nearly everything below this: fp32 sums of gates lose what follows.
+constexpr double k_closing_gate = -16;
 // fp32 sums of gates restart at such a gate.
 constexpr double k_unsummed_gate = -2e4;
 
@@ -38,20 +40,21 @@ double length_of(const double* x, Index count) {
     return std::sqrt(sum);
 }
 
-// The relative error of a state whose tokens' decays are each off by one ulp of fp32. Equal gates have equal errors,
-// which add up over tokens; those of different gates are independent. Each counts as far as the state still holds what
-// it multiplied. exp(0) is exact.
+// The relative error of a state whose tokens' decays are each off by one ulp of fp32, and by what their fp32 sums lose.
+// Equal gates have equal errors, which add up over tokens; those of different gates are independent. Each counts as far
+// as the state still holds what it multiplied. exp(0) is exact.
 class DecayDrift {
 public:
-    // `kept`: the part of the state's content that a token leaves.
-    void advance(double gate, double kept) {
+    // `kept`: the part of the state's content that a token leaves. `sum`: of gates that closed earlier in the chunk;
+    // the fp32 sum of all of them rounds each later gate to multiples of its ulp.
+    void advance(double gate, double kept, double sum) {
         if (!(kept > 0) || !std::isfinite(gate)) {
             *this = {};
             return;
         }
         double& own = m_by_gate[gate];
         const double before = own * m_factor;
-        const double after = before + ulp_of_decay(gate);
+        const double after = before + ulp_of_decay(gate) + k_rounding * ulp(sum);
         m_squares = std::max(0.0, m_squares + after * after - before * before) * kept * kept;
         own = after / m_factor;
         m_factor *= kept;
@@ -60,10 +63,16 @@ public:
     double squared() const { return m_squares; }
 
 private:
+    // The root mean square of roundings to multiples of 1.
+    static constexpr double k_rounding = 0.29;
+
+    // Of fp32, at the values just below a positive `x`.
+    static double ulp(double x) {
+        return x >= k_smallest ? std::ldexp(2 * k_fp32_roundoff, std::ilogb(std::nexttoward(x, 0))) : 0;
+    }
     static double ulp_of_decay(double gate) {
         const double decay = std::exp(gate);
-        if (gate == 0 || !(decay >= k_smallest) || !std::isfinite(decay)) return 0;
-        return std::ldexp(2 * k_fp32_roundoff, std::ilogb(std::nexttoward(decay, 0))) / decay;
+        return gate == 0 || decay < k_smallest || std::isinf(decay) ? 0 : ulp(decay) / decay;
     }
     void rescale() {
         for (auto& [gate, error] : m_by_gate) error *= m_factor;
@@ -88,6 +97,7 @@ public:
           m_head(lane % m_Hv),
           m_begin(static_cast<Index>(p.sequences[lane / m_Hv].begin)),
           m_tokens(static_cast<Index>(p.sequences[lane / m_Hv].end) - m_begin),
+          m_chunk(static_cast<Index>(c.chunk)),
           m_window(2 * static_cast<Index>(std::max(c.chunk, 64))),
           m_history((m_tokens + 1) * m_dv),
           m_ages(m_dv) {}
@@ -174,7 +184,9 @@ private:
             m_ages[j] = left > 0 && std::isfinite(squares[j]) ? left / squares[j] * (m_ages[j] + 1) : 0;
         }
         const double gate = m_in.g[at(t)];
-        m_drift.advance(gate, std::isfinite(after) && after > 0 ? before / after : 0);
+        if (t % m_chunk == 0 || !(gate > k_unsummed_gate)) m_closed = 0;
+        m_drift.advance(gate, std::isfinite(after) && after > 0 ? before / after : 0, m_closed);
+        if (gate > k_unsummed_gate && gate < k_closing_gate) m_closed -= gate;
         m_sizes.drift[at(t)] = to_float(std::sqrt(m_drift.squared()));
         if (gate > k_wiping_gate) {
             m_decay += gate;
@@ -239,7 +251,7 @@ private:
 
     const Prepared<double>& m_in;
     LocalSizes& m_sizes;
-    Index m_lane, m_Hv, m_Hk, m_dk, m_dv, m_head, m_begin, m_tokens, m_window;
+    Index m_lane, m_Hv, m_Hk, m_dk, m_dv, m_head, m_begin, m_tokens, m_chunk, m_window;
     std::vector<double> m_history;  // [tokens + 1, dv]
     std::vector<double> m_ages;     // of the columns
     std::vector<double> m_summed;   // |g| over the earlier tokens
@@ -250,6 +262,7 @@ private:
     std::vector<double> m_lost;
     bool m_explodes = false;  // after the latest token
     DecayDrift m_drift;
+    double m_closed = 0;  // sum of the gates that closed in the chunk
     double m_out_squares = 0, m_out_ages = 0, m_out_drifts = 0;
 };
 
