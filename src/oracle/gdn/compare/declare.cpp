@@ -23,7 +23,7 @@ constexpr double k_same_operation = 0.05;
 // How much nearer a declaration must bring a dump that is farther off than that.
 constexpr double k_nearer = 4;
 // The part of the budget of a declared precision that a kernel of that precision uses.
-constexpr double k_least_used = 0.1;
+constexpr double k_least_used = 0.25;
 // How much more of it one head may use than another.
 constexpr double k_uneven = 10;
 
@@ -265,8 +265,12 @@ std::string widened(const GdnReference& narrow, const GdnReference& wide) {
     const double out = ratio(narrow.out, wide.out);
     const double state = ratio(narrow.final_state, wide.final_state);
     if (std::max(out, state) < 1.1) return {};
-    return fmt::format("widens the budget of {} {:.2g} times", out >= state ? "out" : "final_state",
-                       std::max(out, state));
+    // Two digits are enough.
+    double times = std::max(out, state);
+    const double unit = std::max(0.1, std::pow(10, std::floor(std::log10(times)) - 1));
+    times = std::round(times / unit) * unit;
+    return fmt::format("widens the budget of {} {} times", out >= state ? "out" : "final_state",
+                       times < 10 ? fmt::format("{:.1f}", times) : fmt::format("{:.0f}", times));
 }
 
 std::optional<Declaration> find_operation(const TensorFile& inputs, const TensorFile& dump,
