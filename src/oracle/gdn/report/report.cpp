@@ -31,7 +31,11 @@ std::string place_of_fault_text(const GdnReference& reference, const GdnReport& 
                                   place.tensor, place.first_batch, place.first_token, place.first_head,
                                   place.first_chunk);
     }
-    if (place.tensor == "final_state") return text + "first wrong: final_state alone, out is right\n";
+    const bool has_out = std::any_of(report.tensors.begin(), report.tensors.end(),
+                                     [](const TensorReport& t) { return t.canonical == "out"; });
+    if (place.tensor == "final_state") {
+        return text + (has_out ? "first wrong: final_state alone, out is right\n" : "first wrong: final_state\n");
+    }
     return text + fmt::format("first wrong token: {}[b={},t={},h={}], chunk {}\n", place.tensor, place.first_batch,
                               place.first_token, place.first_head, place.first_chunk);
 }
