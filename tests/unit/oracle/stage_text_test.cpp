@@ -228,7 +228,7 @@ std::vector<Said> products_and_coefficients() {
     using S = Site;
     return {
         {"intra",
-         "sums of the rows of U up to it, and the state is right: consistent with a wrong P",
+         "sums of the rows of U up to it, and the final state is right: consistent with a wrong P",
          {S::P},
          rough_entries()},
         {"solve",

@@ -63,6 +63,7 @@ public:
         if (auto d = match_doubling(m_r, m_evidence, *m_lane)) return *d;
         if (auto d = few_places()) return *d;
         if (auto d = match_coefficients(m_r, m_evidence, *m_lane)) return *d;
+        if (auto d = match_initial_state(m_r, m_evidence, m_errors)) return *d;
         if (auto d = match_stages(m_r, m_evidence, *m_lane, m_threads, [this] { return growing(); })) return *d;
         if (auto d = few_columns()) return *d;
         if (auto d = match_hidden_rounding(m_r, m_evidence, *m_lane)) return *d;
@@ -322,7 +323,11 @@ std::optional<Diagnosis> PatternSearch::rounding() const {
 // Only the place of the error is left as a clue.
 Diagnosis PatternSearch::by_place() const {
     if (!m_out_wrong) {
-        if (!m_evidence.out || (m_evidence.out->judged != DType::bf16 && m_evidence.out->judged != DType::f16)) {
+        if (!m_evidence.out) {
+            return guess({"carry", "layout", "padding"},
+                         "the final state is wrong, and there is no out that could tell where");
+        }
+        if (m_evidence.out->judged != DType::bf16 && m_evidence.out->judged != DType::f16) {
             return guess({"carry", "layout", "padding"},
                          "out is right and the final state is not: consistent with a mistake in its last update, or in "
                          "where it is stored");

@@ -75,8 +75,13 @@ Diagnosis by_entries(const Section& s, const LaneErrors& errors, const ErrorSpan
     // A final state may have recovered from something written long before it.
     if (spans.writes == Answer::yes)
         return likely({"solve", "wu", "decay"}, what + ", and U alone is wrong: consistent with a wrong M");
-    if (state_right || spans.alone)
-        return likely({"intra", "decay", "output"}, what + ", and the state is right: consistent with a wrong P");
+    if (state_right || spans.alone) {
+        const bool follows = s.wrong + 1 < s.parts.size();
+        return likely({"intra", "decay", "output"},
+                      what + (errors.final_state ? ", and the final state is right: consistent with a wrong P"
+                              : follows          ? ", and later chunks are right: consistent with a wrong P"
+                                        : ": consistent with a wrong P, or M (there is no state that could tell)"));
+    }
     const EntryPrices prices = entry_prices(s);
     if (!errors.final_state && prices.p < std::min(prices.m, prices.both)) {
         return likely({"intra", "decay", "solve"},
@@ -160,8 +165,9 @@ std::optional<Diagnosis> exclude_stages(const GdnReference& r, const ForwardEvid
         if (spans.sums_of_u != Answer::no) return std::nullopt;
         return likely(
             {"output", "intra", "layout", "l2norm", "scale", "tile"},
-            "the final state is right, and the errors of out are no sums of rows of U: consistent with a mistake "
-            "in what is read from the state, in q, or in out itself");
+            std::string(errors.final_state ? "the final state is right" : "no later chunk is wrong") +
+                ", and the errors of out are no sums of rows of U: consistent with a mistake in what is read from the "
+                "state, in q, or in out itself");
     }
     if (s->wrong != 0 || spans.sums_of_u != Answer::no || spans.state_before == Answer::yes) return std::nullopt;
     return likely(

@@ -31,7 +31,11 @@ std::string place_of_fault_text(const GdnReference& reference, const GdnReport& 
                                   place.tensor, place.first_batch, place.first_token, place.first_head,
                                   place.first_chunk);
     }
-    if (place.tensor == "final_state") return text + "first wrong: final_state alone, out is right\n";
+    const bool has_out = std::any_of(report.tensors.begin(), report.tensors.end(),
+                                     [](const TensorReport& t) { return t.canonical == "out"; });
+    if (place.tensor == "final_state") {
+        return text + (has_out ? "first wrong: final_state alone, out is right\n" : "first wrong: final_state\n");
+    }
     return text + fmt::format("first wrong token: {}[b={},t={},h={}], chunk {}\n", place.tensor, place.first_batch,
                               place.first_token, place.first_head, place.first_chunk);
 }
@@ -137,7 +141,8 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     if (report.worst && !report.worst->index.empty()) text += "worst: " + place_text(*report.worst) + "\n";
     text += diagnosis_text(reference, report);
     if (!report.declare.empty()) {
-        text += wrapped_words("declare: ", text::shell_join(report.declare));
+        const std::string widens = report.declare_widens.empty() ? "" : fmt::format(" ({})", report.declare_widens);
+        text += wrapped_words("declare: ", text::shell_join(report.declare) + widens);
     }
     if (report.outputs_are_truth) text += oracle_report::k_truth_note;
     return text + verdict_text(oracle::name_of(report.verdict), report.reason);

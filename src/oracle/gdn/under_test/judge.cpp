@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "oracle/gdn/compare/chunk_length.h"
 #include "oracle/gdn/under_test/call.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
 
@@ -54,10 +55,16 @@ struct Question {
 
 // The report; a shape that cannot be compared is an error.
 Result<GdnReport> compared(const TensorFile& outputs, const Question& asked) {
-    if (!has_gradients(outputs)) return judge(asked.reference, outputs, {});
-    GdnReference with_truth = asked.reference;
-    GDNCTL_TRY(add_backward(with_truth, asked.inputs, outputs, asked.threads));
-    return judge(with_truth, outputs, {});
+    GdnReference with_truth;
+    const GdnReference* reference = &asked.reference;
+    if (has_gradients(outputs)) {
+        with_truth = asked.reference;
+        GDNCTL_TRY(add_backward(with_truth, asked.inputs, outputs, asked.threads));
+        reference = &with_truth;
+    }
+    GDNCTL_TRY_ASSIGN(GdnReport report, judge(*reference, outputs, {}));
+    auto longer = judge_with_longer_chunks(*reference, report, asked.inputs, outputs, asked.threads);
+    return longer ? std::move(longer->report) : std::move(report);
 }
 
 // Judges one run; a shape that judge() rejects is the kernel's fault.
