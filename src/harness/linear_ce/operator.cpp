@@ -32,6 +32,9 @@ void add_fields(const lce::Case& c, Json& object) {
     object["logsumexp_weight"] = c.logsumexp_weight;
     object["reduction"] = name_of(c.reduction);
     object["weighted"] = c.weights != lce::Weights::none;
+    object["ignores_rows"] = c.ignores_rows;
+    object["d_loss"] = c.d_loss;
+    object["d_lse"] = c.d_lse;
     object["expected_verdict"] = "OK";
 }
 
