@@ -50,14 +50,18 @@ struct Question {
     const GdnReference& reference;
     KernelPass pass;
     int threads;
+    bool hints = true;
 };
 
 // The report; a shape that cannot be compared is an error.
 Result<GdnReport> compared(const TensorFile& outputs, const Question& asked) {
-    if (!has_gradients(outputs)) return judge(asked.reference, outputs, {});
+    CompareOptions options;
+    options.hints = asked.hints;
+    options.threads = asked.threads;
+    if (!has_gradients(outputs)) return judge(asked.reference, outputs, options);
     GdnReference with_truth = asked.reference;
     GDNCTL_TRY(add_backward(with_truth, asked.inputs, outputs, asked.threads));
-    return judge(with_truth, outputs, {});
+    return judge(with_truth, outputs, options);
 }
 
 // Judges one run; a shape that judge() rejects is the kernel's fault.
@@ -104,12 +108,13 @@ KernelVerdict judge_run(const KernelRun& run, const TensorFile& inputs, const Gd
 }
 
 Result<KernelVerdict> judge_kernel(Kernel& kernel, const TensorFile& inputs, const GdnReference& reference, int threads,
-                                   std::uint64_t seed, KernelPass pass) {
+                                   std::uint64_t seed, KernelPass pass, bool hints) {
     const ResolvedContract& contract = reference.contract;
-    const Question asked{inputs, reference, pass, threads};
+    const Question asked{inputs, reference, pass, threads, hints};
     GDNCTL_TRY_ASSIGN(const KernelRun first, run_pass(kernel, pass, inputs, contract, threads));
     KernelVerdict verdict = judged(first, asked);
     const bool acceptable = verdict.report.verdict == Verdict::ok || verdict.report.verdict == Verdict::suspect;
+    if (verdict.report.verdict != Verdict::ok) verdict.outputs = first.outputs;
     if (verdict.fault || !kernel.worth_repeating() || !judgeable(reference) || !acceptable) return verdict;
 
     const StateLayout layout = contract.value.state_layout;
