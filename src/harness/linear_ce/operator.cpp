@@ -13,6 +13,7 @@
 #include "harness/linear_ce/variation.h"
 #include "oracle/linear_ce/judge/cases.h"
 #include "oracle/linear_ce/judge/compare.h"
+#include "oracle/linear_ce/judge/declared.h"
 #include "oracle/linear_ce/report/report.h"
 #include "oracle/tensor/random.h"
 
@@ -103,6 +104,11 @@ public:
         return file;
     }
 
+    Result<std::optional<std::string>> declare(TensorFile& inputs, std::span<const std::string> sets) const override {
+        if (sets.empty()) return std::optional<std::string>();
+        return lce::declare(inputs, sets);
+    }
+
     Result<std::unique_ptr<Problem>> read(const TensorFile& inputs) const override {
         GDNCTL_TRY_ASSIGN(auto problem, read_problem(inputs, {}));
         return std::make_unique<ReadProblem>(std::move(problem), inputs);
@@ -172,7 +178,7 @@ Result<BenchCase> bench_inputs(const BenchSizes& s, std::uint64_t seed, bool bf1
 Result<Judgement> ReadProblem::judge(const TensorFile& outputs, const Judging& how) {
     lce::CompareOptions options = m_how.value_or(lce::CompareOptions{});
     if (!m_how) options.level = how.thorough ? lce::Level::exact : lce::Level::sampled;
-    options.hints = how.thorough;
+    options.hints = how.thorough && how.explain;
     if (!m_how && !how.thorough) {
         options.rows = 8;
         options.columns = 32;
@@ -188,7 +194,10 @@ Result<Judgement> ReadProblem::judge(const TensorFile& outputs, const Judging& h
                 0,
                 report.worst,
                 report.forward_only};
-    for (const lce::TensorVerdict& t : report.tensors) j.error = std::max(j.error, t.error_over_limit);
+    for (const lce::TensorVerdict& t : report.tensors) {
+        j.error = std::max(j.error, t.error_over_limit);
+        if (t.verdict != oracle::Verdict::ok) j.wrong += (j.wrong.empty() ? "" : " ") + t.name;
+    }
     if (!m_how) return j;
     for (const std::string& name : m_problem.unknown) report.unknown.push_back(name);
     const auto equal = [](const lce::TensorVerdict& t) { return t.max_abs == 0 && t.nonfinite == 0; };

@@ -61,6 +61,7 @@ public:
         }
         GDNCTL_TRY(check_names(vectors));
         if (m_request.metamorphic) {
+            GDNCTL_TRY(oracle::check_relations_apply(m_request.declared));
             GDNCTL_TRY(run_relations(*kernel));
             return std::move(m_done);
         }
@@ -121,7 +122,8 @@ private:
                 ++m_done.not_run;
                 continue;
             }
-            auto result = oracle::check_relation(relation.name, kernel, m_request.threads, m_request.seed.value_or(1));
+            auto result = oracle::check_relation(relation.name, kernel, m_request.threads, m_request.seed.value_or(1),
+                                                 m_request.declared);
             if (!result) return tl::unexpected(std::move(result).error().within("relation " + relation.name));
             if (!result->applies) {
                 log::info("{} has no gradients: skipping {}", m_request.kernel, relation.name);
@@ -156,7 +158,7 @@ private:
     // A kernel that hangs or does not load is not tried again on all other cases.
     bool given_up() const {
         return !m_done.items.empty() && m_done.items.back().fault &&
-               oracle::ends_everything(m_done.items.back().fault->kind);
+               oracle::ends_everything(*m_done.items.back().fault);
     }
 
     bool wanted(const std::string& name) const {

@@ -56,7 +56,7 @@ Status Checker::gradient() {
     const GdnProblem p = inputs(70);
     const GdnCotangents cotangents = random_cotangents(p, m_seed);
     TensorFile file = file_of(p);
-    GDNCTL_TRY_ASSIGN(const auto contract, resolve_contract("marin", file.metadata, {}));
+    GDNCTL_TRY_ASSIGN(const auto contract, contract_of(file));
     for (NamedTensor& entry : cotangents_file(p, contract.value, cotangents).tensors) {
         file.tensors.push_back(std::move(entry));
     }
