@@ -22,9 +22,16 @@ inline std::size_t unsign(std::int64_t n) { return static_cast<std::size_t>(n); 
 // Checks relations on one kernel. A fault of the kernel ends the relation, so call failed() after every run().
 class Checker {
 public:
-    // Inputs have the heads and gates of `setting`.
-    Checker(Kernel& kernel, int threads, std::uint64_t seed, const GdnCase& setting, const Declared& declared)
-        : m_kernel(kernel), m_threads(threads), m_seed(seed), m_setting(setting), m_declared(declared) {
+    // Inputs have the heads and gates of `setting`. `widening`: how much larger errors of the declared precision are
+    // than those of fp32.
+    Checker(Kernel& kernel, int threads, std::uint64_t seed, const GdnCase& setting, const Declared& declared,
+            double widening)
+        : m_kernel(kernel),
+          m_threads(threads),
+          m_seed(seed),
+          m_setting(setting),
+          m_declared(declared),
+          m_widening(widening) {
         if (const ContractField* l2norm = declared.find("l2norm")) m_l2norm = l2norm->value != "off";
     }
 
@@ -63,6 +70,7 @@ private:
     std::uint64_t m_seed;
     const GdnCase& m_setting;
     const Declared& m_declared;
+    double m_widening;
     bool m_l2norm = true;
     int m_chunk = 64;
 };

@@ -78,14 +78,14 @@ Result<RelationResult> check_row(const RelationRow& row, Kernel& kernel, int thr
                                  const Declared& declared) {
     static const std::vector<GdnCase> k_settings = make_settings();
     GDNCTL_TRY_ASSIGN(const auto contract, resolve_contract(declared.contract.value_or("marin"), {}, declared.sets));
+    const double widening = widening_of(contract.value);
     RelationResult worst;
     for (std::size_t i = 0; i < k_settings.size(); ++i) {
         if (!has_setting(static_cast<std::size_t>(&row - k_relations), i)) continue;
-        Checker checker(kernel, threads, seed, k_settings[i], declared);
-        checker.result.tolerance = k_tolerance;
+        Checker checker(kernel, threads, seed, k_settings[i], declared, widening);
+        checker.result.tolerance = k_tolerance * widening;
         GDNCTL_TRY((checker.*row.check)());
         RelationResult& result = checker.result;
-        result.tolerance *= widening_of(contract.value);
         if (i > 0 && !result.worst.empty()) result.worst += fmt::format(" (shape and gates of {})", k_settings[i].name);
         if (i == 0 || !result.held() || result.error > worst.error) worst = std::move(result);
         if (!worst.held() || !worst.applies) break;

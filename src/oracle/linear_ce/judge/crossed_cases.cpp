@@ -57,16 +57,16 @@ Case case_of(const Row& row, std::size_t index) {
     const auto say = [&](bool said, std::string words) {
         if (said) about.push_back(std::move(words));
     };
-    say(c.layout == Layout::vh, "[V,H]");
+    say(c.layout == Layout::vh, "vh");
     say(c.soft_cap > 0, "cap");
     say(c.logsumexp_weight > 0, "penalty");
     say(c.weights != Weights::none, "weights");
-    say(c.ignores_rows, "ignored rows");
-    say(c.reduction != Reduction::mean, c.reduction == Reduction::sum ? "sum" : "no reduction");
+    say(c.ignores_rows, "ignored");
+    say(c.reduction != Reduction::mean, c.reduction == Reduction::sum ? "sum" : "per-row");
     say(c.d_loss, "d_loss");
     say(c.d_lse, "d_lse");
     say(c.dtype == DType::bf16, "bf16");
-    c.about = about.empty() ? "none of the conditions" : text::join(about, ", ");
+    c.about = about.empty() ? "none of the conditions" : text::join(about, " ");
     return c;
 }
 
