@@ -54,7 +54,7 @@ Status Checker::gradient() {
     // Differences lose two digits of fp32, and the fourth order is accurate to four. Coarser arithmetic loses as much
     // of a step, so its steps are longer.
     const double longer = m_widening > 1000 ? 4 : m_widening > 100 ? 2 : 1;
-    result.tolerance = 2e-4 * m_widening / longer;
+    result.tolerance = 2e-4 * m_widening / (m_widening > 1000 ? 4 : 1);
     const GdnProblem p = inputs(70);
     const GdnCotangents cotangents = random_cotangents(p, m_seed);
     TensorFile file = file_of(p);
