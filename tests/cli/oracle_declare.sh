@@ -23,3 +23,39 @@ test_a_declaration_does_not_hide_a_fault() {
     expect 1 gpu M fla_chunk --contract fla --json
     [ "$(jq -c '[.verdict, .declare]' "$WORK/out")" = '["WRONG",null]' ] || fail "$(jq -c '[.verdict,.declare]' "$WORK/out")"
 }
+
+test_a_declared_precision_says_what_it_widens() {
+    expect 1 gpu strong hf_chunk_tf32 --contract hf
+    tr -s '\n ' ' ' <"$WORK/out" >"$WORK/line"
+    grep -Eq 'declare: --contract hf --set matmul=tf32 \(widens the budget of final_state [0-9]+ times\)' "$WORK/line" || fail "$(grep -A1 declare "$WORK/out")"
+}
+
+test_a_longer_chunk_is_found_unless_one_is_declared() {
+    # From a chunked fp32 kernel in NumPy, with chunks of 128.
+    local dump=$FIXTURES/oracle/judged/gates_tails.chunk128.outputs.safetensors
+    expect 0 "$GDNCTL" oracle run gdn --case gates_tails --out "$WORK/in.safetensors"
+    expect 0 "$GDNCTL" oracle compare gdn --inputs "$WORK/in.safetensors" --outputs "$dump"
+    out_has 'verdict: OK: judged with the error budget of chunks of 128 tokens; with chunks of 64 it would be SUSPECT'
+    out_has 'declare: --contract marin --set chunk=128 (widens the budget of'
+    expect 0 "$GDNCTL" oracle compare gdn --inputs "$WORK/in.safetensors" --outputs "$dump" --json
+    [ "$(jq -c .declare "$WORK/out")" = '["--contract","marin","--set","chunk=128"]' ] || fail "$(jq -c .declare "$WORK/out")"
+    expect 0 "$GDNCTL" oracle compare gdn --inputs "$WORK/in.safetensors" --outputs "$dump" --set chunk=128 --json
+    [ "$(jq -c '[.reason, .declare]' "$WORK/out")" = '["",null]' ] || fail "$(jq -c '[.reason, .declare]' "$WORK/out")"
+    expect 1 "$GDNCTL" oracle compare gdn --inputs "$WORK/in.safetensors" --outputs "$dump" --set chunk=64
+    out_has 'verdict: SUSPECT'
+}
+
+test_heads_before_tokens() {
+    local run="$WORK/run.safetensors"
+    expect 0 "$GDNCTL" oracle run gdn --shape 1,2,4,20,16,8 --set head_map=interleaved --set layout=B,H,T,D --backward --out "$run"
+    expect 0 "$GDNCTL" oracle compare gdn --inputs "$run" --outputs "$run"
+    out_has '[1,4,20,8]'
+    out_has 'layout=B,H,T,D (inputs metadata)'
+    expect 9 "$GDNCTL" oracle compare gdn --inputs "$run" --outputs "$run" --set layout=B,T,H,D
+    err_has 'hint: the shapes fit [B,H,T,D], heads before tokens: --set layout=B,H,T,D'
+    # As many tokens as heads: every shape fits either way.
+    expect 0 "$GDNCTL" oracle run gdn --shape 2,8,8,8,16,16 --set layout=B,H,T,D --backward --out "$run"
+    expect 1 "$GDNCTL" oracle compare gdn --inputs "$run" --outputs "$run" --set layout=B,T,H,D --json
+    [ "$(jq -c '[.stage, .declare]' "$WORK/out")" = '["layout",["--contract","marin","--set","layout=B,H,T,D"]]' ] || fail "$(jq -c '[.stage, .declare]' "$WORK/out")"
+    expect 2 "$GDNCTL" oracle run gdn-layer --shape 1,2,4,20,16,8 --set layout=B,H,T,D --out "$run"
+}

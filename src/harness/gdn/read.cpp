@@ -7,6 +7,7 @@
 
 #include "core/text.h"
 #include "harness/files.h"
+#include "oracle/gdn/compare/chunk_length.h"
 #include "oracle/gdn/report/report.h"
 
 namespace gdnctl::harness {
@@ -87,6 +88,19 @@ private:
     bool m_outputs_are_truth;
 };
 
+// The error of reading the inputs, with a hint if their shapes fit the other order of tokens and heads.
+Error with_layout(const oracle::TensorFile& inputs, oracle::ResolvedContract contract, Error error) {
+    const bool swapped = contract.value.layout == oracle::TokenLayout::heads_first;
+    const std::string_view other = swapped ? "B,T,H,D" : "B,H,T,D";
+    if (error.kind != ErrorKind::bad_input || !oracle::set_field(contract, "layout", other, "tried") ||
+        !oracle::read_problem(inputs, contract)) {
+        return error;
+    }
+    error.hint = fmt::format("the shapes fit [{}], {}: --set layout={}", other,
+                             swapped ? "tokens before heads" : "heads before tokens", other);
+    return error;
+}
+
 template <class Report>
 Judgement judgement_of(const Report& report, bool forward_only) {
     Judgement j{report.verdict, report.reason, report.stage, {}, 0, report.worst, forward_only, nullptr};
@@ -102,7 +116,10 @@ Result<std::unique_ptr<GdnReading>> GdnReading::read(const oracle::TensorFile& i
     oracle::ResolvedContract& contract = reading->m_reference.contract;
     GDNCTL_TRY_ASSIGN(contract, oracle::resolve_contract(choice.contract, inputs.metadata, choice.sets));
     if (chunk) GDNCTL_TRY(oracle::set_field(contract, "chunk", fmt::format("{}", *chunk), "--chunk"));
-    GDNCTL_TRY_ASSIGN(reading->m_reference.problem, oracle::read_problem(inputs, contract));
+    const oracle::ResolvedContract as_declared = contract;
+    auto problem = oracle::read_problem(inputs, contract);
+    if (!problem) return tl::unexpected(with_layout(inputs, as_declared, std::move(problem).error()));
+    reading->m_reference.problem = std::move(*problem);
     reading->m_rule = rule;
     reading->m_choice = choice;
     return reading;
@@ -113,15 +130,21 @@ Result<oracle::GdnReference> GdnReading::take_reference(int threads, oracle::Pas
     return oracle::make_reference(std::move(m_reference.problem), std::move(m_reference.contract), threads);
 }
 
-void GdnReading::declare(const oracle::Declaration& found, oracle::GdnReport& report) const {
-    report.declare = {"--contract", m_reference.contract.name};
+std::vector<std::string> GdnReading::words_with(const std::vector<std::string>& more) const {
+    std::vector<std::string> words = {"--contract", m_reference.contract.name};
     const auto field = [](const std::string& set) { return set.substr(0, set.find('=')); };
     std::vector<std::string> sets = m_choice.sets;
-    for (const std::string& set : found.sets) {
+    for (const std::string& set : more) {
         std::erase_if(sets, [&](const std::string& given) { return field(given) == field(set); });
         sets.push_back(set);
     }
-    for (const std::string& set : sets) report.declare.insert(report.declare.end(), {"--set", set});
+    for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
+    return words;
+}
+
+void GdnReading::declare(const oracle::Declaration& found, oracle::GdnReport& report) const {
+    report.declare = words_with(found.sets);
+    report.declare_widens = found.widens;
     report.stage = found.stage;
     report.stages = {found.stage};
     const std::string words = "--set " + text::join(found.sets, " --set ");
@@ -157,6 +180,14 @@ Result<Judgement> GdnReading::judge(const oracle::TensorFile& outputs, const Jud
     GDNCTL_TRY(oracle::add_backward(m_reference, m_inputs, outputs, how.threads));
     if (how.stop && how.stop()) return Judgement{};
     GDNCTL_TRY_ASSIGN(auto report, oracle::judge(m_reference, outputs, {m_rule.rtol, m_rule.atol, false, how.threads}));
+    if (!m_rule.rtol) {
+        if (auto longer = oracle::judge_with_longer_chunks(m_reference, report, m_inputs, outputs, how.threads)) {
+            report = std::move(longer->report);
+            report.declare_widens = oracle::widened(m_reference, longer->reference);
+            m_reference = std::move(longer->reference);
+            report.declare = words_with({fmt::format("chunk={}", longer->chunk)});
+        }
+    }
     const bool at_fault = report.verdict != oracle::Verdict::ok && report.verdict != oracle::Verdict::no_data;
     if (how.thorough && at_fault) GDNCTL_TRY(explain(outputs, how.threads, report));
     report.outputs_are_truth = oracle::is_written_truth(outputs, report);

@@ -35,6 +35,8 @@ public:
 private:
     explicit GdnReading(const oracle::TensorFile& inputs) : m_inputs(inputs) {}
 
+    // The words of a command line with its contract, its sets and `more`.
+    std::vector<std::string> words_with(const std::vector<std::string>& more) const;
     void declare(const oracle::Declaration& found, oracle::GdnReport& report) const;
     Status explain(const oracle::TensorFile& outputs, int threads, oracle::GdnReport& report) const;
 

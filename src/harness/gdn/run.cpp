@@ -103,6 +103,9 @@ Result<oracle::TensorFile> generate_gdn(const GdnRun& run) {
     if (run.dtype != oracle::DType::f32) c.dtype = run.dtype;
     oracle::TensorFile file = oracle::make_inputs(c);
     if (run.backward) append(file, oracle::make_cotangents(c));
+    GDNCTL_TRY_ASSIGN(const auto declared,
+                      oracle::resolve_contract(run.contract.contract, file.metadata, run.contract.sets));
+    if (declared.value.layout == oracle::TokenLayout::heads_first) oracle::store_heads_first(file);
     return file;
 }
 

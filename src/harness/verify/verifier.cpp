@@ -224,6 +224,8 @@ private:
         const oracle::Declared& declared = m_request.declared;
         if (m_stated_chunk > 0) inputs.metadata["chunk"] = fmt::format("{}", m_stated_chunk);
         for (const auto& field : declared.fields) inputs.metadata.erase(field.name);
+        const auto* layout = declared.find("layout");
+        if (layout != nullptr && layout->value == "B,H,T,D") oracle::store_heads_first(inputs);
         if (!is_program()) return {};
         const auto given = [&](std::string_view field) { return declared.find(field) != nullptr; };
         GDNCTL_TRY_ASSIGN(const auto contract, oracle::resolve_contract(declared.contract.value_or("marin"),

@@ -103,6 +103,7 @@ TEST_CASE("contract: every field of every named one") {
         values.emplace_back("64");   // chunk
         values.emplace_back("f32");  // gate_sum
         values.emplace_back(named.state_dtype);
+        values.emplace_back("B,T,H,D");  // layout
         REQUIRE(resolved->fields.size() == values.size());
         for (std::size_t i = 0; i < values.size(); ++i) {
             CAPTURE(contract_field_names()[i]);
@@ -115,7 +116,7 @@ TEST_CASE("contract: every field of every named one") {
     CHECK(contract_field_names() == std::vector<std::string>{"head_map", "state_layout", "g_kind", "beta_kind",
                                                              "l2norm", "eps", "scale", "rounding", "out_dtype",
                                                              "matmul", "empty", "exp_clip", "chunk", "gate_sum",
-                                                             "state_dtype"});
+                                                             "state_dtype", "layout"});
 }
 
 TEST_CASE("contract: mistakes are refused with what would be right") {

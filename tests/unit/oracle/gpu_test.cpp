@@ -60,9 +60,10 @@ TEST_CASE("gpu: honest kernels of other libraries are OK under the contract of t
     struct Honest {
         const char *name, *kernel, *contract;
     };
-    for (const Honest& h : {Honest{"T65", "fla_chunk", "fla"}, Honest{"strong", "fla_chunk", "fla"},
-                            Honest{"raw", "fla_chunk", "fla"}, Honest{"cos91", "fla_chunk", "fla"},
-                            Honest{"fi_cos91.vk", "fi", "flashinfer"}, Honest{"decode_f32.vk", "sgl", "sglang"}}) {
+    for (const Honest& h :
+         {Honest{"T65", "fla_chunk", "fla"}, Honest{"strong", "fla_chunk", "fla"}, Honest{"raw", "fla_chunk", "fla"},
+          Honest{"cos91", "fla_chunk", "fla"}, Honest{"cos91", "fla_rec", "fla-recurrent"},
+          Honest{"fi_cos91.vk", "fi", "flashinfer"}, Honest{"decode_f32.vk", "sgl", "sglang"}}) {
         CAPTURE(h.name);
         const GpuDump dump = gpu_dump(h.name, h.kernel, h.contract);
         CHECK(judged_plainly(dump.reference, dump.outputs).verdict == Verdict::ok);

@@ -96,19 +96,6 @@ bool can_differ(const GdnDims& d, const Misread& m) { return (m.keys && d.Hk > 1
 
 }  // namespace
 
-std::vector<double> heads_first(const std::vector<double>& values, std::size_t batches, std::size_t tokens,
-                                std::size_t heads, std::size_t width) {
-    std::vector<double> moved(values.size());
-    for (std::size_t row = 0; row < batches * tokens; ++row) {
-        for (std::size_t h = 0; h < heads; ++h) {
-            const auto from = values.begin() + static_cast<std::ptrdiff_t>((row * heads + h) * width);
-            const std::size_t to = ((row / tokens * heads + h) * tokens + row % tokens) * width;
-            std::copy_n(from, width, moved.begin() + static_cast<std::ptrdiff_t>(to));
-        }
-    }
-    return moved;
-}
-
 void match_axes_order(const GdnReference& r, const ForwardEvidence& evidence, int threads, std::vector<Hint>& hints) {
     const GdnProblem& p = r.problem;
     const GdnDims& d = p.dims;

@@ -55,10 +55,7 @@ Groups token_groups(const GdnProblem& p, std::size_t heads, std::size_t width) {
 void describe(GradientTruth& t, const GdnReference& r) {
     const GdnProblem& p = r.problem;
     const auto tokens = [&](std::int64_t heads, std::int64_t width) {
-        Shape shape = p.packed ? Shape{p.dims.T} : Shape{p.dims.B, p.dims.T};
-        shape.push_back(heads);
-        if (width > 0) shape.push_back(width);
-        t.shape = shape;
+        t.shape = width > 0 ? token_shape(p, {heads, width}) : token_shape(p, {heads});
         t.groups = token_groups(p, static_cast<std::size_t>(heads),
                                 static_cast<std::size_t>(std::max<std::int64_t>(width, 1)));
     };
@@ -158,7 +155,8 @@ namespace {
 Result<GdnCotangents> read_cotangents_of(const GdnReference& r, const TensorFile& inputs, const TensorFile& dump) {
     const GdnProblem& p = r.problem;
     GdnCotangents c;
-    GDNCTL_TRY_ASSIGN(c.d_out, cotangent(inputs, dump, "d_out", out_shape(p)));
+    GDNCTL_TRY_ASSIGN(auto d_out, cotangent(inputs, dump, "d_out", out_shape(p)));
+    c.d_out = from_file_order(p, std::move(d_out), p.dims.Hv);
     GDNCTL_TRY_ASSIGN(c.d_final_state,
                       cotangent(inputs, dump, "d_final_state", state_shape(p, r.contract.value.state_layout)));
     if (c.d_out.empty() && !c.d_final_state.empty()) c.d_out.assign(p.v.size(), 0.0);

@@ -302,12 +302,12 @@ void grant_locally(const GdnReference& r, const std::vector<RunErrors>& runs, co
         relative.push_back(whole > 0 ? t.budget.groups[g].rms / whole : 0);
     }
     t.budget.local_width = t.groups.width;
-    // Automatic differentiation rounds the gradient of each repeated key head, and of a rounded normalised key.
+    // The gradients of repeated key heads (each up to twice their sum) and of rounded normalised keys are rounded.
     const GdnContract& c = r.contract.value;
     const bool rounded = c.l2norm != L2Norm::off && c.rounding == NormRounding::input;
     if ((t.canonical == "dq" || t.canonical == "dk") && (r.problem.dims.Hk != r.problem.dims.Hv || rounded)) {
         std::transform(truth.begin(), truth.end(), other.begin(), std::back_inserter(t.budget.summed),
-                       [](double a, double b) { return static_cast<float>(std::max(a, b)); });
+                       [](double a, double b) { return static_cast<float>(2 * std::max(a, b)); });
     }
     t.budget.local.assign(truth.size(), static_cast<float>(HUGE_VAL));
     for (std::size_t run = 0; run < truth.size(); ++run) {

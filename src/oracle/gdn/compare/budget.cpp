@@ -42,8 +42,9 @@ constexpr double k_large_inverse = 32;
 constexpr double k_many_roundoffs = 32;
 constexpr double k_most_widening = 4;
 // Every token multiplies the whole state by one rounded decay: all elements share this error, and it grows like a
-// random walk with the square root of the number of tokens. By chance, our own recurrence may end near 0. Seen in
-// correct kernels, with NumPy's exp(), which is off by up to 2 roundoffs: 2.8 times the square root of 130 tokens.
+// random walk with the square root of the number of tokens, or faster where gates are equal (DecayDrift). By chance,
+// our own recurrence may end near 0. Seen in correct kernels, with NumPy's exp(), which is off by up to 2
+// roundoffs: 2.8 times the square root of 130 tokens.
 constexpr double k_decay_walk = 1;
 // How far a group's relative error may be from the typical one and still count for others.
 constexpr double k_unusual = 8;
@@ -106,13 +107,14 @@ struct Measured {
     std::vector<GroupSums> base_a, base_b, chunk_a, chunk_b;
 };
 
-// `lost`: part of the state, by group, where decays fall below fp32's range. `ages`: by group, as in LocalSizes.
-TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, double roundoff,
-                     const std::vector<double>& lost_states, const std::vector<double>& ages) {
+// By group: the part of the state where decays fall below fp32's range; and as in LocalSizes.
+struct OfState {
+    const std::vector<double>&lost, &ages, &drifts;
+};
+
+TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, double roundoff, const OfState& state) {
     const std::size_t count = m.base_a.size();
-    const auto lost_of = [&](std::size_t g) {
-        return std::max(k_smallest, g < lost_states.size() ? lost_states[g] : 0);
-    };
+    const auto lost_of = [&](std::size_t g) { return std::max(k_smallest, g < state.lost.size() ? state.lost[g] : 0); };
     TensorBudget budget;
     budget.groups.resize(count);
     double error_squares = 0;
@@ -147,9 +149,11 @@ TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, do
             b.rms = std::max(b.rms, usual.rms * truth.truth_rms());
             b.max_abs = std::max(b.max_abs, usual.max_abs * truth.max_truth);
         }
-        const double walk = g < ages.size() ? k_decay_walk * k_fp32_roundoff * std::sqrt(ages[g]) : 0;
-        b.rms = std::max({b.rms, std::max(2 * roundoff, walk) * truth.truth_rms(), trace});
-        b.max_abs = std::max({b.max_abs, std::max(4 * roundoff, 2 * walk) * truth.max_truth, trace});
+        const bool has_state = g < state.ages.size();
+        const double walk = has_state ? k_decay_walk * k_fp32_roundoff * std::sqrt(state.ages[g]) : 0;
+        const double decay = has_state ? std::max(walk, state.drifts[g]) : 0;
+        b.rms = std::max({b.rms, std::max(2 * roundoff, decay) * truth.truth_rms(), trace});
+        b.max_abs = std::max({b.max_abs, std::max(4 * roundoff, 2 * decay) * truth.max_truth, trace});
     }
     budget.relative = std::max(budget.relative, 2 * roundoff);
     return budget;
@@ -296,8 +300,8 @@ GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int t
         keep_larger(local.base_b.state, errors.state);
     }
     const std::vector<double> gate_sums = largest_gate_sums(r.problem, c);
-    r.out = combine(for_out, gate_sums, roundoff, sizes.largest_lost, sizes.out_age);
-    r.final_state = combine(for_state, gate_sums, roundoff, sizes.finally_lost, sizes.state_age);
+    r.out = combine(for_out, gate_sums, roundoff, {sizes.largest_lost, sizes.out_age, sizes.out_drift});
+    r.final_state = combine(for_state, gate_sums, roundoff, {sizes.finally_lost, sizes.state_age, sizes.state_drift});
     r.unstable_reason = why_unstable(r);
     r.ill_conditioned = r.unstable_reason.empty() && !(can_judge(r.out) && can_judge(r.final_state));
     if (r.ill_conditioned) r.unstable_reason = why_ill_conditioned(r);

@@ -112,7 +112,8 @@ private:
     bool explains(double after) const {
         const double budget = k_ok_band * m_out.budgets[m_sequence * m_heads + m_head].rms;
         const double honest = budget * budget * static_cast<double>(m_target.size());
-        return after <= std::max(m_before / 1e4, std::min(honest, m_before / 9));
+        const double near = std::pow(k_wrong_band / k_ok_band, 2) * honest;
+        return after <= std::max(std::min(near, m_before / 1e4), std::min(honest, m_before / 9));
     }
 
     static Diagnosis named(std::vector<std::string> stages, const std::string& text) {

@@ -102,8 +102,8 @@ struct FaultPlace {
 
 struct GdnReport {
     Verdict verdict = Verdict::no_data;
-    // One line that explains a verdict other than OK. For OK: empty or, if rtol and atol decided, the budget's
-    // objection.
+    // One line that explains a verdict other than OK. For OK: empty; or the budget's objection if rtol and atol
+    // decided; or the chunk length with which it was judged, if that had to be found.
     std::string reason;
     std::string stage;                // most likely; empty if nothing is wrong
     std::vector<std::string> stages;  // most likely first, then others that the outputs do not rule out
@@ -124,8 +124,9 @@ struct GdnReport {
     // Those that look like gradients; `reason` is the name under which they would be judged.
     std::vector<NotCompared> unjudged_gradients;
     bool outputs_are_truth = false;  // the dump is the truth as written by `oracle run`
-    // The words of a command line under which the dump is OK; empty: there are none, or it is OK.
+    // The words of a command line under which the dump is OK; empty: there are none, or it is OK as declared.
     std::vector<std::string> declare;
+    std::string declare_widens;  // by how much they widen budgets, as a phrase; empty: they do not
 };
 
 // Lists what `file` contains beyond what was requested, each name once: names that `meaning` does not know in

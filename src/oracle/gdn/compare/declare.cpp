@@ -23,7 +23,7 @@ constexpr double k_same_operation = 0.05;
 // How much nearer a declaration must bring a dump that is farther off than that.
 constexpr double k_nearer = 4;
 // The part of the budget of a declared precision that a kernel of that precision uses.
-constexpr double k_least_used = 0.1;
+constexpr double k_least_used = 0.25;
 // How much more of it one head may use than another.
 constexpr double k_uneven = 10;
 
@@ -52,6 +52,11 @@ std::vector<Candidate> operations(const GdnReference& r) {
     if (d.Hv > d.Hk) {
         if (c.head_map == HeadMap::tiled) add("head_map=interleaved", "the head map is interleaved (key head h div r)");
         if (c.head_map != HeadMap::tiled) add("head_map=tiled", "the head map is tiled (key head h mod Hk)");
+    }
+    if (c.layout == TokenLayout::tokens_first) {
+        add("layout=B,H,T,D", "the tensors are [B,H,T,D], heads before tokens");
+    } else {
+        add("layout=B,T,H,D", "the tensors are [B,T,H,D], tokens before heads");
     }
     if (d.dk == d.dv) {
         const bool key_value = c.state_layout == StateLayout::key_value;
@@ -149,6 +154,8 @@ private:
             const auto entry = find_in_dump(m_dump, name, contract.value);
             if (!entry || *entry == nullptr) continue;
             std::vector<double> got = to_f64((*entry)->tensor);
+            if (name == "out" && got.size() != truth.out.size()) return HUGE_VAL;
+            if (name == "out") got = from_file_order(problem, std::move(got), problem.dims.Hv);
             if (name == "final_state" && contract.value.state_layout == StateLayout::value_key) {
                 GdnDims swapped = problem.dims;
                 std::swap(swapped.dk, swapped.dv);
@@ -173,41 +180,49 @@ private:
     }
 
     std::optional<Declaration> with_precision(const std::vector<Candidate>& chosen) const {
-        if (!chosen.empty() && is_ok(chosen, nullptr)) return declared(chosen, nullptr);
-        const auto under = problem_under(chosen);
-        if (!under) return std::nullopt;
-        for (const Candidate& precision : precisions(under->first.value)) {
-            if (is_ok(chosen, &precision)) return declared(chosen, &precision);
+        std::optional<GdnReference> plain;
+        if (!chosen.empty()) {
+            plain = reference_under(chosen);
+            if (!plain) return std::nullopt;
+            if (is_ok(*plain, false)) return declared(chosen);
+        }
+        const GdnReference& narrow = plain ? *plain : m_r;
+        for (const Candidate& precision : precisions(narrow.contract.value)) {
+            std::vector<Candidate> all = chosen;
+            all.push_back(precision);
+            auto wide = reference_under(all);
+            if (!wide || !is_ok(*wide, true)) continue;
+            Declaration d = declared(all);
+            d.widens = widened(narrow, *wide);
+            if (chosen.empty()) d.stage = "rounding";
+            return d;
         }
         return std::nullopt;
     }
 
-    static Declaration declared(const std::vector<Candidate>& chosen, const Candidate* precision) {
+    static Declaration declared(const std::vector<Candidate>& chosen) {
         Declaration d;
         for (const Candidate& c : chosen) {
             d.sets.push_back(c.set);
             d.meaning += (d.meaning.empty() ? "" : "; ") + c.meaning;
         }
-        if (precision != nullptr) {
-            d.sets.push_back(precision->set);
-            d.meaning += (d.meaning.empty() ? "" : "; ") + precision->meaning;
-        }
-        d.stage = chosen.empty() ? "rounding" : stage_of(field_of(chosen.front()));
+        d.stage = stage_of(field_of(chosen.front()));
         return d;
     }
 
-    bool is_ok(const std::vector<Candidate>& chosen, const Candidate* precision) const {
-        std::vector<Candidate> all = chosen;
-        if (precision != nullptr) all.push_back(*precision);
-        auto under = problem_under(all);
-        if (!under) return false;
-        GdnReference r = make_reference(std::move(under->second), std::move(under->first), m_threads);
+    std::optional<GdnReference> reference_under(const std::vector<Candidate>& chosen) const {
+        auto under = problem_under(chosen);
+        if (!under) return std::nullopt;
+        return make_reference(std::move(under->second), std::move(under->first), m_threads);
+    }
+
+    bool is_ok(GdnReference& r, bool precision) const {
         CompareOptions options;
         options.hints = false;
         options.threads = m_threads;
         const auto forward = judge(r, m_dump, options);
         if (!forward || forward->verdict != Verdict::ok) return false;
-        if (precision != nullptr && !is_used(r, *forward)) return false;
+        if (precision && !is_used(r, *forward)) return false;
         if (!m_r.backward) return true;
         if (!add_backward(r, m_inputs, m_dump, m_threads)) return false;
         const auto whole = judge(r, m_dump, options);
@@ -238,6 +253,25 @@ private:
 };
 
 }  // namespace
+
+std::string widened(const GdnReference& narrow, const GdnReference& wide) {
+    const auto ratio = [](const TensorBudget& before, const TensorBudget& after) {
+        double largest = 0;
+        for (std::size_t g = 0; g < std::min(before.groups.size(), after.groups.size()); ++g) {
+            if (before.groups[g].rms > 0) largest = std::max(largest, after.groups[g].rms / before.groups[g].rms);
+        }
+        return largest;
+    };
+    const double out = ratio(narrow.out, wide.out);
+    const double state = ratio(narrow.final_state, wide.final_state);
+    if (std::max(out, state) < 1.1) return {};
+    // Two digits are enough.
+    double times = std::max(out, state);
+    const double unit = std::max(0.1, std::pow(10, std::floor(std::log10(times)) - 1));
+    times = std::round(times / unit) * unit;
+    return fmt::format("widens the budget of {} {} times", out >= state ? "out" : "final_state",
+                       times < 10 ? fmt::format("{:.1f}", times) : fmt::format("{:.0f}", times));
+}
 
 std::optional<Declaration> find_operation(const TensorFile& inputs, const TensorFile& dump,
                                           const GdnReference& as_declared, std::span<const std::string> sets,

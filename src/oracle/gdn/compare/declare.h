@@ -14,8 +14,12 @@ struct Declaration {
     std::vector<std::string> sets;  // "l2norm=rsqrt(sum+eps)", in addition to those given
     std::string meaning;            // "q and k are normalised in the kernel"
     double improvement = 1;         // how many times nearer the dump is to the exact result; 1: not measured
+    std::string widens;             // "widens the budget of out 900 times"; empty: no budget
     std::string stage;              // where the dump seems wrong without it
 };
+
+// By how much the budgets of `wide` are wider, as a phrase; empty: they are not.
+std::string widened(const GdnReference& narrow, const GdnReference& wide);
 
 // The fewest fields that make every tensor of `dump` OK if they are declared too. `sets` are those of the command line,
 // which stay. `as_declared` was judged and is not OK. A precision that merely hides an error is none: the error must be

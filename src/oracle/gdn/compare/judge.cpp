@@ -52,6 +52,10 @@ Worst place_of(std::size_t element, const Pair& pair, const TensorReport& report
         w.index[axis] = rest % axes[axis];
         rest /= axes[axis];
     }
+    if (!state && w.axes != "h" && r.problem.layout == TokenLayout::heads_first) {
+        std::swap(w.index[1], w.index[2]);
+        w.axes.replace(0, 5, "b,h,t");
+    }
     if (!state && w.axes != "h" && r.problem.packed) {
         w.index.erase(w.index.begin());
         w.axes = w.axes.substr(2);
@@ -68,13 +72,22 @@ Verdict verdict_by_budget(const TensorReport& t, bool gradient) {
     return t.error_over_budget <= k_ok_band ? Verdict::ok : Verdict::suspect;
 }
 
-Status check_tensor(const NamedTensor& entry, const Shape& expected) {
+Status check_tensor(const NamedTensor& entry, const Shape& expected, const GdnProblem& p) {
     const Tensor& tensor = entry.tensor;
     if (tensor.shape == expected && is_floating(tensor.dtype)) return {};
+    Shape swapped = tensor.shape;
+    const std::size_t tokens = p.packed ? 0 : 1;
+    if (swapped.size() > tokens + 1) std::swap(swapped[tokens], swapped[tokens + 1]);
+    const std::string_view other = p.layout == TokenLayout::heads_first ? "B,T,H,D" : "B,H,T,D";
+    const std::string hint =
+        swapped != expected || tensor.shape == expected
+            ? std::string()
+            : fmt::format("its axes look like [{}]: one layout holds for all tensors (--set layout={})", other, other);
     return fail(ErrorKind::bad_input,
                 fmt::format("tensor '{}': expected {} {}, got {} {}", entry.name, text_of(expected),
                             is_floating(tensor.dtype) ? name_of(tensor.dtype) : "float32", text_of(tensor.shape),
-                            name_of(tensor.dtype)));
+                            name_of(tensor.dtype)),
+                hint);
 }
 
 // A kernel may leave rows of out outside all sequences as they are, so NaN there is no error.
@@ -92,11 +105,17 @@ Result<Pair> pair_up(const NamedTensor& entry, std::string_view canonical, const
     const bool state = canonical == "final_state" || canonical == "d_initial_state";
     const StateLayout layout = r.contract.value.state_layout;
     const GradientTruth* gradient = out || canonical == "final_state" ? nullptr : r.backward->find(canonical);
-    GDNCTL_TRY(check_tensor(entry, gradient != nullptr ? gradient->shape
-                                   : out               ? out_shape(r.problem)
-                                                       : state_shape(r.problem, layout)));
+    GDNCTL_TRY(check_tensor(entry,
+                            gradient != nullptr ? gradient->shape
+                            : out               ? out_shape(r.problem)
+                                                : state_shape(r.problem, layout),
+                            r.problem));
     Pair pair;
     pair.got = to_f64(entry.tensor);
+    if (out || (gradient != nullptr && has_tokens(*gradient))) {
+        const bool keys = canonical == "dq" || canonical == "dk";
+        pair.got = from_file_order(r.problem, std::move(pair.got), keys ? r.problem.dims.Hk : r.problem.dims.Hv);
+    }
     if (state && layout == StateLayout::value_key) {
         GdnDims swapped = r.problem.dims;
         std::swap(swapped.dk, swapped.dv);

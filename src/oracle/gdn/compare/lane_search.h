@@ -216,7 +216,8 @@ private:
         if (before <= k_ok_band) return after <= honest ? 1 : 0;
         const double needed = rounding ? 12 : 100;
         if (after <= honest && after <= before / 3) return before / std::max(after, 0.25);
-        return after <= before / needed ? before / after : 0;
+        // What is left must be near the budget: a kernel that made this mistake is right otherwise.
+        return after <= before / needed && after <= k_wrong_band * std::max(1.0, room) ? before / after : 0;
     }
 
     // Tokens of the window before the first one where the dump is not finite and the truth is. The cause of an overflow

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <unordered_map>
 
 #include "oracle/gdn/compare/perturb.h"
 #include "oracle/gdn/kernels/prepare.h"
@@ -25,6 +26,8 @@ constexpr double k_row_roundoffs = 8;
 constexpr double k_row_growth_limit = 1e6;
 // The decay of such a gate is 0 even in fp64.
 constexpr double k_wiping_gate = -745;
+// So is nearly everything below this: fp32 sums of gates lose what follows.
+constexpr double k_closing_gate = -16;
 // fp32 sums of gates restart at such a gate.
 constexpr double k_unsummed_gate = -2e4;
 
@@ -36,6 +39,49 @@ double length_of(const double* x, Index count) {
     for (Index i = 0; i < count; ++i) sum += x[i] * x[i];
     return std::sqrt(sum);
 }
+
+// The relative error of a state whose tokens' decays are each off by one ulp of fp32, and by what their fp32 sums lose.
+// Equal gates have equal errors, which add up over tokens; those of different gates are independent. Each counts as far
+// as the state still holds what it multiplied. exp(0) is exact.
+class DecayDrift {
+public:
+    // `kept`: the part of the state's content that a token leaves. `sum`: of gates that closed earlier in the chunk;
+    // the fp32 sum of all of them rounds each later gate to multiples of its ulp.
+    void advance(double gate, double kept, double sum) {
+        if (!(kept > 0) || !std::isfinite(gate)) {
+            *this = {};
+            return;
+        }
+        double& own = m_by_gate[gate];
+        const double before = own * m_factor;
+        const double after = before + ulp_of_decay(gate) + k_rounding * ulp(sum);
+        m_squares = std::max(0.0, m_squares + after * after - before * before) * kept * kept;
+        own = after / m_factor;
+        m_factor *= kept;
+        if (m_factor < k_smallest) rescale();
+    }
+    double squared() const { return m_squares; }
+
+private:
+    // The root mean square of roundings to multiples of 1.
+    static constexpr double k_rounding = 0.29;
+
+    // Of fp32, at the values just below a positive `x`.
+    static double ulp(double x) {
+        return x >= k_smallest ? std::ldexp(2 * k_fp32_roundoff, std::ilogb(std::nexttoward(x, 0))) : 0;
+    }
+    static double ulp_of_decay(double gate) {
+        const double decay = std::exp(gate);
+        return gate == 0 || decay < k_smallest || std::isinf(decay) ? 0 : ulp(decay) / decay;
+    }
+    void rescale() {
+        for (auto& [gate, error] : m_by_gate) error *= m_factor;
+        m_factor = 1;
+    }
+
+    std::unordered_map<double, double> m_by_gate;  // errors / m_factor
+    double m_factor = 1, m_squares = 0;
+};
 
 // One value head of one sequence, token by token. The columns of its state are independent.
 class LaneSizes {
@@ -51,6 +97,7 @@ public:
           m_head(lane % m_Hv),
           m_begin(static_cast<Index>(p.sequences[lane / m_Hv].begin)),
           m_tokens(static_cast<Index>(p.sequences[lane / m_Hv].end) - m_begin),
+          m_chunk(static_cast<Index>(c.chunk)),
           m_window(2 * static_cast<Index>(std::max(c.chunk, 64))),
           m_history((m_tokens + 1) * m_dv),
           m_ages(m_dv) {}
@@ -68,7 +115,11 @@ public:
         for (Index j = 0; j < m_dv; ++j) state[j] = m_explodes ? to_float(HUGE_VAL) : to_float(last[j]);
         if (!m_lost.empty()) m_sizes.finally_lost[m_lane] = *std::max_element(m_lost.begin(), m_lost.end());
         m_sizes.state_age[m_lane] = age_of(squares);
-        if (m_out_squares > 0) m_sizes.out_age[m_lane] = m_out_ages / m_out_squares;
+        m_sizes.state_drift[m_lane] = std::sqrt(m_drift.squared());
+        if (m_out_squares > 0) {
+            m_sizes.out_age[m_lane] = m_out_ages / m_out_squares;
+            m_sizes.out_drift[m_lane] = std::sqrt(m_out_drifts / m_out_squares);
+        }
         m_sizes.state_gate_loss[m_lane] = m_tokens == 0 ? 0 : m_sizes.gate_loss[at(m_tokens - 1)];
     }
 
@@ -122,14 +173,21 @@ private:
         // A gate above 1 amplifies errors and values alike.
         m_explained *= std::max(1.0, decay);
         const double* v = m_in.v.data() + at(t) * m_dv;
+        double before = 0, after = 0;
         for (Index j = 0; j < m_dv; ++j) {
             const double written = beta * k * v[j];
             m_explained = std::max(m_explained, written * written);
             const double left = factor == 0 ? 0 : factor * squares[j];
             squares[j] = left + written * written;
+            before += left;
+            after += squares[j];
             m_ages[j] = left > 0 && std::isfinite(squares[j]) ? left / squares[j] * (m_ages[j] + 1) : 0;
         }
         const double gate = m_in.g[at(t)];
+        if (t % m_chunk == 0 || !(gate > k_unsummed_gate)) m_closed = 0;
+        m_drift.advance(gate, std::isfinite(after) && after > 0 ? before / after : 0, m_closed);
+        if (gate > k_unsummed_gate && gate < k_closing_gate) m_closed -= gate;
+        m_sizes.drift[at(t)] = to_float(std::sqrt(m_drift.squared()));
         if (gate > k_wiping_gate) {
             m_decay += gate;
         } else {
@@ -182,6 +240,7 @@ private:
         if (!std::isfinite(sum)) return;
         m_out_squares += sum;
         m_out_ages += sum * age_of(squares);
+        m_out_drifts += sum * m_drift.squared();
     }
 
     struct Fading {
@@ -192,7 +251,7 @@ private:
 
     const Prepared<double>& m_in;
     LocalSizes& m_sizes;
-    Index m_lane, m_Hv, m_Hk, m_dk, m_dv, m_head, m_begin, m_tokens, m_window;
+    Index m_lane, m_Hv, m_Hk, m_dk, m_dv, m_head, m_begin, m_tokens, m_chunk, m_window;
     std::vector<double> m_history;  // [tokens + 1, dv]
     std::vector<double> m_ages;     // of the columns
     std::vector<double> m_summed;   // |g| over the earlier tokens
@@ -202,7 +261,9 @@ private:
     std::deque<Fading> m_fading;
     std::vector<double> m_lost;
     bool m_explodes = false;  // after the latest token
-    double m_out_squares = 0, m_out_ages = 0;
+    DecayDrift m_drift;
+    double m_closed = 0;  // sum of the gates that closed in the chunk
+    double m_out_squares = 0, m_out_ages = 0, m_out_drifts = 0;
 };
 
 // The largest error / size of a row; values that are not finite were not measured.
@@ -227,9 +288,11 @@ LocalSizes local_sizes(const GdnProblem& p, const GdnContract& c, int threads) {
     sizes.state.resize(lanes * static_cast<Index>(p.dims.dv), 0);
     sizes.query.resize(in.g.size(), 0);
     sizes.gate_loss.resize(in.g.size(), 0);
+    sizes.drift.resize(in.g.size(), 0);
     sizes.state_gate_loss.resize(lanes, 0);
     sizes.lost.resize(lanes);
-    for (auto* values : {&sizes.largest_lost, &sizes.finally_lost, &sizes.state_age, &sizes.out_age})
+    for (auto* values : {&sizes.largest_lost, &sizes.finally_lost, &sizes.state_age, &sizes.out_age, &sizes.state_drift,
+                         &sizes.out_drift})
         values->resize(lanes, 0);
     run_tasks(lanes, threads, [&] { return [&](Index lane) { LaneSizes(p, c, in, lane, sizes).run(); }; });
     return sizes;
@@ -309,7 +372,7 @@ void grant_locally(const GdnProblem& p, const GdnContract& c, const LocalMeasure
             const Index row = (begin + t) * Hv + lane % Hv;
             const auto gate_loss = static_cast<double>(sizes.gate_loss[row]);
             const double own = widening[lane] * grants.of(&LocalErrors::out, row, gate_loss);
-            const double relative = std::max(own, before) + gate_loss;
+            const double relative = std::max(own, before) + gate_loss + static_cast<double>(sizes.drift[row]);
             before = own;
             for (Index j = 0; j < dv; ++j) {
                 out.local[row * dv + j] =
@@ -317,7 +380,8 @@ void grant_locally(const GdnProblem& p, const GdnContract& c, const LocalMeasure
             }
         }
         const auto gate_loss = static_cast<double>(sizes.state_gate_loss[lane]);
-        const double relative = widening[lane] * grants.of(&LocalErrors::state, lane, gate_loss) + gate_loss;
+        const double relative =
+            widening[lane] * grants.of(&LocalErrors::state, lane, gate_loss) + gate_loss + sizes.state_drift[lane];
         for (Index i = 0; i < dk * dv; ++i) {
             const Index j = i % dv;
             state.local[lane * dk * dv + i] =

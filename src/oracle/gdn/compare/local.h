@@ -25,6 +25,10 @@ struct LocalSizes {
     // Per lane, for each element of its final state, and averaged over its tokens: the age in tokens of the state's
     // content, weighted by its square.
     std::vector<double> state_age, out_age;
+    // What the error of exp() adds up to, relative to the state: see DecayDrift. Of each row of out, and per lane after
+    // its last token and averaged over its tokens.
+    std::vector<float> drift;  // [B*T, Hv]
+    std::vector<double> state_drift, out_drift;
 };
 
 LocalSizes local_sizes(const GdnProblem& problem, const GdnContract& contract, int threads);

@@ -60,6 +60,9 @@ void match_rounding(const Evidence& evidence, std::string_view tensor, std::vect
 // Factors on the terms of the lane's first wrong chunk that make it right; nullopt: none do.
 std::optional<Diagnosis> match_coefficients(const GdnReference& reference, const ForwardEvidence& evidence,
                                             const LaneErrors& errors);
+// Whether the lanes' errors are those of another initial state; nullopt: no.
+std::optional<Diagnosis> match_initial_state(const GdnReference& reference, const ForwardEvidence& evidence,
+                                             const std::vector<LaneErrors>& errors);
 // Whether values of out are right but in the wrong place, or each mapped to another; nullopt: no.
 std::optional<Diagnosis> match_finished(const GdnReference& reference, const ForwardEvidence& evidence,
                                         const LaneErrors& errors);

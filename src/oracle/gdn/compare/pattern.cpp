@@ -63,6 +63,7 @@ public:
         if (auto d = match_doubling(m_r, m_evidence, *m_lane)) return *d;
         if (auto d = few_places()) return *d;
         if (auto d = match_coefficients(m_r, m_evidence, *m_lane)) return *d;
+        if (auto d = match_initial_state(m_r, m_evidence, m_errors)) return *d;
         if (auto d = match_stages(m_r, m_evidence, *m_lane, m_threads, [this] { return growing(); })) return *d;
         if (auto d = few_columns()) return *d;
         if (auto d = match_hidden_rounding(m_r, m_evidence, *m_lane)) return *d;

@@ -252,8 +252,9 @@ double allowed(const Evidence& e) {
 
 void note(std::vector<Hint>& hints, std::string_view stage, std::string text, double before, double after,
           double limit) {
-    if (!std::isfinite(before) || before <= 0 || !(after <= std::max(before / 1e4, std::min(limit, before / 9))))
-        return;
+    const double near = square(k_wrong_band / k_ok_band) * limit;
+    if (!std::isfinite(before) || before <= 0) return;
+    if (!(after <= std::max(std::min(near, before / 1e4), std::min(limit, before / 9)))) return;
     hints.push_back(
         {std::string(stage), "matches if " + std::move(text), std::sqrt(before / std::max(after, limit / 16))});
 }

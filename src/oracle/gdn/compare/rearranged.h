@@ -19,11 +19,6 @@ double allowed(const Evidence& evidence);
 void note(std::vector<Hint>& hints, std::string_view stage, std::string text, double before, double after,
           double limit);
 
-// Reorders values of [batches, tokens, heads, width] as [batches, heads, tokens, width]. With tokens and heads
-// exchanged, it is the inverse.
-std::vector<double> heads_first(const std::vector<double>& values, std::size_t batches, std::size_t tokens,
-                                std::size_t heads, std::size_t width);
-
 // Inputs that were read, or an out that was written, with heads before tokens.
 void match_axes_order(const GdnReference& reference, const ForwardEvidence& evidence, int threads,
                       std::vector<Hint>& hints);

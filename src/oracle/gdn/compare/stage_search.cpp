@@ -160,8 +160,9 @@ std::optional<Diagnosis> exclude_stages(const GdnReference& r, const ForwardEvid
         if (spans.sums_of_u != Answer::no) return std::nullopt;
         return likely(
             {"output", "intra", "layout", "l2norm", "scale", "tile"},
-            "the final state is right, and the errors of out are no sums of rows of U: consistent with a mistake "
-            "in what is read from the state, in q, or in out itself");
+            std::string(errors.final_state ? "the final state is right" : "nothing after this chunk is wrong") +
+                ", and the errors of out are no sums of rows of U: consistent with a mistake in what is read from the "
+                "state, in q, or in out itself");
     }
     if (s->wrong != 0 || spans.sums_of_u != Answer::no || spans.state_before == Answer::yes) return std::nullopt;
     return likely(

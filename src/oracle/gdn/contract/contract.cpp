@@ -22,6 +22,8 @@ constexpr std::array k_head_maps = {Word{"equal", HeadMap::equal}, Word{"interle
                                     Word{"tiled", HeadMap::tiled}};
 constexpr std::array k_layouts = {Word{"B,H,K,V", StateLayout::key_value}, Word{"B,H,V,K", StateLayout::value_key},
                                   Word{"K,V", StateLayout::key_value}, Word{"V,K", StateLayout::value_key}};
+constexpr std::array k_token_layouts = {Word{"B,T,H,D", TokenLayout::tokens_first},
+                                        Word{"B,H,T,D", TokenLayout::heads_first}};
 constexpr std::array k_g_kinds = {Word{"log", GateKind::log}, Word{"alpha", GateKind::alpha},
                                   Word{"raw", GateKind::raw}};
 constexpr std::array k_beta_kinds = {Word{"prob", BetaKind::prob}, Word{"logit", BetaKind::logit},
@@ -173,6 +175,8 @@ constexpr Field k_fields[] = {
      [](const C& c) { return word_of(k_gate_sums, c.gate_sum); }},
     {"state_dtype", [](C& c, S s) { return assign_state_dtype(c, s); },
      [](const C& c) { return c.state_of_inputs ? std::string(k_of_inputs) : word_of(k_state_dtypes, c.state_dtype); }},
+    {"layout", [](C& c, S s) { return assign(c.layout, k_token_layouts, s); },
+     [](const C& c) { return word_of(k_token_layouts, c.layout); }},
 };
 
 // Fields in which a named contract differs from GdnContract's initial values.

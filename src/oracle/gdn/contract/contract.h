@@ -15,13 +15,14 @@
 
 namespace gdnctl::oracle {
 
-enum class HeadMap { equal, interleaved, tiled };  // key head of value head h: h | h / r | h % Hk, r = Hv / Hk
-enum class StateLayout { key_value, value_key };   // [N,Hv,dk,dv] | [N,Hv,dv,dk]
-enum class GateKind { log, alpha, raw };           // g | exp(g) | a with A_log and dt_bias
-enum class BetaKind { prob, logit, twice_logit };  // beta | sigmoid(b) | 2 sigmoid(b)
-enum class L2Norm { off, rsqrt, inverse_sqrt };    // the last two differ by rounding only
-enum class NormRounding { none, input };           // whether normalised q, k are rounded to their input dtype
-enum class OutDType { f32, query, bf16, f16 };     // the precision of an output stored as F32 or F64
+enum class HeadMap { equal, interleaved, tiled };      // key head of value head h: h | h / r | h % Hk, r = Hv / Hk
+enum class TokenLayout { tokens_first, heads_first };  // [B,T,H,D] | [B,H,T,D]
+enum class StateLayout { key_value, value_key };       // [N,Hv,dk,dv] | [N,Hv,dv,dk]
+enum class GateKind { log, alpha, raw };               // g | exp(g) | a with A_log and dt_bias
+enum class BetaKind { prob, logit, twice_logit };      // beta | sigmoid(b) | 2 sigmoid(b)
+enum class L2Norm { off, rsqrt, inverse_sqrt };        // the last two differ by rounding only
+enum class NormRounding { none, input };               // whether normalised q, k are rounded to their input dtype
+enum class OutDType { f32, query, bf16, f16 };         // the precision of an output stored as F32 or F64
 enum class Matmul {
     f32,
     bf16x3,
@@ -70,6 +71,7 @@ struct GdnContract {
     bool state_of_inputs = false;  // like matmul_of_inputs
     EmptySequence empty = EmptySequence::passthrough;
     std::optional<ExpClip> exp_clip;
+    TokenLayout layout = TokenLayout::tokens_first;  // of q, k, v, gates, beta, out, and their gradients
     int chunk = 64;  // the device's chunk length, for the budget of chunked forms and for localising errors
 };
 

@@ -11,14 +11,6 @@ namespace {
 constexpr std::uint64_t k_d_out_stream = 101;
 constexpr std::uint64_t k_d_state_stream = 102;
 
-// The axes of tokens, and those that follow them.
-Shape per_token(const GdnProblem& p, std::initializer_list<std::int64_t> rest) {
-    Shape shape = out_shape(p);
-    shape.resize(shape.size() - 2);
-    shape.insert(shape.end(), rest);
-    return shape;
-}
-
 std::size_t state_count(const GdnProblem& p) {
     return p.sequences.size() * static_cast<std::size_t>(p.dims.Hv * p.dims.dk * p.dims.dv);
 }
@@ -49,7 +41,8 @@ Result<std::optional<GdnCotangents>> read_cotangents(const TensorFile& file, con
     GDNCTL_TRY_ASSIGN(const Tensor* d_state, find_gdn_tensor(file, "d_final_state"));
     if (d_out == nullptr && d_state == nullptr) return std::nullopt;
     GdnCotangents c;
-    GDNCTL_TRY_ASSIGN(c.d_out, values_or_zeros(d_out, "d_out", out_shape(p), p.v.size()));
+    GDNCTL_TRY_ASSIGN(auto given, values_or_zeros(d_out, "d_out", out_shape(p), p.v.size()));
+    c.d_out = from_file_order(p, std::move(given), p.dims.Hv);
     GDNCTL_TRY_ASSIGN(c.d_final_state,
                       values_or_zeros(d_state, "d_final_state", state_shape(p, contract.state_layout), state_count(p)));
     if (contract.state_layout == StateLayout::value_key) {
@@ -96,20 +89,28 @@ TensorFile gradients_file(const GdnProblem& p, const GdnContract& contract, cons
         file.tensors.push_back({std::move(name), from_f64(values, std::move(shape), dtype)});
     };
     const GdnDims& d = p.dims;
-    file.tensors.push_back({"dq", from_f64(g.dq, per_token(p, {d.Hk, d.dk}), wide)});
-    file.tensors.push_back({"dk", from_f64(g.dk, per_token(p, {d.Hk, d.dk}), wide)});
-    file.tensors.push_back({"dv", from_f64(g.dv, out_shape(p), wide)});
-    add("dg", g.dg, per_token(p, {d.Hv}));
-    add("dbeta", g.dbeta, per_token(p, {d.Hv}));
+    const auto add_wide = [&](std::string name, const std::vector<double>& values, std::int64_t heads,
+                              std::int64_t width) {
+        file.tensors.push_back(
+            {std::move(name), from_f64(in_file_order(p, values, heads), token_shape(p, {heads, width}), wide)});
+    };
+    const auto add_gate = [&](std::string name, const std::vector<double>& values) {
+        add(std::move(name), in_file_order(p, values, d.Hv), token_shape(p, {d.Hv}));
+    };
+    add_wide("dq", g.dq, d.Hk, d.dk);
+    add_wide("dk", g.dk, d.Hk, d.dk);
+    add_wide("dv", g.dv, d.Hv, d.dv);
+    add_gate("dg", g.dg);
+    add_gate("dbeta", g.dbeta);
     add("d_initial_state", to_layout(g.d_initial_state, d, contract.state_layout),
         state_shape(p, contract.state_layout));
-    if (contract.g_kind == GateKind::alpha) add("d_alpha", g.d_gate, per_token(p, {d.Hv}));
+    if (contract.g_kind == GateKind::alpha) add_gate("d_alpha", g.d_gate);
     if (contract.g_kind == GateKind::raw) {
-        add("d_a", g.d_gate, per_token(p, {d.Hv}));
+        add_gate("d_a", g.d_gate);
         add("d_A_log", g.dA_log, {d.Hv});
         add("d_dt_bias", g.ddt_bias, {d.Hv});
     }
-    if (contract.beta_kind != BetaKind::prob) add("d_b", g.d_logit, per_token(p, {d.Hv}));
+    if (contract.beta_kind != BetaKind::prob) add_gate("d_b", g.d_logit);
     return file;
 }
 

@@ -30,22 +30,28 @@ Result<std::vector<double>> required_values(const TensorFile& file, std::string_
     return floating_values(*tensor, name, shape);
 }
 
-// Shape of a per-token tensor: [B,T,...] or, for packed tokens, [T,...].
-Shape token_shape(const GdnProblem& p, std::initializer_list<std::int64_t> rest) {
-    Shape shape = p.packed ? Shape{p.dims.T} : Shape{p.dims.B, p.dims.T};
-    shape.insert(shape.end(), rest);
-    return shape;
+Result<std::vector<double>> token_values(const Tensor& tensor, std::string_view name, const GdnProblem& p,
+                                         std::int64_t heads, std::int64_t width) {
+    GDNCTL_TRY_ASSIGN(auto values, floating_values(tensor, name, token_shape(p, {heads, width})));
+    return from_file_order(p, std::move(values), heads);
 }
 
 Status read_dims(const Tensor& q, const Tensor& v, GdnProblem& p) {
     p.packed = q.shape.size() == 3 && p.has_cu_seqlens;
     const std::size_t rank = p.packed ? 3 : 4;
-    if (q.shape.size() != rank)
-        return wrong_tensor("q", p.has_cu_seqlens ? "[1,T,Hk,dk] or [T,Hk,dk]" : "[B,T,Hk,dk]", q);
-    if (v.shape.size() != rank) return wrong_tensor("v", p.packed ? "[T,Hv,dv]" : "[B,T,Hv,dv]", v);
-    const std::size_t batch_axes = p.packed ? 0 : 1;
-    p.dims = {p.packed ? 1 : q.shape[0], q.shape[batch_axes],     q.shape[batch_axes + 1],
-              v.shape[batch_axes + 1],   q.shape[batch_axes + 2], v.shape[batch_axes + 2]};
+    const bool swapped = p.layout == TokenLayout::heads_first;
+    const auto axes = [&](std::string_view batch, std::string_view heads, std::string_view width) {
+        return fmt::format("[{}{},{},{}]", batch, swapped ? heads : "T", swapped ? "T" : heads, width);
+    };
+    if (q.shape.size() != rank) {
+        return wrong_tensor(
+            "q", p.has_cu_seqlens ? axes("1,", "Hk", "dk") + " or " + axes("", "Hk", "dk") : axes("B,", "Hk", "dk"), q);
+    }
+    if (v.shape.size() != rank) return wrong_tensor("v", axes(p.packed ? "" : "B,", "Hv", "dv"), v);
+    const std::size_t tokens = rank - (swapped ? 2 : 3);
+    const std::size_t heads = rank - (swapped ? 3 : 2);
+    p.dims = {p.packed ? 1 : q.shape[0], q.shape[tokens],  q.shape[heads], v.shape[heads],
+              q.shape[rank - 1],         v.shape[rank - 1]};
     const GdnDims& d = p.dims;
     if (p.has_cu_seqlens && d.B != 1) return wrong_tensor("q", "a batch of 1, because there is cu_seqlens", q);
     if (d.Hk == 0 || d.Hv == 0 || d.dk == 0 || d.dv == 0) {
@@ -165,13 +171,15 @@ Status read_kinds(const TensorFile& file, ResolvedContract& contract) {
 Status read_gates(const TensorFile& file, const GdnContract& contract, GdnProblem& p) {
     const Shape per_head = token_shape(p, {p.dims.Hv});
     if (contract.g_kind == GateKind::raw) {
-        GDNCTL_TRY_ASSIGN(p.gate, required_values(file, "a", per_head, "the contract says g_kind=raw"));
+        GDNCTL_TRY_ASSIGN(auto a, required_values(file, "a", per_head, "the contract says g_kind=raw"));
+        p.gate = from_file_order(p, std::move(a), p.dims.Hv);
         GDNCTL_TRY_ASSIGN(p.A_log, required_values(file, "A_log", {p.dims.Hv}, "the contract says g_kind=raw"));
         GDNCTL_TRY_ASSIGN(p.dt_bias, required_values(file, "dt_bias", {p.dims.Hv}, "the contract says g_kind=raw"));
     } else {
-        GDNCTL_TRY_ASSIGN(p.gate,
+        GDNCTL_TRY_ASSIGN(auto g,
                           required_values(file, "g", per_head,
                                           "for gates before activation: --set g_kind=raw --set beta_kind=logit"));
+        p.gate = from_file_order(p, std::move(g), p.dims.Hv);
     }
     const bool logit = contract.beta_kind != BetaKind::prob;
     GDNCTL_TRY_ASSIGN(const Tensor* gate, find_gdn_tensor(file, contract.g_kind == GateKind::raw ? "a" : "g"));
@@ -181,7 +189,9 @@ Status read_gates(const TensorFile& file, const GdnContract& contract, GdnProble
         GDNCTL_TRY_ASSIGN(b, find_gdn_tensor(file, "b"));
     }
     const std::string_view name = b != nullptr ? "b" : "beta";
-    GDNCTL_TRY_ASSIGN(p.beta, required_values(file, name, per_head, logit ? "the contract says beta is a logit" : ""));
+    GDNCTL_TRY_ASSIGN(auto beta,
+                      required_values(file, name, per_head, logit ? "the contract says beta is a logit" : ""));
+    p.beta = from_file_order(p, std::move(beta), p.dims.Hv);
     return {};
 }
 
@@ -296,6 +306,7 @@ void mask_heads(const GdnContract& c, GdnProblem& p) {
 
 Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contract) {
     GdnProblem p;
+    p.layout = contract.value.layout;
     GDNCTL_TRY_ASSIGN(const Tensor* cu_seqlens, find_gdn_tensor(file, "cu_seqlens"));
     p.has_cu_seqlens = cu_seqlens != nullptr;
     GDNCTL_TRY_ASSIGN(const Tensor* q, required(file, "q", ""));
@@ -307,7 +318,7 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
     GDNCTL_TRY(read_sequences(file, cu_seqlens, p));
     p.qk_dtype = q->dtype;
     p.in_bf16 = q->dtype == DType::bf16 && v->dtype == DType::bf16;
-    GDNCTL_TRY_ASSIGN(p.q, floating_values(*q, "q", token_shape(p, {p.dims.Hk, p.dims.dk})));
+    GDNCTL_TRY_ASSIGN(p.q, token_values(*q, "q", p, p.dims.Hk, p.dims.dk));
     GDNCTL_TRY_ASSIGN(const Tensor* k, required(file, "k", ""));
     if (contract.value.rounding == NormRounding::input && k->dtype != q->dtype) {
         return fail(
@@ -317,8 +328,8 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
             "dump both as the kernel got them, or choose another rounding with --set");
     }
     p.in_bf16 = p.in_bf16 && k->dtype == DType::bf16;
-    GDNCTL_TRY_ASSIGN(p.k, floating_values(*k, "k", token_shape(p, {p.dims.Hk, p.dims.dk})));
-    GDNCTL_TRY_ASSIGN(p.v, floating_values(*v, "v", token_shape(p, {p.dims.Hv, p.dims.dv})));
+    GDNCTL_TRY_ASSIGN(p.k, token_values(*k, "k", p, p.dims.Hk, p.dims.dk));
+    GDNCTL_TRY_ASSIGN(p.v, token_values(*v, "v", p, p.dims.Hv, p.dims.dv));
     GDNCTL_TRY(read_gates(file, contract.value, p));
     GDNCTL_TRY(read_roundings(p, contract));
     mask_heads(contract.value, p);
@@ -339,27 +350,6 @@ std::int64_t key_head_of(std::int64_t h, const GdnDims& dims, HeadMap map) {
     return map == HeadMap::tiled ? h % dims.Hk : h / (dims.Hv / dims.Hk);
 }
 
-Shape out_shape(const GdnProblem& problem) { return token_shape(problem, {problem.dims.Hv, problem.dims.dv}); }
-
-Shape state_shape(const GdnProblem& problem, StateLayout layout) {
-    const GdnDims& d = problem.dims;
-    const auto n = static_cast<std::int64_t>(problem.sequences.size());
-    return layout == StateLayout::key_value ? Shape{n, d.Hv, d.dk, d.dv} : Shape{n, d.Hv, d.dv, d.dk};
-}
-
-std::vector<double> to_layout(const std::vector<double>& state, const GdnDims& dims, StateLayout layout) {
-    if (layout == StateLayout::key_value) return state;
-    const auto rows = static_cast<std::size_t>(dims.dk);
-    const auto columns = static_cast<std::size_t>(dims.dv);
-    std::vector<double> swapped(state.size());
-    for (std::size_t head = 0; head < state.size(); head += rows * columns) {
-        for (std::size_t i = 0; i < rows; ++i) {
-            for (std::size_t j = 0; j < columns; ++j) swapped[head + j * rows + i] = state[head + i * columns + j];
-        }
-    }
-    return swapped;
-}
-
 DType out_dtype_of(const GdnContract& contract, const GdnProblem& problem) {
     switch (contract.out_dtype) {
         case OutDType::f32: return DType::f32;
@@ -373,7 +363,8 @@ DType out_dtype_of(const GdnContract& contract, const GdnProblem& problem) {
 TensorFile outputs_file(const GdnProblem& problem, const GdnContract& contract, const GdnOutputs& outputs, DType out,
                         DType final_state) {
     TensorFile file;
-    file.tensors.push_back({"out", from_f64(outputs.out, out_shape(problem), out)});
+    file.tensors.push_back(
+        {"out", from_f64(in_file_order(problem, outputs.out, problem.dims.Hv), out_shape(problem), out)});
     file.tensors.push_back({"final_state", from_f64(to_layout(outputs.final_state, problem.dims, contract.state_layout),
                                                     state_shape(problem, contract.state_layout), final_state)});
     return file;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -27,16 +28,17 @@ struct GdnSequence {
 struct GdnProblem {
     GdnDims dims;
     std::vector<GdnSequence> sequences;
-    std::vector<double> q, k;            // [B*T, Hk, dk]
-    std::vector<double> v;               // [B*T, Hv, dv]
-    std::vector<double> gate;            // [B*T, Hv]: g, alpha or a, by contract
-    std::vector<double> beta;            // [B*T, Hv]: beta or b
-    std::vector<double> A_log, dt_bias;  // [Hv], only for raw gates
-    std::vector<double> initial_state;   // [N, Hv, dk, dv] whatever the contract's layout; empty: zeros
-    DType qk_dtype = DType::f32;         // dtype that q and k were stored in
-    DType gate_dtype = DType::f32;       // dtype that gates were stored in
-    bool in_bf16 = false;                // q, k and v were all stored in bf16
-    bool packed = false;                 // the token axis has no batch axis, as in [T,H,d]
+    std::vector<double> q, k;                        // [B*T, Hk, dk]
+    std::vector<double> v;                           // [B*T, Hv, dv]
+    std::vector<double> gate;                        // [B*T, Hv]: g, alpha or a, by contract
+    std::vector<double> beta;                        // [B*T, Hv]: beta or b
+    std::vector<double> A_log, dt_bias;              // [Hv], only for raw gates
+    std::vector<double> initial_state;               // [N, Hv, dk, dv] whatever the contract's layout; empty: zeros
+    DType qk_dtype = DType::f32;                     // dtype that q and k were stored in
+    DType gate_dtype = DType::f32;                   // dtype that gates were stored in
+    bool in_bf16 = false;                            // q, k and v were all stored in bf16
+    TokenLayout layout = TokenLayout::tokens_first;  // in files
+    bool packed = false;                             // the token axis has no batch axis, as in [T,H,d]
     bool has_cu_seqlens = false;
     // Tokens of each value head of each sequence, [N, Hv], if they differ; else empty, and all have the sequence's
     // length. Tokens after them are already masked: their q, k, v, beta and decay are 0.
@@ -91,8 +93,20 @@ Result<GdnProblem> read_problem(const TensorFile& file, ResolvedContract& contra
 // The key head that value head `h` uses.
 std::int64_t key_head_of(std::int64_t h, const GdnDims& dims, HeadMap map);
 
-// Shapes of the outputs in files; and swaps the final state's axes between [..,dk,dv] and the contract's layout.
+// Shapes of tensors in files: of those with tokens, where `rest` begins with the heads; and of the outputs.
+Shape token_shape(const GdnProblem& problem, std::initializer_list<std::int64_t> rest);
 Shape out_shape(const GdnProblem& problem);
+// Values with tokens, from the order in files to that of a problem, and back.
+std::vector<double> from_file_order(const GdnProblem& problem, std::vector<double> values, std::int64_t heads);
+std::vector<double> in_file_order(const GdnProblem& problem, const std::vector<double>& values, std::int64_t heads);
+// Reorders values of [batches, tokens, heads, width] as [batches, heads, tokens, width]. With tokens and heads
+// exchanged, it is the inverse.
+std::vector<double> heads_first(const std::vector<double>& values, std::size_t batches, std::size_t tokens,
+                                std::size_t heads, std::size_t width);
+// Stores tensors of [B,T,H,D] as [B,H,T,D].
+void store_heads_first(TensorFile& file);
+
+// Shapes of states in files; and swaps the final state's axes between [..,dk,dv] and the contract's layout.
 Shape state_shape(const GdnProblem& problem, StateLayout layout);
 std::vector<double> to_layout(const std::vector<double>& state, const GdnDims& dims, StateLayout layout);
 

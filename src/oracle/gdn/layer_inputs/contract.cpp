@@ -77,6 +77,9 @@ Status apply_defaults(LayerContract& contract, const std::string& own) {
                                         [&, name = field](const ContractField& f) { return f.name == name; });
         if (shown->origin == own) GDNCTL_TRY(set_field(contract.resolved, field, value, own));
     }
+    if (contract.resolved.value.layout != TokenLayout::tokens_first) {
+        return fail(ErrorKind::usage, "the layer's tensors are [B,T,...]: layout must be B,T,H,D");
+    }
     if (contract.resolved.value.g_kind != GateKind::raw || contract.resolved.value.beta_kind == BetaKind::prob) {
         return fail(ErrorKind::usage, "the layer computes its gates itself: g_kind must be raw and beta_kind a logit",
                     "use gdnctl oracle run gdn for gates that are already computed");

@@ -137,7 +137,8 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     if (report.worst && !report.worst->index.empty()) text += "worst: " + place_text(*report.worst) + "\n";
     text += diagnosis_text(reference, report);
     if (!report.declare.empty()) {
-        text += wrapped_words("declare: ", text::shell_join(report.declare));
+        const std::string widens = report.declare_widens.empty() ? "" : fmt::format(" ({})", report.declare_widens);
+        text += wrapped_words("declare: ", text::shell_join(report.declare) + widens);
     }
     if (report.outputs_are_truth) text += oracle_report::k_truth_note;
     return text + verdict_text(oracle::name_of(report.verdict), report.reason);

@@ -21,13 +21,15 @@ Result<TensorFile> canonical_inputs(TensorFile file, const ResolvedContract& con
         });
         file.tensors.push_back({std::move(name), std::move(tensor)});
     };
-    const Shape per_head = {p.dims.B, p.dims.T, p.dims.Hv};
+    const auto per_head = [&](const std::vector<double>& values) {
+        return from_f64(in_file_order(p, values, p.dims.Hv), token_shape(p, {p.dims.Hv}), DType::f32);
+    };
     if (gates) {
-        replace({"g", "a", "A_log", "dt_bias"}, "g", from_f64(ready.g, per_head, DType::f32));
+        replace({"g", "a", "A_log", "dt_bias"}, "g", per_head(ready.g));
         file.metadata["g_kind"] = "log";
     }
     if (betas) {
-        replace({"beta", "b"}, "beta", from_f64(ready.beta, per_head, DType::f32));
+        replace({"beta", "b"}, "beta", per_head(ready.beta));
         file.metadata["beta_kind"] = "prob";
     }
     if (layout) {

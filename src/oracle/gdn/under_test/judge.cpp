@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "oracle/gdn/compare/chunk_length.h"
 #include "oracle/gdn/under_test/call.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
 
@@ -55,13 +56,22 @@ struct Question {
 
 // The report; a shape that cannot be compared is an error.
 Result<GdnReport> compared(const TensorFile& outputs, const Question& asked) {
+    GdnReference with_truth;
+    const GdnReference* reference = &asked.reference;
+    if (has_gradients(outputs)) {
+        with_truth = asked.reference;
+        GDNCTL_TRY(add_backward(with_truth, asked.inputs, outputs, asked.threads));
+        reference = &with_truth;
+    }
     CompareOptions options;
-    options.hints = asked.hints;
+    options.hints = false;
     options.threads = asked.threads;
-    if (!has_gradients(outputs)) return judge(asked.reference, outputs, options);
-    GdnReference with_truth = asked.reference;
-    GDNCTL_TRY(add_backward(with_truth, asked.inputs, outputs, asked.threads));
-    return judge(with_truth, outputs, options);
+    GDNCTL_TRY_ASSIGN(GdnReport report, judge(*reference, outputs, options));
+    auto longer = judge_with_longer_chunks(*reference, report, asked.inputs, outputs, asked.threads);
+    if (longer) return std::move(longer->report);
+    if (!asked.hints || report.verdict == Verdict::ok || report.verdict == Verdict::no_data) return report;
+    options.hints = true;
+    return judge(*reference, outputs, options);
 }
 
 // Judges one run; a shape that judge() rejects is the kernel's fault.
