@@ -49,6 +49,40 @@ test_fields_of_compare() {
   holds '.verdict == "NO_DATA"'
 }
 
+test_set_changes_the_contract() {
+  expect 0 ce run --case unit_normal --set matmul=tf32 --set layout=vh --out tf32.safetensors --json
+  holds '.contract.fields.matmul == {"value":"tf32","origin":"--set"} and .contract.fields.layout.value == "vh"'
+  expect 0 ce compare --inputs tf32.safetensors --outputs tf32.safetensors --json
+  holds '.matmul == "tf32" and .classes.gw == "tf32" and .declare == null'
+  expect 1 ce compare --inputs tf32.safetensors --outputs tf32.safetensors --set matmul=exact
+  out_has 'stage: rounding'
+  out_has 'hint: the operands of products are rounded to tf32 (declare it: --set matmul=tf32)'
+  out_has 'declare: --set matmul=tf32'
+  expect 1 ce compare --inputs tf32.safetensors --outputs tf32.safetensors --matmul exact --set reduction=mean --json
+  holds '.stage == "rounding" and .declare == ["--set","reduction=mean","--set","matmul=tf32"]'
+  expect 0 ce compare --inputs tf32.safetensors --outputs tf32.safetensors --matmul exact --set matmul=tf32
+  for set in logits=f16 matmul=f32 cap=1 reduction; do
+    expect 2 ce compare --inputs tf32.safetensors --outputs tf32.safetensors --set $set
+    err_has 'hint:'
+  done
+  expect 9 ce compare --inputs tf32.safetensors --outputs tf32.safetensors --set soft_cap=0
+}
+
+test_real_dumps_of_rounded_logits() {
+  local at=$FIXTURES/linear_ce/judged/ce_bf16_huge
+  for kernel in liger lev_batched_xla; do
+    expect 1 ce compare --inputs "$at.inputs.safetensors" --outputs "$at.$kernel.outputs.safetensors" --json
+    holds '.stage == "rounding" and .declare == ["--set","logits=bf16"] and (.hint | contains("the logits are rounded to bf16"))'
+    expect 0 ce compare --inputs "$at.inputs.safetensors" --outputs "$at.$kernel.outputs.safetensors" --set logits=bf16
+  done
+}
+
+test_real_dumps_with_other_faults() {
+  local at=$FIXTURES/linear_ce/judged
+  expect 1 ce compare --inputs $at/ce_penalty_on_loss.inputs.safetensors --outputs $at/ce_penalty_on_loss.outputs.safetensors --json
+  holds '.stage == "penalty" and (.hints | length) == 1'
+}
+
 test_fields_of_bench_and_defaults() {
   expect 0 ce bench --batch 4 --hidden 8 --vocab 40 --rounds 1 --runs 1 --json
   holds '.schema == "gdnctl.oracle-bench/1"'

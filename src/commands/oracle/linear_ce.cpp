@@ -33,6 +33,12 @@ void describe_contract(cli::Args& args, Contract& options) {
                                     .default_text = "as the inputs file says, or mean"});
 }
 
+Result<Contract> with_sets(const Contract& options, const std::vector<std::string>& sets) {
+    Contract contract = options;
+    for (const std::string& set : sets) GDNCTL_TRY(oracle::linear_ce::set_field(set, contract));
+    return contract;
+}
+
 void describe_bench(cli::Args& args, harness::linear_ce::BenchSizes& sizes) {
     const char* group = "linear-ce";
     args.option(sizes.batch, {.names = "--batch", .value = "B", .help = "linear-ce: number of rows", .group = group});

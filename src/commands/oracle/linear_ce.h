@@ -1,6 +1,9 @@
 // The row of linear-ce, and the options that its verbs share.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "cli/args.h"
 #include "commands/oracle/operators.h"
 #include "harness/linear_ce/operator.h"
@@ -21,6 +24,8 @@ Result<std::unique_ptr<harness::Reading>> read(const Operator& op, const oracle:
 Status check_compare(const oracle_compare::Options& options);
 
 void describe_contract(cli::Args& args, Contract& options);
+// With what --set says besides. usage: an unknown field or value.
+Result<Contract> with_sets(const Contract& options, const std::vector<std::string>& sets);
 void describe_bench(cli::Args& args, harness::linear_ce::BenchSizes& sizes);
 
 }  // namespace gdnctl::commands::linear_ce

@@ -53,8 +53,7 @@ void describe_compare(cli::Args& args, CompareOptions& options) {
 
 // What says nothing about this operator is refused, not ignored.
 Status check_compare(const oracle_compare::Options& o) {
-    lce::Overrides overrides;
-    for (const std::string& set : o.contract.sets) GDNCTL_TRY(lce::set_field(set, overrides));
+    GDNCTL_TRY(with_sets({}, o.contract.sets));
     if (o.contract.contract != oracle_gdn::ContractOptions{}.contract || o.rtol || o.budget || o.heatmap ||
         o.allow_suspect || oracle_flashinfer::wanted(o.flashinfer)) {
         return fail(ErrorKind::usage,
@@ -73,9 +72,8 @@ Result<std::unique_ptr<harness::Reading>> read(const Operator& /*op*/, const ora
         const auto hidden = static_cast<std::size_t>(x->shape[1]);
         GDNCTL_TRY(hce::check_memory(x->count() / hidden, hidden, w->count() / hidden, ce.level == lce::Level::exact));
     }
-    lce::Overrides overrides = ce.contract;
-    for (const std::string& set : options.contract.sets) GDNCTL_TRY(lce::set_field(set, overrides));
-    GDNCTL_TRY_ASSIGN(lce::Problem problem, hce::read_problem(inputs, overrides));
+    GDNCTL_TRY_ASSIGN(const Contract contract, with_sets(ce.contract, options.contract.sets));
+    GDNCTL_TRY_ASSIGN(lce::Problem problem, hce::read_problem(inputs, contract));
     lce::CompareOptions how;
     how.level = ce.level;
     how.rows = static_cast<std::size_t>(ce.rows);

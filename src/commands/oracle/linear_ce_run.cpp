@@ -62,11 +62,12 @@ Status check_run(const oracle_run::Options& o) {
     if (sources != 1) {
         return fail(ErrorKind::usage, "pass one of --case, --inputs, and --batch with --hidden and --vocab");
     }
-    const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract || !o.contract.sets.empty();
+    GDNCTL_TRY(with_sets({}, o.contract.sets));
+    const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract;
     const bool method = o.method != oracle_run::Method::recurrent64 || o.chunk;
     if (contract || o.shape || method || o.backward || o.parts || o.stream) {
         return fail(ErrorKind::usage,
-                    "linear-ce does not support --contract, --set, --shape, --method, --chunk, --backward, --parts or "
+                    "linear-ce does not support --contract, --shape, --method, --chunk, --backward, --parts or "
                     "--stream",
                     "results and gradients are always exact");
     }
@@ -75,10 +76,15 @@ Status check_run(const oracle_run::Options& o) {
 
 Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    GDNCTL_TRY_ASSIGN(oracle::TensorFile file, oracle_run::inputs(options, context, [&] {
+    GDNCTL_TRY_ASSIGN(oracle::TensorFile file,
+                      oracle_run::inputs(options, context, [&]() -> Result<oracle::TensorFile> {
                           hce::Generated from = options.ce;
                           from.case_name = options.case_name;
                           from.layout = options.ce_contract.layout;
+                          GDNCTL_TRY_ASSIGN(const Contract set, with_sets({}, options.contract.sets));
+                          if (const auto layout = set.sets.find("layout"); layout != set.sets.end()) {
+                              from.layout = layout->second;
+                          }
                           from.seed = options.seed;
                           from.bf16 = options.dtype == oracle::DType::bf16;
                           return hce::generate(from);

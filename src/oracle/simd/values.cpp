@@ -35,6 +35,12 @@ Bf16 narrowed(float x) {
     return static_cast<Bf16>((bits + 0x7fffU + (bits >> k_half & 1U)) >> k_half);
 }
 
+float rounded_to_tf32(float x) {
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+    if (!std::isfinite(x)) return x;
+    return std::bit_cast<float>((bits + 0xfffU + (bits >> 13U & 1U)) & 0xffffe000U);
+}
+
 void widen(const ConstValues& from, std::size_t at, std::size_t count, float* to) {
     if (from.storage == Storage::f32) {
         std::copy_n(static_cast<const float*>(from.data) + at, count, to);

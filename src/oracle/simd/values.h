@@ -42,6 +42,8 @@ Values operator+(const Values& values, std::size_t n);
 float widened(Bf16 x);
 // To nearest even; overflow gives infinity, NaN stays NaN.
 Bf16 narrowed(float x);
+// To nearest even with the 10 mantissa bits of tf32; infinity and NaN stay.
+float rounded_to_tf32(float x);
 
 // Elements [at, at + count) as fp32.
 void widen(const ConstValues& from, std::size_t at, std::size_t count, float* to);

@@ -175,8 +175,8 @@ private:
 
     void count_cores() {
         const std::string kind = text::to_lower(m_r.device_kind);
-        const bool two = m_to.device_key == "TPU v4" || m_to.device_key == "TPU v5" || m_to.device_key == "TPU v5p" ||
-                         (m_to.device_key == "TPU" && kind.find('7') != std::string::npos);
+        const auto has = [&](std::string_view word) { return kind.find(word) != std::string::npos; };
+        const bool two = has("tpu v4") || (has("tpu v5") && !has("v5e"));  // a v5e calls itself "TPU v5 lite"
         m_to.cores = two && m_r.batch % 2 == 0 && m_r.batch / 2 % m_to.sizes.b == 0 ? 2 : 1;
     }
 

@@ -50,7 +50,6 @@ constexpr std::array k_latest = {
     TunedRow{"TPU v5", "small-vocab", {1024, 256, 1024}},
     TunedRow{"TPU v5", "llama3-ish", {1024, 512, 512}},
     TunedRow{"TPU v5", "huge-batch-llama3-ish", {1024, 512, 256}},
-    TunedRow{"TPU v5", "huge-batch-small-h", {1024, 1024, 256}},
     TunedRow{"TPU v5", "large-batch-small-h", {1024, 512, 2048}},
     TunedRow{"TPU v5", "large-batch-medium-h", {1024, 1024, 768}},
     TunedRow{"TPU v5", "medium-batch-medium-h", {1024, 256, 512}},

@@ -66,6 +66,7 @@ struct Report {
     std::string stage;
     std::vector<std::string> stages;
     std::vector<Hint> hints;
+    std::vector<std::string> declare;  // "--set", "logits=bf16": options under which the dump is OK
     std::optional<Place> place;
     std::optional<Worst> worst;
     std::vector<TensorVerdict> tensors;

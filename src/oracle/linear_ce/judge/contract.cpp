@@ -53,6 +53,103 @@ Status known_number(std::string_view name, std::string_view text) {
     return {};
 }
 
+// "Label-Smoothing" and "label_smoothing" are one key.
+std::string plain_key(std::string_view key) {
+    std::string plain = text::to_lower(key);
+    std::erase_if(plain, [](char c) { return c == '_' || c == '-' || c == '.'; });
+    return plain;
+}
+
+bool is_off(std::string_view value, double off) {
+    const std::string lower = text::to_lower(value);
+    for (const std::string_view word : {"", "none", "null", "false", "off", "no"}) {
+        if (lower == word) return true;
+    }
+    const auto number = text::parse_double(value);
+    return number && *number == off;
+}
+
+struct Alias {
+    std::string_view key, field;
+};
+// What Liger, cut-cross-entropy, torchtitan and Hugging Face's configurations call the fields, as plain_key() has it.
+constexpr Alias k_aliases[] = {
+    {"softcap", "soft_cap"},
+    {"logitsoftcap", "soft_cap"},
+    {"logitssoftcap", "soft_cap"},
+    {"logitsoftcapping", "soft_cap"},
+    {"finallogitsoftcap", "soft_cap"},
+    {"finallogitsoftcapping", "soft_cap"},
+    {"zloss", "logsumexp_weight"},
+    {"zlossweight", "logsumexp_weight"},
+    {"zlosscoef", "logsumexp_weight"},
+    {"zlosscoeff", "logsumexp_weight"},
+    {"zlosscoefficient", "logsumexp_weight"},
+    {"zlossfactor", "logsumexp_weight"},
+    {"zlossmultiplier", "logsumexp_weight"},
+    {"zlossscale", "logsumexp_weight"},
+    {"lsesquarescale", "logsumexp_weight"},
+    {"logsumexppenalty", "logsumexp_weight"},
+};
+
+struct Refused {
+    std::string_view key;
+    double off = 0;
+};
+// What makes another loss of the same tensors.
+constexpr Refused k_refused[] = {
+    {"labelsmoothing"},  {"smoothing"},        {"ceweight"}, {"classweight"},    {"classweights"},  {"tokenscaling"},
+    {"usetokenscaling"}, {"focalgamma"},       {"shift"},    {"temperature", 1}, {"logitscale", 1}, {"logitsscale", 1},
+    {"logitscaling", 1}, {"logitsscaling", 1}, {"bias"},
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+// The entry that gives a field, under its own name or another library's.
+const Metadata::value_type* entry_of(const Metadata& metadata, std::string_view field) {
+    if (const auto own = metadata.find(std::string(field)); own != metadata.end()) return &*own;
+    for (const Metadata::value_type& entry : metadata) {
+        for (const Alias& alias : k_aliases) {
+            if (alias.field == field && alias.key == plain_key(entry.first)) return &entry;
+        }
+    }
+    return nullptr;
+}
+
+std::string value_of(const Metadata::value_type& entry, std::string_view field) {
+    return entry.first != field && is_off(entry.second, 0) ? "none" : entry.second;
+}
+
+bool same_value(const std::string& a, const std::string& b) {
+    return a == b || (is_off(a, 0) && is_off(b, 0)) ||
+           (text::parse_double(a) && text::parse_double(a) == text::parse_double(b));
+}
+
+// Refuses metadata that no field says, and two entries that contradict each other.
+Status check_metadata(const Metadata& metadata) {
+    for (const Metadata::value_type& entry : metadata) {
+        const std::string plain = plain_key(entry.first);
+        for (const Refused& refused : k_refused) {
+            if (refused.key != plain || is_off(entry.second, refused.off)) continue;
+            return fail(ErrorKind::bad_input,
+                        fmt::format("metadata of the inputs file: {} = {} changes the loss in a way that linear-ce "
+                                    "cannot express",
+                                    entry.first, entry.second),
+                        "dump a run without it, or remove the entry if the kernel does not use it");
+        }
+        for (const Alias& alias : k_aliases) {
+            if (alias.key != plain) continue;
+            const Metadata::value_type* chosen = entry_of(metadata, alias.field);
+            if (same_value(value_of(*chosen, alias.field), value_of(entry, alias.field))) continue;
+            return fail(ErrorKind::bad_input,
+                        fmt::format("metadata of the inputs file: {} = {} contradicts {} = {}", entry.first,
+                                    entry.second, chosen->first, chosen->second),
+                        fmt::format("keep one of them: both mean {}", alias.field));
+        }
+    }
+    return {};
+}
+
 struct SettableField {
     std::string_view name;
     Status (*check)(std::string_view name, std::string_view value);
@@ -131,10 +228,10 @@ public:
             for (char& c : option) c = c == '_' ? '-' : c;
             return option;
         }
-        const auto found = m_metadata.find(name);
-        if (found == m_metadata.end()) return {};
-        text = found->second;
-        return "inputs metadata";
+        const Metadata::value_type* found = entry_of(m_metadata, name);
+        if (found == nullptr) return {};
+        text = value_of(*found, name);
+        return found->first == name ? "inputs metadata" : fmt::format("inputs metadata, {}", found->first);
     }
 
 private:
@@ -187,6 +284,7 @@ Result<ResolvedContract> resolve(const std::map<std::string, std::string>& metad
         return fail(ErrorKind::bad_input,
                     fmt::format("the inputs file is for operator '{}', not linear-ce", op->second));
     }
+    GDNCTL_TRY(check_metadata(metadata));
     ResolvedContract result;
     Contract& c = result.value;
     Resolver resolver(metadata, overrides.sets, result);

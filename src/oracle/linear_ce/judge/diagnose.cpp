@@ -19,10 +19,12 @@ void put_stage(Report& report, std::vector<std::string> stages) {
 
 void diagnose(const Findings& findings, Report& report) {
     Faults faults;
-    if (findings.forward_wrong()) {
-        faults = forward_faults(findings);
+    if (findings.lse_wrong) {
+        faults = lse_faults(findings);
+    } else if (findings.loss_wrong) {
+        faults = loss_faults(findings);
     } else if (findings.argmax_wrong) {
-        faults.stages = {"argmax"};
+        faults = argmax_faults(findings);
     } else if (findings.gx_wrong || findings.gw_wrong) {
         faults = gradient_faults(findings);
     } else if (findings.reduced_wrong) {
@@ -30,6 +32,10 @@ void diagnose(const Findings& findings, Report& report) {
     } else {
         // An invariant alone: what was compared is right, so the fault lies in rows or columns that were not.
         faults.stages = {"tile", "gw", "gx"};
+        if (report.compared_rows.size() < findings.problem.batch) {
+            faults.hints.push_back(
+                {"tile", "the compared rows and columns are right: see the others with --level exact", 1});
+        }
     }
     put_stage(report, std::move(faults.stages));
     report.hints = std::move(faults.hints);

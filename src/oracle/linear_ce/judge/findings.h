@@ -6,6 +6,7 @@
 
 #include "oracle/linear_ce/judge/compare.h"
 #include "oracle/linear_ce/judge/dump.h"
+#include "oracle/linear_ce/judge/limits.h"
 
 namespace gdnctl::oracle::linear_ce {
 
@@ -15,13 +16,11 @@ struct Findings {
     RowTruth rows;                     // of the rows that were compared
     std::vector<std::size_t> columns;  // of gw that were compared, with their truth [columns, H]
     std::vector<double> gw;
-    std::vector<double> lse;  // of all rows, as good as is known; empty: not known
+    std::vector<double> loss, lse;  // of all rows, as good as is known; empty: not known
     bool loss_wrong = false, lse_wrong = false, gx_wrong = false, gw_wrong = false;
     bool argmax_wrong = false, reduced_wrong = false;
-    double gx_limit = 0, gw_limit = 0;  // what an element may be off by
+    GradientLimit gx_limit, gw_limit;  // what an element may be off by
     const Work& work;
-
-    bool forward_wrong() const { return loss_wrong || lse_wrong; }
 };
 
 // Sets stage, stages, hints and place of a report whose verdict is WRONG.

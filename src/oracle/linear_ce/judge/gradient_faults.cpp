@@ -13,6 +13,15 @@ namespace {
 
 using Range = std::pair<std::size_t, std::size_t>;
 
+const char* has(GradientProbe::Share share) {
+    switch (share) {
+        case GradientProbe::Share::none: return "lacks";
+        case GradientProbe::Share::twice: return "has twice";
+        case GradientProbe::Share::only: return "has only";
+    }
+    return "";
+}
+
 std::string columns_text(const Range& r) { return fmt::format("{} to {}", r.first, r.second - 1); }
 
 class GradientSearch {
@@ -92,10 +101,25 @@ private:
             left = error;
         }
         if (best == 0) return false;
-        std::vector<std::string> stages = {all[best].stage};
+        std::vector<std::string> stages = stages_of(all[best].stage, m_f.problem);
         if (!both() && (m_f.dump.gx != nullptr) == (m_f.dump.gw != nullptr)) stages.emplace_back(tensor());
         found(std::move(stages), all[best].text);
         return true;
+    }
+
+    std::string meaning_of(double factor) const {
+        const struct {
+            double value;
+            const char* name;
+        } known[] = {{static_cast<double>(m_f.problem.batch), "the number of rows"},
+                     {m_f.problem.total_weight, "the sum of weights"},
+                     {static_cast<double>(m_f.problem.vocab), "the size of the vocabulary"},
+                     {std::sqrt(static_cast<double>(m_f.problem.hidden)), "the square root of H"}};
+        for (const auto& [value, name] : known) {
+            if (std::fabs(factor / value - 1) < 1e-3) return fmt::format(", {}", name);
+            if (std::fabs(factor * value - 1) < 1e-3) return fmt::format(", 1 over {}", name);
+        }
+        return {};
     }
 
     bool in_last_block() const {
@@ -113,8 +137,8 @@ private:
             if (const auto block = m_gx->missing_block()) {
                 m_faults.place->block = block->range;
                 const bool last = block->range.second == m_f.problem.vocab && m_f.problem.vocab % block->size != 0;
-                const std::string text = fmt::format("matches if gx {} the columns {}",
-                                                     block->twice ? "has twice" : "lacks", columns_text(block->range));
+                const std::string text =
+                    fmt::format("matches if gx {} the columns {}", has(block->share), columns_text(block->range));
                 found(last ? std::vector<std::string>{"tail", "gx"} : std::vector<std::string>{"gx", "tail"}, text);
                 return true;
             }
@@ -123,8 +147,8 @@ private:
             if (const auto block = m_gw->missing_block()) {
                 for (std::size_t i = block->range.first; i < block->range.second; ++i)
                     m_faults.place->rows.push_back(i);
-                found({"gw"}, fmt::format("matches if gw {} the rows {}", block->twice ? "has twice" : "lacks",
-                                          columns_text(block->range)));
+                found({"gw"},
+                      fmt::format("matches if gw {} the rows {}", has(block->share), columns_text(block->range)));
                 return true;
             }
         }
@@ -132,7 +156,8 @@ private:
             const auto factor = g == nullptr ? std::nullopt : g->factor();
             if (!factor) continue;
             found(both() ? std::vector<std::string>{"weight", "gx"} : std::vector<std::string>{tensor(), "weight"},
-                  fmt::format("matches if {} is multiplied by {:.6g}", both() ? "each gradient" : tensor(), *factor));
+                  fmt::format("matches if {} is multiplied by {:.6g}{}", both() ? "each gradient" : tensor(), *factor,
+                              meaning_of(*factor)));
             return true;
         }
         return false;
@@ -148,10 +173,10 @@ private:
             });
         };
         if (m_gw && m_gw->wrong_lines().size() < m_f.columns.size() && in_last_block()) {
-            m_faults.stages = {"tail", "gw", "tile"};
+            found({"tail", "gw", "tile"}, "only columns of the last, partial block are wrong");
         } else if (m_gw && m_gw->wrong_lines().size() < m_f.columns.size() && m_f.columns.size() > 16 &&
                    labels_only()) {
-            m_faults.stages = {"label", "gw"};
+            found({"label", "gw"}, "only columns that are the label of a row are wrong");
         } else if (both()) {
             m_faults.stages = {"lse", "tail", "gx", "gw"};
         } else {
@@ -167,56 +192,5 @@ private:
 }  // namespace
 
 Faults gradient_faults(const Findings& findings) { return GradientSearch(findings).run(); }
-
-Faults reduced_faults(const Findings& findings) {
-    const Problem& p = findings.problem;
-    const double got = element(*findings.dump.reduced, 0);
-    const bool exact = findings.rows.rows.size() == p.batch;
-    const std::vector<double> loss = exact ? findings.rows.loss : to_f64(*findings.dump.loss);
-    const std::vector<double> lse = exact ? findings.rows.lse : to_f64(*findings.dump.lse);
-    const double lambda = p.c().logsumexp_weight;
-    const auto B = static_cast<double>(p.batch);
-    double weighted_loss = 0;
-    double plain_loss = 0;
-    double weighted_penalty = 0;
-    double plain_penalty = 0;
-    for (std::size_t i = 0; i < p.batch; ++i) {
-        weighted_loss += p.weight[i] * loss[i];
-        plain_loss += loss[i];
-        weighted_penalty += p.weight[i] * lambda * lse[i] * lse[i];
-        plain_penalty += lambda * lse[i] * lse[i];
-    }
-    const bool mean = p.c().reduction == Reduction::mean;
-    const double by = mean ? p.total_weight : 1;
-    const struct {
-        const char *stage, *text;
-        double value;
-    } candidates[] = {
-        {"penalty", "matches without the penalty", weighted_loss / by},
-        {"penalty", "matches if the penalty is not weighted", (weighted_loss + plain_penalty) / by},
-        {"penalty", "matches if the penalty is not weighted and averaged over all rows",
-         weighted_loss / by + plain_penalty / (mean ? B : 1)},
-        {"penalty", "matches if the penalty is halved", (weighted_loss + weighted_penalty / 2) / by},
-        {"penalty", "matches if the penalty is doubled", (weighted_loss + weighted_penalty * 2) / by},
-        {"penalty", "matches if the penalty is subtracted", (weighted_loss - weighted_penalty) / by},
-        {"weight", "matches without weights", (plain_loss + plain_penalty) / (mean ? B : 1)},
-        {"weight", "matches if the sum is not divided", weighted_loss + weighted_penalty},
-        {"weight", "matches if the sum is divided by the number of rows", (weighted_loss + weighted_penalty) / B},
-        {"weight", "matches if the sum is divided by the sum of weights",
-         (weighted_loss + weighted_penalty) / p.total_weight},
-        {"weight", "matches if the sum is divided by the number of rows with a weight",
-         (weighted_loss + weighted_penalty) / static_cast<double>(p.rows_with_weight)},
-    };
-    Faults faults;
-    faults.place = Place{"reduced", {}, {}, {}, {}};
-    for (const auto& c : candidates) {
-        if (!(std::fabs(c.value - got) <= 2e-5 * std::fabs(c.value))) continue;
-        faults.stages = {c.stage};
-        faults.hints.push_back({c.stage, c.text, 1});
-        return faults;
-    }
-    faults.stages = lambda != 0 ? std::vector<std::string>{"weight", "penalty"} : std::vector<std::string>{"weight"};
-    return faults;
-}
 
 }  // namespace gdnctl::oracle::linear_ce

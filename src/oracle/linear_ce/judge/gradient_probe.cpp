@@ -16,7 +16,7 @@ GradientProbe::GradientProbe(const Findings& findings, bool of_gw)
     for (std::size_t i = 0; i < count; ++i) {
         bool wrong = false;
         for (std::size_t h = 0; h < findings.problem.hidden; ++h) {
-            if (std::fabs(got(i, h) - want(i, h)) <= m_limit) continue;
+            if (std::fabs(got(i, h) - want(i, h)) <= limit(i, h)) continue;
             wrong = true;
             m_first = std::min(m_first, h);
             m_end = std::max(m_end, h + 1);
@@ -24,6 +24,13 @@ GradientProbe::GradientProbe(const Findings& findings, bool of_gw)
         if (wrong) m_lines.push_back(i);
     }
     m_probed = some_of(m_lines, of_gw ? 6 : 4);
+    m_first_of_label.resize(findings.problem.vocab);
+    m_last_of_label.resize(findings.problem.vocab);
+    for (std::size_t i = 0; i < findings.problem.batch; ++i) {
+        m_last_of_label[static_cast<std::size_t>(findings.problem.labels[i])] = i;
+        const std::size_t other = findings.problem.batch - 1 - i;
+        m_first_of_label[static_cast<std::size_t>(findings.problem.labels[other])] = other;
+    }
 }
 
 double GradientProbe::got(std::size_t line, std::size_t h) const {
@@ -35,6 +42,8 @@ double GradientProbe::got(std::size_t line, std::size_t h) const {
 double GradientProbe::want(std::size_t line, std::size_t h) const {
     return (m_of_gw ? m_f.gw : m_f.rows.gx)[line * m_f.problem.hidden + h];
 }
+
+double GradientProbe::limit(std::size_t line, std::size_t h) const { return m_limit.at(line, want(line, h)); }
 
 std::size_t GradientProbe::terms() const { return m_of_gw ? m_f.problem.batch : m_f.problem.vocab; }
 
@@ -66,7 +75,7 @@ bool GradientProbe::nonfinite() const {
 bool GradientProbe::zeros() const {
     return std::all_of(m_lines.begin(), m_lines.end(), [&](std::size_t i) {
         for (std::size_t h = 0; h < m_f.problem.hidden; ++h) {
-            if (std::fabs(got(i, h) - want(i, h)) > m_limit && got(i, h) != 0) return false;
+            if (std::fabs(got(i, h) - want(i, h)) > limit(i, h) && got(i, h) != 0) return false;
         }
         return true;
     });
@@ -79,10 +88,10 @@ bool GradientProbe::exchanged() const {
     const bool all = std::all_of(m_probed.begin(), m_probed.end(), [&](std::size_t i) {
         double size = 0;
         for (std::size_t h = 0; h < H; ++h) size = std::max(size, std::fabs(got(i, h)));
-        if (size <= 4 * m_limit) return true;  // nearly nothing is like every other line of nearly nothing
+        if (size <= 4 * m_limit.flat) return true;  // nearly nothing is like every other line of nearly nothing
         for (std::size_t j = 0; j < count; ++j) {
             bool same = j != i;
-            for (std::size_t h = 0; h < H && same; ++h) same = std::fabs(got(i, h) - want(j, h)) <= m_limit;
+            for (std::size_t h = 0; h < H && same; ++h) same = std::fabs(got(i, h) - want(j, h)) <= limit(j, h);
             if (same) return ++found > 0;
         }
         return false;
@@ -103,11 +112,27 @@ std::optional<double> GradientProbe::factor() const {
     if (factor == 0 || !std::isfinite(factor)) return std::nullopt;
     for (const std::size_t i : m_probed) {
         for (std::size_t h = m_first; h < m_end; ++h) {
-            if (std::fabs(got(i, h) - factor * want(i, h)) > m_limit * std::max(1.0, std::fabs(factor)))
+            if (std::fabs(got(i, h) - factor * want(i, h)) > limit(i, h) * std::max(1.0, std::fabs(factor)))
                 return std::nullopt;
         }
     }
     return factor;
+}
+
+Cell GradientProbe::row_cell(std::size_t row, double lse, double d_lse) const {
+    const Problem& p = m_f.problem;
+    const auto label = static_cast<std::size_t>(p.labels[row]);
+    const double cap = p.c().soft_cap;
+    Cell c;
+    c.lse = lse;
+    c.d_loss = p.d_loss[row];
+    c.d_lse = d_lse;
+    c.loss = lse - capped(rounded(logits_of(p, row, label, label + 1), p.forward_rounds()), cap).front();
+    c.weight = p.weight[row];
+    c.ignored = p.ignored[row];
+    c.first = m_first_of_label[label] == row;
+    c.last = m_last_of_label[label] == row;
+    return c;
 }
 
 std::vector<std::vector<double>> GradientProbe::deltas(std::size_t line, const std::vector<Mistake>& mistakes) const {
@@ -124,15 +149,16 @@ std::vector<std::vector<double>> GradientProbe::deltas(std::size_t line, const s
         const std::size_t row = m_f.rows.rows[line];
         const double lse = m_f.rows.lse[line];
         const double d_lse = p.d_lse ? (*p.d_lse)[row] : 2 * p.c().logsumexp_weight * lse * p.d_loss[row];
-        const std::vector<double> z = logits_of(p, row, 0, p.vocab);
-        for (std::size_t v = 0; v < p.vocab; ++v) fill(v, cell_of(p, row, v, z[v], lse, d_lse));
+        const std::vector<double> z = rounded(logits_of(p, row, 0, p.vocab), p.backward_rounds());
+        const Cell of_row = row_cell(row, lse, d_lse);
+        for (std::size_t v = 0; v < p.vocab; ++v) fill(v, cell_of(p, row, v, z[v], of_row));
         return all;
     }
     const std::size_t column = m_f.columns[line];
     const std::vector<double> d_lse = p.lse_cotangents(m_f.lse);
     for (std::size_t b = 0; b < p.batch; ++b) {
-        const double z = logits_of(p, b, column, column + 1).front();
-        fill(b, cell_of(p, b, column, z, m_f.lse[b], d_lse[b]));
+        const double z = rounded(logits_of(p, b, column, column + 1), p.backward_rounds()).front();
+        fill(b, cell_of(p, b, column, z, row_cell(b, m_f.lse[b], d_lse[b])));
     }
     return all;
 }
@@ -162,9 +188,12 @@ double GradientProbe::error_of(std::size_t line, const std::vector<double>& sum)
     double error = 0;
     for (std::size_t h = m_first; h < m_end; ++h) {
         const double e = std::fabs(got(line, h) - sum[h]);
-        error = std::isnan(e) ? HUGE_VAL : std::max(error, e);
+        // What a mistake makes much larger is rounded as such.
+        const double most = m_limit.at(line, want(line, h)) + 1e-6 * std::fabs(sum[h]);
+        const double part = most > 0 ? e / most : (e > 0 ? HUGE_VAL : 0);
+        error = std::isnan(part) ? HUGE_VAL : std::max(error, part);
     }
-    return m_limit > 0 ? error / m_limit : (error > 0 ? HUGE_VAL : 0);
+    return error;
 }
 
 std::vector<double> GradientProbe::errors_under(const std::vector<Mistake>& mistakes) const {
@@ -200,17 +229,18 @@ std::optional<GradientProbe::Block> GradientProbe::missing_block() const {
         if (size % step != 0) continue;
         for (std::size_t begin = 0; begin < chunks; begin += size / step) {
             const std::size_t end = std::min(begin + size / step, chunks);
-            for (const bool twice : {false, true}) {
+            for (const Share share : {Share::none, Share::twice, Share::only}) {
                 bool all = true;
                 for (std::size_t i = 0; i < m_probed.size() && all; ++i) {
                     std::vector<double> sum(H);
                     for (std::size_t h = 0; h < H; ++h) {
                         const double part = sums[i][end - 1][h] - (begin > 0 ? sums[i][begin - 1][h] : 0);
-                        sum[h] = want(m_probed[i], h) + (twice ? part : -part);
+                        const double whole = want(m_probed[i], h);
+                        sum[h] = share == Share::only ? part : whole + (share == Share::twice ? part : -part);
                     }
                     all = error_of(m_probed[i], sum) <= 1;
                 }
-                if (all) return Block{{begin * step, std::min(end * step, terms())}, size, twice};
+                if (all) return Block{{begin * step, std::min(end * step, terms())}, size, share};
             }
         }
     }

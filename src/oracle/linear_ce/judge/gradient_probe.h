@@ -30,16 +30,20 @@ public:
     // The worst element's error / its limit under each mistake.
     std::vector<double> errors_under(const std::vector<Mistake>& mistakes) const;
 
+    enum class Share { none, twice, only };  // of a block in the sum
     struct Block {
         std::pair<std::size_t, std::size_t> range;  // of the axis that is summed over
         std::size_t size = 0;                       // of the blocks that it is one of
-        bool twice = false;                         // it occurs twice instead of not at all
+        Share share = Share::none;
     };
     std::optional<Block> missing_block() const;
 
 private:
     double got(std::size_t line, std::size_t h) const;
     double want(std::size_t line, std::size_t h) const;
+    double limit(std::size_t line, std::size_t h) const;
+    // What a row's cells have in common.
+    Cell row_cell(std::size_t row, double lse, double d_lse) const;
     // delta of a probed line under each mistake, [mistakes][terms].
     std::vector<std::vector<double>> deltas(std::size_t line, const std::vector<Mistake>& mistakes) const;
     // Of sums of `delta` times the other operand, for terms [k * step, ...): [chunks][H].
@@ -49,10 +53,11 @@ private:
 
     const Findings& m_f;
     bool m_of_gw;
-    double m_limit;
-    std::vector<std::size_t> m_lines;    // wrong ones, as indices among the compared
-    std::vector<std::size_t> m_probed;   // of them
-    std::size_t m_first = 0, m_end = 0;  // hidden dimensions with wrong elements
+    const GradientLimit& m_limit;
+    std::vector<std::size_t> m_lines;                            // wrong ones, as indices among the compared
+    std::vector<std::size_t> m_probed;                           // of them
+    std::vector<std::size_t> m_first_of_label, m_last_of_label;  // rows, by label
+    std::size_t m_first = 0, m_end = 0;                          // hidden dimensions with wrong elements
 };
 
 }  // namespace gdnctl::oracle::linear_ce

@@ -81,7 +81,8 @@ Invariants invariants_of(const Problem& problem, const Dump& dump, const std::ve
     Invariants result;
     const double noise = std::hypot(storage_noise(*dump.gx, gx), storage_noise(*dump.gw, gw));
     result.products = {part_of(std::fabs(gx.product - gw.product), gx.product_size),
-                       limits.products + (gx.product_size > 0 ? noise / gx.product_size : 0), 0};
+                       limits.products + (gx.product_size > 0 ? noise / gx.product_size : 0), 0, gx.product,
+                       gw.product};
     if (problem.c().soft_cap > 0) return result;
     const std::vector<double> d_lse = problem.lse_cotangents(lse);
     std::vector<double> want(problem.hidden), floor(problem.hidden), line(problem.hidden);
@@ -98,12 +99,13 @@ Invariants invariants_of(const Problem& problem, const Dump& dump, const std::ve
     double worst = -1;
     for (std::size_t h = 0; h < problem.hidden; ++h) {
         const double size = hv ? gw.size_by_row[h] : gw.size_by_column[h];
-        const double value = part_of(std::fabs((hv ? gw.by_row[h] : gw.by_column[h]) - want[h]), size);
+        const double got = hv ? gw.by_row[h] : gw.by_column[h];
+        const double value = part_of(std::fabs(got - want[h]), size);
         const double limit = limits.columns + (size > 0 ? rounding * floor[h] / size : 0);
         const double excess = std::isnan(value) ? HUGE_VAL : value / limit;
         if (excess <= worst) continue;
         worst = excess;
-        result.columns = {value, limit, h};
+        result.columns = {value, limit, h, got, want[h]};
     }
     return result;
 }

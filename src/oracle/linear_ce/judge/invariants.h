@@ -10,7 +10,8 @@ namespace gdnctl::oracle::linear_ce {
 
 struct Invariant {
     double value = 0, limit = 0;
-    std::size_t at = 0;  // I2: the hidden dimension of the worst sum
+    std::size_t at = 0;        // I2: the hidden dimension of the worst sum
+    double got = 0, want = 0;  // the two sums
 
     bool holds() const { return value <= limit; }  // not for NaN
 };

@@ -7,10 +7,6 @@ namespace gdnctl::oracle::linear_ce {
 
 namespace {
 
-constexpr double k_bf16_gradient = 5e-2;
-
-bool narrow(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
-
 double bf16_spacing(double x) {
     const double size = std::fabs(x);
     if (size == 0 || !std::isfinite(size)) return 0;
@@ -23,6 +19,47 @@ double largest_of(const Tensor& tensor) {
     return largest;
 }
 
+double largest_of(const std::vector<double>& values) {
+    double largest = 0;
+    for (const double x : values) largest = std::max(largest, std::fabs(x));
+    return largest;
+}
+
+double row_tolerance(ErrorClass error_class) {
+    return error_class == ErrorClass::tpu_default || error_class == ErrorClass::tf32 ? 1e-4 : 1e-5;
+}
+
+// Of the arithmetic, without storage.
+double relative_gradient_limit(const Problem& problem) {
+    if (is_narrow(problem.x_dtype) || is_narrow(problem.w_dtype)) return 5e-2;
+    switch (problem.c().matmul) {
+        case Matmul::bf16: return 5e-2;
+        case Matmul::tf32: return 1e-3;  // a tie between two operands can be rounded up or to even
+        case Matmul::exact: break;
+    }
+    return problem.c().logits == Logits::bf16 ? 5e-3 : 1e-4;  // kernels keep delta where they had the logits
+}
+
+// |d_loss| + |d_lse| of each row.
+std::vector<double> cotangent_sizes(const Problem& problem, const std::vector<double>& lse) {
+    std::vector<double> sizes = problem.lse_cotangents(lse);
+    for (std::size_t i = 0; i < sizes.size(); ++i) sizes[i] = std::fabs(problem.d_loss[i]) + std::fabs(sizes[i]);
+    return sizes;
+}
+
+// What a row's probabilities may change by in all, if its logsumexp may by so much.
+double probability_slack(double lse_slack) { return 2 * std::min(1.0, std::expm1(lse_slack)); }
+
+GradientLimit gradient_limit(const Problem& problem, const Tensor& gradient, double largest) {
+    GradientLimit limit;
+    limit.flat = relative_gradient_limit(problem) * largest;
+    if (class_of(problem, gradient) == ErrorClass::stored_bf16) {
+        limit.storage = gradient.dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+        if (gradient.dtype == DType::f16) limit.flat += 0x1p-25;  // half of its smallest number
+    }
+    return limit;
+}
+
 }  // namespace
 
 std::string_view name_of(ErrorClass error_class) {
@@ -31,21 +68,27 @@ std::string_view name_of(ErrorClass error_class) {
         case ErrorClass::bf16_inputs: return "bf16 inputs";
         case ErrorClass::stored_bf16: return "stored bf16";
         case ErrorClass::tpu_default: return "default TPU precision";
+        case ErrorClass::tf32: return "tf32";
     }
     return "";
 }
 
+bool is_narrow(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
+
 ErrorClass class_of(const Problem& problem, const Tensor& tensor) {
-    if (narrow(problem.x_dtype) || narrow(problem.w_dtype)) {
+    if (is_narrow(problem.x_dtype) || is_narrow(problem.w_dtype)) {
         // Gradients of narrow inputs are stored as those are.
         const bool row = tensor.shape.size() <= 1;  // or `reduced`
-        return row && narrow(tensor.dtype) ? ErrorClass::stored_bf16 : ErrorClass::bf16_inputs;
+        return row && is_narrow(tensor.dtype) ? ErrorClass::stored_bf16 : ErrorClass::bf16_inputs;
     }
-    if (narrow(tensor.dtype)) return ErrorClass::stored_bf16;
-    return problem.c().matmul == Matmul::bf16 ? ErrorClass::tpu_default : ErrorClass::f32;
+    if (is_narrow(tensor.dtype)) return ErrorClass::stored_bf16;
+    switch (problem.c().matmul) {
+        case Matmul::bf16: return ErrorClass::tpu_default;
+        case Matmul::tf32: return ErrorClass::tf32;
+        case Matmul::exact: break;
+    }
+    return ErrorClass::f32;
 }
-
-double row_tolerance(ErrorClass error_class) { return error_class == ErrorClass::tpu_default ? 1e-4 : 1e-5; }
 
 double row_limit(ErrorClass error_class, double lse, double loss) {
     if (error_class == ErrorClass::stored_bf16) {
@@ -55,29 +98,81 @@ double row_limit(ErrorClass error_class, double lse, double loss) {
     return a + a * std::fabs(lse);
 }
 
+double reduced_limit(const Problem& problem, const Dump& dump, double want, const std::vector<double>& loss,
+                     const std::vector<double>& lse, const std::vector<double>& slack) {
+    const ErrorClass error_class = class_of(problem, *dump.reduced);
+    const double a = row_tolerance(error_class);
+    const auto narrow = [](const Tensor* tensor) { return tensor != nullptr && is_narrow(tensor->dtype); };
+    double limit = a * std::fabs(want);
+    for (std::size_t i = 0; i < problem.batch; ++i) {
+        double part = std::fabs(problem.weight[i]);
+        if (problem.c().reduction == Reduction::mean)
+            part = problem.total_weight == 0 ? 0 : std::fabs(problem.weight[i] / problem.total_weight);
+        if (part == 0) continue;
+        double row = a + a * std::fabs(lse[i]) + (slack.empty() ? 0 : slack[i]);
+        // Of rows that were stored before they were reduced.
+        if (narrow(dump.loss) || narrow(dump.lse)) row += bf16_spacing(std::max(std::fabs(lse[i]), std::fabs(loss[i])));
+        // The penalty's own error is that of lse, 2 lambda lse times.
+        limit += part * (1 + 2 * std::fabs(problem.c().logsumexp_weight * lse[i])) * row;
+    }
+    if (error_class == ErrorClass::stored_bf16) limit += 1e-2 * std::fabs(want) + 1e-2;
+    return limit;
+}
+
 double lse_rounding(const std::vector<double>& lse) {
     double largest = 0;
     for (const double x : lse) largest = std::max(largest, std::fabs(x));
     return 2e-7 * (1 + largest);
 }
 
-GradientLimit gradient_limit(const Problem& problem, const Tensor& gradient, const std::vector<double>& lse) {
-    GradientLimit limit;
-    if (class_of(problem, gradient) != ErrorClass::f32) limit.relative = k_bf16_gradient;
-    const std::vector<double> d_lse = problem.lse_cotangents(lse);
-    double cotangent = 0;
-    for (std::size_t i = 0; i < problem.batch; ++i) {
-        cotangent = std::max(cotangent, std::fabs(problem.d_loss[i]) + std::fabs(d_lse[i]));
+double argmax_excess(const Problem& problem, const RowTruth& rows, std::size_t at, std::int64_t got) {
+    if (got == rows.argmax[at]) return 0;
+    if (got < 0 || got >= static_cast<std::int64_t>(problem.vocab)) return HUGE_VAL;
+    const auto column = static_cast<std::size_t>(got);
+    const double cap = problem.c().soft_cap;
+    const std::vector<double> z = logits_of(problem, rows.rows[at], 0, column + 1);
+    if (std::find(z.begin(), z.end() - 1, z.back()) != z.end() - 1) return HUGE_VAL;
+    double largest = z.back();
+    if (problem.forward_rounds()) {
+        const double error = product_errors(problem, {rows.rows[at]}).front();
+        largest = static_cast<double>(widened(narrowed(static_cast<float>(z.back() + error))));
     }
-    const double rounding = lse_rounding(lse) * cotangent;
-    limit.floor_gx = rounding * largest_of(problem.w);
-    limit.floor_gw = rounding * largest_of(problem.x);
+    const double s = cap > 0 ? cap * std::tanh(largest / cap) : largest;
+    return (rows.largest[at] - s) / row_limit(ErrorClass::f32, rows.lse[at], 0);
+}
+
+GradientLimit gx_limit(const Problem& problem, const Dump& dump, const RowTruth& rows, const std::vector<double>& lse) {
+    const std::vector<double> cotangents = cotangent_sizes(problem, lse);
+    const double w = largest_of(problem.w);
+    GradientLimit limit = gradient_limit(problem, *dump.gx, largest_of(rows.gx));
+    limit.flat += lse_rounding(lse) * largest_of(cotangents) * w;
+    for (std::size_t i = 0; i < rows.rows.size() && problem.forward_rounds(); ++i) {
+        limit.of_line.push_back(cotangents[rows.rows[i]] * probability_slack(rows.lse_slack[i]) * w);
+    }
+    return limit;
+}
+
+GradientLimit gw_limit(const Problem& problem, const Dump& dump, const RowTruth& rows, const std::vector<double>& lse,
+                       const std::vector<double>& want) {
+    const std::vector<double> cotangents = cotangent_sizes(problem, lse);
+    const double x = largest_of(problem.x);
+    GradientLimit limit = gradient_limit(problem, *dump.gw, largest_of(want));
+    limit.flat += lse_rounding(lse) * largest_of(cotangents) * x;
+    double slack = 0;
+    for (std::size_t i = 0; i < rows.rows.size(); ++i) {
+        slack += cotangents[rows.rows[i]] * probability_slack(rows.lse_slack[i]);
+    }
+    // What is known of some rows is taken for that of all.
+    if (slack > 0) limit.flat += slack * x * static_cast<double>(problem.batch) / static_cast<double>(rows.rows.size());
     return limit;
 }
 
 InvariantLimits invariant_limits(const Problem& problem, const Dump& dump) {
-    const bool exact = class_of(problem, *dump.gx) == ErrorClass::f32 && class_of(problem, *dump.gw) == ErrorClass::f32;
-    return exact ? InvariantLimits{} : InvariantLimits{1e-3, 5e-3};
+    const auto both = [&](ErrorClass c) {
+        return class_of(problem, *dump.gx) == c && class_of(problem, *dump.gw) == c;
+    };
+    if (both(ErrorClass::f32) && problem.c().logits == Logits::f32) return {};
+    return both(ErrorClass::tf32) ? InvariantLimits{1e-4, 1e-3} : InvariantLimits{1e-3, 5e-3};
 }
 
 }  // namespace gdnctl::oracle::linear_ce

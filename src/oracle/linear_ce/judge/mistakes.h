@@ -13,7 +13,11 @@ struct Cell {
     double z = 0, s = 0, lse = 0;  // before and after the cap
     double d_loss = 0, d_lse = 0;  // cotangents, as they should be
     double weight = 1;
+    double loss = 0;
     bool hot = false, after_hot = false, before_hot = false;  // the label's column, and those beside it
+    bool next_hot = false, previous_hot = false;              // the column of the next or previous row's label
+    bool ignored = false;                                     // the row
+    bool first = true, last = true;                           // of the rows with its label
     double padding = 0;  // of the mistake: columns beyond the vocabulary that are counted
 };
 
@@ -26,6 +30,7 @@ struct Mistake {
 // Those that make a difference for this problem; the first is none: delta as it should be.
 std::vector<Mistake> mistakes_for(const Problem& problem);
 
-Cell cell_of(const Problem& problem, std::size_t row, std::size_t column, double z, double lse, double d_lse);
+// Everything but the padding. `row` has what does not depend on the column.
+Cell cell_of(const Problem& problem, std::size_t row, std::size_t column, double z, const Cell& of_row);
 
 }  // namespace gdnctl::oracle::linear_ce

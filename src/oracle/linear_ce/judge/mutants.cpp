@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "oracle/linear_ce/judge/probe.h"
 #include "oracle/linear_ce/judge/truth.h"
@@ -55,6 +56,9 @@ private:
                 const auto lost = partial_logits_of(m_p, b, m_hidden * hb, std::min((m_hidden + 1) * hb, m_p.hidden));
                 for (std::size_t v = 0; v < z.size(); ++v) z[v] -= lost[v];
             }
+            if (is(Fault::logits_over_root_of_hidden)) {
+                for (double& x : z) x /= std::sqrt(static_cast<double>(m_p.hidden));
+            }
             std::vector<double> s = is(Fault::no_cap) ? z : capped(std::move(z), cap());
             for (double& x : s) x = is(Fault::logits_in_bf16) ? to_bf16(x) : rounded(x);
             m_s.push_back(std::move(s));
@@ -71,13 +75,27 @@ private:
                 l += static_cast<double>(m_count * m_blocks.vocab - m_p.vocab) * std::exp(0 - m);
             double lse = (is(Fault::largest_not_added) ? 0 : m) + std::log(l);
             if (is(Fault::streamed) || is(Fault::split)) lse = in_steps(m_s[b]);
+            if (is(Fault::exp2_for_exp)) lse = logsumexp_of_2(m_s[b]);
             if (is(Fault::lse_in_bf16)) lse = to_bf16(lse);
             m_lse.push_back(lse);
             std::size_t y = label(b);
             if (is(Fault::label_after)) y = (y + 1) % m_p.vocab;
+            if (is(Fault::label_of_next_row)) y = label((b + 1) % m_p.batch);
             m_loss.push_back(is(Fault::label_missed_in_block) && in_block(y) ? lse : lse - m_s[b][y]);
+            if (is(Fault::label_smoothed)) {
+                const double mean = std::accumulate(m_s[b].begin(), m_s[b].end(), 0.0) / double_of(m_p.vocab);
+                m_loss.back() = lse - (1 - k_smoothing) * m_s[b][y] - k_smoothing * mean;
+            }
             m_argmax.push_back(argmax(m_s[b]));
         }
+    }
+
+    static constexpr double k_smoothing = 0.1;
+    static double double_of(std::size_t n) { return static_cast<double>(n); }
+
+    static double logsumexp_of_2(std::vector<double> s) {
+        for (double& x : s) x *= std::log(2.0);
+        return logsumexp(s);
     }
 
     double in_steps(const std::vector<double>& s) const {
@@ -110,6 +128,7 @@ private:
         for (std::size_t v = 1; v < s.size(); ++v) {
             if (s[v] > s[best] || (is(Fault::argmax_last_tie) && s[v] == s[best])) best = v;
         }
+        if (is(Fault::argmax_from_1)) ++best;
         return static_cast<std::int64_t>(is(Fault::argmax_without_offset) ? best % m_blocks.vocab : best);
     }
 
@@ -125,10 +144,12 @@ private:
         if (is(Fault::weights_twice)) d *= m_p.weight[b];
         if (is(Fault::divided_by_rows)) d = m_p.weight[b] / rows;
         if (is(Fault::not_divided)) d = m_p.weight[b];
-        double lse = 2 * m_p.c().logsumexp_weight * m_lse[b] * d;
+        const double lambda = m_p.c().logsumexp_weight;
+        if (is(Fault::penalty_on_loss)) return {d * (1 + 2 * lambda * m_loss[b]), 0};
+        double lse = 2 * lambda * m_lse[b] * d;
         if (is(Fault::penalty_missing)) lse = 0;
         if (is(Fault::penalty_without_two)) lse /= 2;
-        if (is(Fault::penalty_not_weighted)) lse = 2 * m_p.c().logsumexp_weight * m_lse[b] * (mean ? 1 / rows : 1);
+        if (is(Fault::penalty_not_weighted)) lse = 2 * lambda * m_lse[b] * (mean ? 1 / rows : 1);
         return {d, lse};
     }
 
@@ -136,13 +157,25 @@ private:
         const double p = std::exp(m_s[b][v] - m_lse[b]);
         const double t = cap() > 0 ? m_s[b][v] / cap() : 0;
         const double slope = is(Fault::cap_derivative_missing) ? 1 : 1 - t * t;
-        const std::size_t hot_column = is(Fault::hot_after) ? (label(b) + 1) % m_p.vocab : label(b);
-        const double hot = !is(Fault::hot_missing) && hot_column == v ? d.loss : 0;
+        std::size_t hot_column = is(Fault::hot_after) ? (label(b) + 1) % m_p.vocab : label(b);
+        if (is(Fault::label_of_next_row)) hot_column = label((b + 1) % m_p.batch);
+        double hot = !is(Fault::hot_missing) && hot_column == v ? d.loss : 0;
+        if (is(Fault::one_hot_each) && later_row_has(b, v)) hot = 0;
+        if (is(Fault::label_smoothed)) hot = (1 - k_smoothing) * hot + k_smoothing * d.loss / double_of(m_p.vocab);
+        if (is(Fault::no_cap_in_backward)) {
+            const double z = logits_of(m_p, b, v, v + 1).front();
+            return (d.loss + d.lse) * std::exp(z - m_lse[b]) - hot;
+        }
         if (is(Fault::last_block_dropped) && in_last(v)) return 0;
         if (is(Fault::log_cap)) return (d.loss + d.lse) * p * slope - hot;
         if (is(Fault::cap_derivative_twice)) return ((d.loss + d.lse) * p - hot) * slope * slope;
         if (is(Fault::log_penalty)) return (d.loss * p - hot) * slope + d.lse;
         return ((d.loss + d.lse) * p - hot) * slope;
+    }
+
+    bool later_row_has(std::size_t b, std::size_t v) const {
+        return std::find(m_p.labels.begin() + static_cast<std::ptrdiff_t>(b) + 1, m_p.labels.end(),
+                         static_cast<std::int64_t>(v)) != m_p.labels.end();
     }
 
     void backward() {
@@ -181,6 +214,7 @@ private:
     double gw_share(std::size_t b, std::size_t v) const {
         if (is(Fault::last_block_dropped_in_gw) && in_last(v)) return 0;
         if (is(Fault::gw_half_lost) && b >= m_p.batch / 2) return 0;
+        if (is(Fault::gw_last_rows_only) && b < (m_p.batch - 1) / m_blocks.rows * m_blocks.rows) return 0;
         return is(Fault::gw_rows_lost) && in_tile(b) ? 0 : 1;
     }
 
@@ -209,7 +243,8 @@ private:
         double sum = 0;
         for (std::size_t b = 0; b < m_p.batch; ++b) {
             const double lambda = is(Fault::penalty_not_in_reduced) ? 0 : m_p.c().logsumexp_weight;
-            if (m_p.weight[b] != 0) sum += m_p.weight[b] * (m_loss[b] + lambda * m_lse[b] * m_lse[b]);
+            const double penalised = is(Fault::penalty_on_loss) ? m_loss[b] : m_lse[b];
+            if (m_p.weight[b] != 0) sum += m_p.weight[b] * (m_loss[b] + lambda * penalised * penalised);
         }
         if (m_p.c().reduction != Reduction::mean) return sum;
         const double by = is(Fault::reduced_divided_by_rows) ? static_cast<double>(m_p.batch) : m_p.total_weight;
@@ -254,6 +289,9 @@ const std::vector<Mutant>& mutants() {
         {Fault::label_after, "label logit of the next column", {"label"}, "unit_normal"},
         {Fault::hot_missing, "no one-hot in the backward", {"label"}, "unit_normal"},
         {Fault::hot_after, "one-hot in the next column", {"label"}, "label_edges"},
+        {Fault::label_of_next_row, "label of the next row", {"label"}, "unit_normal"},
+        {Fault::label_smoothed, "labels smoothed", {"label"}, "unit_normal"},
+        {Fault::one_hot_each, "one-hot of one row a label", {"label"}, "label_edges"},
         {Fault::tail_counted, "unmasked tail", {"tail"}, "small_logits"},
         {Fault::tail_counted, "unmasked tail of equal logits", {"tail"}, "equal_logits"},
         {Fault::last_block_dropped, "last block dropped everywhere", {"tail"}, "small_logits_blocks"},
@@ -261,20 +299,24 @@ const std::vector<Mutant>& mutants() {
         {Fault::last_block_dropped_in_gw, "last block dropped in gw", {"tail", "gw"}, "small_logits_blocks"},
         {Fault::lse_in_bf16, "lse kept in bf16", {"lse"}, "small_logits"},
         {Fault::lse_in_bf16, "lse of huge logits kept in bf16", {"lse"}, "huge_30"},
-        {Fault::logits_in_bf16, "logits rounded to bf16", {"lse"}, "unit_normal"},
+        {Fault::logits_in_bf16, "logits rounded to bf16", {"rounding", "lse"}, "unit_normal"},
         {Fault::no_rescale, "sum not rescaled to the new maximum", {"lse"}, "unit_normal"},
         {Fault::block_lost_from_sum, "one block lost from the sum", {"lse", "tile"}, "small_logits_blocks"},
         {Fault::hidden_block_lost, "hidden block lost from the logits", {"lse"}, "unit_normal"},
         {Fault::largest_not_added, "maximum not added back", {"lse"}, "unit_normal"},
+        {Fault::exp2_for_exp, "exp2 for exp", {"lse"}, "unit_normal"},
+        {Fault::logits_over_root_of_hidden, "logits over the root of H", {"lse"}, "small_logits"},
         {Fault::no_cap, "no soft cap", {"cap"}, "soft_cap"},
         {Fault::cap_derivative_missing, "cap derivative missing", {"cap"}, "soft_cap"},
         {Fault::log_cap, "log-cap", {"cap"}, "soft_cap"},
         {Fault::cap_derivative_twice, "cap derivative twice", {"cap"}, "cap_penalty_weights"},
+        {Fault::no_cap_in_backward, "no soft cap in the backward", {"cap"}, "cap_penalty_weights"},
         {Fault::penalty_missing, "penalty missing from gradients", {"penalty"}, "penalty"},
         {Fault::penalty_not_weighted, "penalty not weighted", {"penalty"}, "penalty_weights"},
         {Fault::penalty_without_two, "penalty without the 2", {"penalty"}, "penalty_weights"},
         {Fault::log_penalty, "log-penalty", {"penalty"}, "penalty"},
         {Fault::penalty_not_in_reduced, "penalty missing from the scalar", {"penalty"}, "penalty_weights"},
+        {Fault::penalty_on_loss, "penalty of the loss squared", {"penalty"}, "penalty_weights"},
         {Fault::weights_ignored, "weights ignored in gradients", {"weight"}, "zero_weights"},
         {Fault::weights_twice, "weights applied twice", {"weight"}, "zero_weights"},
         {Fault::divided_by_rows, "gradients divided by the rows", {"weight"}, "zero_weights"},
@@ -285,9 +327,11 @@ const std::vector<Mutant>& mutants() {
         {Fault::gx_block_twice, "vocabulary block twice in gx", {"gx", "tail"}, "unit_normal"},
         {Fault::gw_half_lost, "half of the rows lost from gw", {"gw"}, "unit_normal"},
         {Fault::gw_rows_lost, "rows lost from gw", {"gw"}, "unit_normal"},
+        {Fault::gw_last_rows_only, "gw overwritten by each block of rows", {"gw"}, "unit_normal"},
         {Fault::gw_hidden_block_lost, "hidden block of gw lost", {"gw", "tile"}, "unit_normal"},
         {Fault::argmax_last_tie, "argmax takes the last tie", {"argmax"}, "identity_136"},
         {Fault::argmax_without_offset, "argmax within its block", {"argmax"}, "unit_normal"},
+        {Fault::argmax_from_1, "argmax counts from 1", {"argmax"}, "unit_normal"},
         {Fault::rows_exchanged, "rows exchanged", {"tile"}, "unit_normal"},
         {Fault::rows_not_written, "rows not written", {"tile"}, "unit_normal"},
         {Fault::rows_not_finite, "rows not finite", {"tile"}, "unit_normal"},

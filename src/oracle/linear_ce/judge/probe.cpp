@@ -26,6 +26,11 @@ double logsumexp(const std::vector<double>& s) {
 
 double to_bf16(double x) { return static_cast<double>(widened(narrowed(static_cast<float>(x)))); }
 
+std::vector<double> rounded(std::vector<double> z, bool round) {
+    for (std::size_t i = 0; i < z.size() && round; ++i) z[i] = to_bf16(z[i]);
+    return z;
+}
+
 std::vector<ProbeRow> probe(const Findings& findings, const std::vector<std::size_t>& at) {
     std::vector<ProbeRow> rows(at.size());
     run_tasks(at.size(), findings.work.threads, [&] {
@@ -33,7 +38,8 @@ std::vector<ProbeRow> probe(const Findings& findings, const std::vector<std::siz
             ProbeRow& r = rows[i];
             r.at = at[i];
             r.row = findings.rows.rows[at[i]];
-            r.z = logits_of(findings.problem, r.row, 0, findings.problem.vocab);
+            r.z = rounded(logits_of(findings.problem, r.row, 0, findings.problem.vocab),
+                          findings.problem.forward_rounds());
             r.s = capped(r.z, findings.problem.c().soft_cap);
             r.lse = findings.rows.lse[at[i]];
         };
@@ -62,7 +68,10 @@ std::vector<std::size_t> block_sizes(std::size_t count) {
 }
 
 double row_limit_of(const Findings& findings, const Tensor& tensor, std::size_t at) {
-    return row_limit(class_of(findings.problem, tensor), findings.rows.lse[at], findings.rows.loss[at]);
+    const RowTruth& rows = findings.rows;
+    const bool of_lse = &tensor == findings.dump.lse;
+    return row_limit(class_of(findings.problem, tensor), rows.lse[at], of_lse ? 0 : rows.loss[at]) +
+           (of_lse ? rows.lse_slack[at] : rows.loss_slack[at]);
 }
 
 std::vector<std::size_t> wrong_rows(const Findings& findings, const Tensor& tensor, const std::vector<double>& want,

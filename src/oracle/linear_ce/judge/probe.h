@@ -10,7 +10,7 @@ namespace gdnctl::oracle::linear_ce {
 struct ProbeRow {
     std::size_t at = 0;        // index among the rows that were compared
     std::size_t row = 0;       // of the batch
-    std::vector<double> z, s;  // [V], before and after the cap
+    std::vector<double> z, s;  // [V], before and after the cap, rounded as declared
     double lse = 0;
 };
 
@@ -22,6 +22,7 @@ std::vector<std::size_t> some_of(const std::vector<std::size_t>& all, std::size_
 double logsumexp(const std::vector<double>& s);
 std::vector<double> capped(std::vector<double> z, double cap);
 double to_bf16(double x);
+std::vector<double> rounded(std::vector<double> z, bool round = true);  // to bf16
 
 // Sizes that kernels cut `count` elements into: powers of two, and even shares.
 std::vector<std::size_t> block_sizes(std::size_t count);

@@ -27,19 +27,26 @@ Result<const Tensor*> need(const TensorFile& file, std::string_view name) {
                 "an inputs file holds x, w and labels; weight, d_loss and d_lse are optional");
 }
 
+Tensor as_operand(const Tensor& from, Matmul matmul) {
+    if (from.dtype == DType::bf16 || matmul == Matmul::exact) return from;
+    std::vector<double> values = to_f64(from);
+    if (matmul == Matmul::bf16) return from_f64(values, from.shape, DType::bf16);
+    for (double& x : values) x = static_cast<double>(rounded_to_tf32(static_cast<float>(x)));
+    return from_f64(values, from.shape, DType::f32);
+}
+
 // As the kernels take it. fp16 fits into fp32; fp64 only where no value is lost.
-Result<Tensor> matrix(const TensorFile& file, std::string_view name, bool round, DType& stored) {
+Result<Tensor> matrix(const TensorFile& file, std::string_view name, Matmul matmul, DType& stored) {
     GDNCTL_TRY_ASSIGN(const Tensor* found, need(file, name));
     if (!is_floating(found->dtype) || found->shape.size() != 2) {
         return wrong(name, "a matrix of floating-point numbers", *found);
     }
     if (found->shape[0] < 1 || found->shape[1] < 1) return wrong(name, "at least one row and one column", *found);
     stored = found->dtype;
-    const DType wanted = round || stored == DType::bf16 ? DType::bf16 : DType::f32;
-    if (stored == wanted) return *found;
+    if (stored == DType::f32 || stored == DType::bf16) return as_operand(*found, matmul);
     const std::vector<double> values = to_f64(*found);
-    Tensor result = from_f64(values, found->shape, wanted);
-    if (round || stored != DType::f64) return result;
+    Tensor result = from_f64(values, found->shape, DType::f32);
+    if (matmul != Matmul::exact || stored != DType::f64) return as_operand(result, matmul);
     for (std::size_t i = 0; i < values.size(); ++i) {
         if (element(result, i) != values[i] && !std::isnan(values[i])) {
             return fail(ErrorKind::bad_input,
@@ -100,6 +107,13 @@ Status read_weight(const TensorFile& file, Problem& p) {
     return {};
 }
 
+// Those of the reduction.
+void set_cotangents(Problem& p) {
+    p.d_loss = p.weight;
+    if (p.c().reduction != Reduction::mean) return;
+    for (double& x : p.d_loss) x = p.total_weight == 0 ? 0 : x / p.total_weight;
+}
+
 Status read_cotangents(const TensorFile& file, Problem& p) {
     const Tensor* d_loss = file.find("d_loss");
     const Tensor* d_lse = file.find("d_lse");
@@ -113,11 +127,12 @@ Status read_cotangents(const TensorFile& file, Problem& p) {
         if (d_lse != nullptr) {
             GDNCTL_TRY_ASSIGN(*p.d_lse, vector_of(*d_lse, "d_lse", p.batch));
         }
+        for (std::size_t i = 0; i < p.batch; ++i) {
+            if (p.ignored[i]) p.d_loss[i] = (*p.d_lse)[i] = 0;
+        }
         return {};
     }
-    p.d_loss = p.weight;
-    if (p.c().reduction != Reduction::mean) return {};
-    for (double& x : p.d_loss) x = p.total_weight == 0 ? 0 : x / p.total_weight;
+    set_cotangents(p);
     return {};
 }
 
@@ -152,7 +167,8 @@ ConstValues values_of(const Tensor& tensor) {
 }
 
 Operands Problem::operands() const {
-    return {batch, hidden, vocab, values_of(x), values_of(w), c().layout, labels.data(), c().soft_cap};
+    return {batch,      hidden,        vocab,        values_of(x),     values_of(w),
+            c().layout, labels.data(), c().soft_cap, forward_rounds(), nullptr};
 }
 
 std::vector<double> Problem::lse_cotangents(const std::vector<double>& lse) const {
@@ -168,9 +184,8 @@ std::vector<double> Problem::lse_cotangents(const std::vector<double>& lse) cons
 Result<Problem> read_problem(const TensorFile& file, ResolvedContract contract) {
     Problem p;
     p.contract = std::move(contract);
-    const bool round = p.c().matmul == Matmul::bf16;
-    GDNCTL_TRY_ASSIGN(p.x, matrix(file, "x", round, p.x_dtype));
-    GDNCTL_TRY_ASSIGN(p.w, matrix(file, "w", round, p.w_dtype));
+    GDNCTL_TRY_ASSIGN(p.x, matrix(file, "x", p.c().matmul, p.x_dtype));
+    GDNCTL_TRY_ASSIGN(p.w, matrix(file, "w", p.c().matmul, p.w_dtype));
     const bool hv = p.c().layout == Layout::hv;
     p.batch = static_cast<std::size_t>(p.x.shape[0]);
     p.hidden = static_cast<std::size_t>(p.x.shape[1]);
@@ -188,6 +203,15 @@ Result<Problem> read_problem(const TensorFile& file, ResolvedContract contract) 
         const bool known = std::find(k_inputs.begin(), k_inputs.end(), entry.name) != k_inputs.end();
         if (!known && !is_output_name(entry.name)) p.unknown.push_back(entry.name);
     }
+    return p;
+}
+
+Problem redeclared(const Problem& problem, const Contract& contract) {
+    Problem p = problem;
+    p.contract.value = contract;
+    p.x = as_operand(problem.x, contract.matmul);
+    p.w = as_operand(problem.w, contract.matmul);
+    if (!p.own_cotangents) set_cotangents(p);
     return p;
 }
 

@@ -1,6 +1,7 @@
 #include "oracle/linear_ce/judge/truth.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -52,18 +53,21 @@ Run run_of(const Work& work) { return {work.threads, best_isa(), work.stop, 0}; 
 using Range = std::pair<std::size_t, std::size_t>;
 
 // x_row w over some hidden dimensions, for some columns.
-std::vector<double> products(const Problem& problem, std::size_t row, Range columns, Range hidden, bool round) {
+std::vector<double> products(const Problem& problem, std::size_t row, Range columns, Range hidden,
+                             bool round_products = false) {
     const Operands o = problem.operands();
     const bool hv = o.layout == Layout::hv;
     const std::size_t depth = hidden.second - hidden.first;
     std::vector<double> z(columns.second - columns.first, 0.0);
     std::vector<float> x(depth);
     std::vector<float> line(hv ? z.size() : depth);
-    const auto read = [round](const ConstValues& from, std::size_t at, std::vector<float>& to) {
+    const auto read = [](const ConstValues& from, std::size_t at, std::vector<float>& to) {
         widen(from, at, to.size(), to.data());
-        for (std::size_t i = 0; i < to.size() && round; ++i) to[i] = widened(narrowed(to[i]));
     };
-    const auto product = [](float a, float b) { return static_cast<double>(a) * static_cast<double>(b); };
+    const auto product = [round_products](float a, float b) {
+        const double exact = static_cast<double>(a) * static_cast<double>(b);
+        return round_products ? static_cast<double>(widened(narrowed(static_cast<float>(exact)))) : exact;
+    };
     read(o.x, row * problem.hidden + hidden.first, x);
     for (std::size_t i = 0; i < (hv ? depth : z.size()); ++i) {
         if (hv) {
@@ -75,6 +79,34 @@ std::vector<double> products(const Problem& problem, std::size_t row, Range colu
         }
     }
     return z;
+}
+
+double capped_at(double z, double cap) { return cap > 0 ? cap * std::tanh(z / cap) : z; }
+
+// What the results of some rows are off by if all their products are off one way, or the other.
+void add_slack(const Operands& operands, const std::vector<double>& errors, RowTruth& t, const Work& work) {
+    const std::size_t count = t.lse.size();
+    std::vector<double> lse[2], loss[2];
+    for (int side = 0; side < 2; ++side) {
+        std::vector<double> shift = errors;
+        for (double& x : shift) x = side == 0 ? -x : x;
+        Operands shifted = operands;
+        shifted.shift = shift.data();
+        lse[side].resize(count);
+        loss[side].resize(count);
+        forward(shifted, Rows<double>{loss[side].data(), lse[side].data(), nullptr, nullptr}, run_of(work));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        const double low = lse[0][i] - loss[0][i];  // of the label's logit
+        const double high = lse[1][i] - loss[1][i];
+        t.lse_slack[i] = std::max(lse[1][i] - t.lse[i], t.lse[i] - lse[0][i]);
+        t.loss_slack[i] = std::max(lse[1][i] - low - t.loss[i], t.loss[i] - (lse[0][i] - high));
+    }
+}
+
+RoundDelta delta_rounding(const Problem& problem) {
+    const Matmul matmul = problem.c().matmul;
+    return matmul == Matmul::bf16 ? RoundDelta::bf16 : matmul == Matmul::tf32 ? RoundDelta::tf32 : RoundDelta::no;
 }
 
 }  // namespace
@@ -96,18 +128,25 @@ RowTruth truth_of_rows(const Problem& problem, std::vector<std::size_t> rows, bo
     operands.batch = count;
     operands.labels = labels.data();
     if (!all) operands.x = values_of(some);
-    for (auto* v : {&t.loss, &t.lse, &t.largest}) v->resize(count);
+    for (auto* v : {&t.loss, &t.lse, &t.largest, &t.loss_slack, &t.lse_slack}) v->resize(count);
     t.argmax.resize(count);
     const Rows<double> out{t.loss.data(), t.lse.data(), t.argmax.data(), t.largest.data()};
     forward(operands, out, run_of(work));
+    if (problem.forward_rounds()) add_slack(operands, product_errors(problem, t.rows), t, work);
+    if (problem.c().logits == Logits::bf16 && problem.rounds == Rounds::label_products) {
+        for (std::size_t i = 0; i < count; ++i) {
+            t.loss[i] = t.lse[i] - capped_at(label_products_of(problem, t.rows[i]), problem.c().soft_cap);
+        }
+    }
     if (!gradient) return t;
+    operands.bf16_logits = problem.backward_rounds();
     t.gx.resize(count * problem.hidden);
     std::vector<double> lse(problem.batch);
     for (std::size_t i = 0; i < count; ++i) lse[t.rows[i]] = t.lse[i];
     const std::vector<double> d_loss = picked(problem.d_loss, t.rows);
     const std::vector<double> d_lse = picked(problem.lse_cotangents(lse), t.rows);
     gradients<double>(operands, {t.lse.data(), d_loss.data(), d_lse.data()}, {t.gx.data()}, {},
-                      {.round_delta = problem.c().matmul == Matmul::bf16}, run_of(work));
+                      {.round_delta = delta_rounding(problem)}, run_of(work));
     return t;
 }
 
@@ -123,6 +162,7 @@ std::vector<double> truth_of_columns(const Problem& problem, const std::vector<s
     for (std::size_t i = 0; i < problem.batch; ++i) {
         labels[i] = place[static_cast<std::size_t>(problem.labels[i])];
     }
+    operands.bf16_logits = problem.backward_rounds();
     operands.vocab = columns.size();
     operands.layout = Layout::vh;
     operands.labels = labels.data();
@@ -130,7 +170,7 @@ std::vector<double> truth_of_columns(const Problem& problem, const std::vector<s
     std::vector<double> gw(columns.size() * problem.hidden);
     const std::vector<double> d_lse = problem.lse_cotangents(lse);
     gradients<double>(operands, {lse.data(), problem.d_loss.data(), d_lse.data()}, {}, {gw.data()},
-                      {.round_delta = problem.c().matmul == Matmul::bf16}, run_of(work));
+                      {.round_delta = delta_rounding(problem)}, run_of(work));
     return gw;
 }
 
@@ -145,15 +185,42 @@ double reduced_of(const Problem& problem, const std::vector<double>& loss, const
 }
 
 std::vector<double> logits_of(const Problem& problem, std::size_t row, std::size_t begin, std::size_t end) {
-    return products(problem, row, {begin, end}, {0, problem.hidden}, false);
+    return products(problem, row, {begin, end}, {0, problem.hidden});
 }
 
 std::vector<double> partial_logits_of(const Problem& problem, std::size_t row, std::size_t begin, std::size_t end) {
-    return products(problem, row, {0, problem.vocab}, {begin, end}, false);
+    return products(problem, row, {0, problem.vocab}, {begin, end});
 }
 
-std::vector<double> rounded_logits_of(const Problem& problem, std::size_t row) {
-    return products(problem, row, {0, problem.vocab}, {0, problem.hidden}, true);
+double label_products_of(const Problem& problem, std::size_t row) {
+    const auto label = static_cast<std::size_t>(problem.labels[row]);
+    return products(problem, row, {label, label + 1}, {0, problem.hidden}, true).front();
+}
+
+// Of H products, each rounded to fp32: a few square roots of H roundings of |x| |w|.
+std::vector<double> product_errors(const Problem& problem, const std::vector<std::size_t>& rows) {
+    const bool hv = problem.c().layout == Layout::hv;
+    const ConstValues x = values_of(problem.x);
+    const ConstValues w = values_of(problem.w);
+    std::vector<double> squares(problem.vocab);
+    std::vector<float> line(hv ? problem.vocab : problem.hidden);
+    for (std::size_t i = 0; i < (hv ? problem.hidden : problem.vocab); ++i) {
+        widen(w, i * line.size(), line.size(), line.data());
+        for (std::size_t k = 0; k < line.size(); ++k) {
+            squares[hv ? k : i] += static_cast<double>(line[k]) * static_cast<double>(line[k]);
+        }
+    }
+    const double largest = std::sqrt(*std::max_element(squares.begin(), squares.end()));
+    const double unit = 0x1p-24 * (4 + std::sqrt(static_cast<double>(problem.hidden))) * largest;
+    std::vector<double> errors;
+    line.resize(problem.hidden);
+    for (const std::size_t row : rows) {
+        widen(x, row * problem.hidden, problem.hidden, line.data());
+        double sum = 0;
+        for (const float value : line) sum += static_cast<double>(value) * static_cast<double>(value);
+        errors.push_back(unit * std::sqrt(sum));
+    }
+    return errors;
 }
 
 }  // namespace gdnctl::oracle::linear_ce

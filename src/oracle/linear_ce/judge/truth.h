@@ -17,6 +17,8 @@ struct Work {
 struct RowTruth {
     std::vector<std::size_t> rows;
     std::vector<double> loss, lse, largest;
+    // With rounded logits: how far a kernel's own may be off whose products fall on the other side of a tie.
+    std::vector<double> loss_slack, lse_slack;
     std::vector<std::int64_t> argmax;  // the lowest id of the largest s
     std::vector<double> gx;            // [rows, H]; empty: not asked for
 };
@@ -32,10 +34,13 @@ std::vector<double> truth_of_columns(const Problem& problem, const std::vector<s
 // The scalar that the reduction makes of all rows.
 double reduced_of(const Problem& problem, const std::vector<double>& loss, const std::vector<double>& lse);
 
-// z of one row before any cap, for the columns [begin, end).
+// z of one row before any cap or rounding, for the columns [begin, end).
 std::vector<double> logits_of(const Problem& problem, std::size_t row, std::size_t begin, std::size_t end);
-// The same for all columns, of the hidden dimensions [begin, end) alone, or of operands rounded to bf16.
+// The same for all columns, of the hidden dimensions [begin, end) alone.
 std::vector<double> partial_logits_of(const Problem& problem, std::size_t row, std::size_t begin, std::size_t end);
-std::vector<double> rounded_logits_of(const Problem& problem, std::size_t row);
+// The label's logit before any cap, if its products are rounded to bf16 before they are summed.
+double label_products_of(const Problem& problem, std::size_t row);
+// What the products of some rows may be off by in fp32.
+std::vector<double> product_errors(const Problem& problem, const std::vector<std::size_t>& rows);
 
 }  // namespace gdnctl::oracle::linear_ce

@@ -137,6 +137,7 @@ private:
     }
 
     Partial<Real> partial_of(const Row<Real>& row, std::size_t i, std::size_t first) {
+        round_logits(m_o, row, m_row + i);
         const RowSum<Real> sums = m_kernel.sum(row, static_cast<Real>(m_o.soft_cap));
         Partial<Real> p{sums.largest, sums.sum, -std::numeric_limits<Real>::infinity(), -1};
         const std::int64_t label = m_o.labels == nullptr ? -1 : m_o.labels[m_row + i];

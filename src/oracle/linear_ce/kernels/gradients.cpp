@@ -182,6 +182,7 @@ private:
 
     void delta_of(const Row<Real>& row, std::size_t i, std::size_t first, bool capped) {
         const auto cap = static_cast<Real>(m_o.soft_cap);
+        if (!capped) round_logits(m_o, row, i);
         if (cap > 0 && !capped) m_kernel.sum(row, cap);
         RowCotangent<Real> c;
         c.value = m_cotangents.lse[i];
@@ -190,11 +191,11 @@ private:
         // Wraps around, far beyond any column, for labels before this block.
         c.label = static_cast<std::size_t>(m_o.labels[i]) - first;
         m_kernel.delta(row, cap, c);
-        if (!m_round) return;
-        for (std::size_t column = 0; column < row.columns; ++column) {
-            Real& x = row.at[column / row.width * row.stride + column % row.width];
-            x = static_cast<Real>(widened(narrowed(static_cast<float>(x))));
-        }
+        if (m_round == RoundDelta::no) return;
+        change_each(row, [this](Real x) {
+            const auto narrow = static_cast<float>(x);
+            return static_cast<Real>(m_round == RoundDelta::bf16 ? widened(narrowed(narrow)) : rounded_to_tf32(narrow));
+        });
     }
 
     // delta of the rows [i, i + rows), for the product with w^T.
@@ -323,7 +324,7 @@ private:
     const Operands& m_o;
     const Cotangents<Real>& m_cotangents;
     const Gradient<Real>&m_gx, &m_gw;
-    bool m_round;
+    RoundDelta m_round;
     const Run& m_run;
     RowKernel<Real> m_kernel;
     Product<Real> m_product;

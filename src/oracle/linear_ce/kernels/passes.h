@@ -23,6 +23,8 @@ struct Operands {
     Layout layout = Layout::hv;
     const std::int64_t* labels = nullptr;  // [B]; one outside [0, V) is in no column
     double soft_cap = 0;                   // 0: none
+    bool bf16_logits = false;              // z is rounded to bf16 before the cap
+    const double* shift = nullptr;         // [B], added to the row's z before that; nullptr: none
 };
 
 struct Run {
@@ -62,8 +64,9 @@ struct Cotangents {
 
 // delta_v = [(d_loss + d_lse) exp(s_v - lse) - d_loss 1(v = y)] (1 - (s_v / cap)^2); gx = delta w^T, gw = x^T delta.
 // gw has the layout of w.
+enum class RoundDelta { no, bf16, tf32 };  // before both products
 struct GradientsHow {
-    bool round_delta = false;  // to bf16 before both products, as a TPU does
+    RoundDelta round_delta = RoundDelta::no;
     bool kept = false;  // gw holds what forward() of the same operands and run left there: three products, not four
 };
 template <class Real>

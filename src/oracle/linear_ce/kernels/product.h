@@ -9,6 +9,14 @@
 
 namespace gdnctl::oracle::linear_ce {
 
+// Rounds a row of logits as its operands say, before the cap.
+template <class Real>
+void round_logits(const Operands& operands, const Row<Real>& row, std::size_t i) {
+    if (!operands.bf16_logits) return;
+    const auto shift = static_cast<Real>(operands.shift == nullptr ? 0 : operands.shift[i]);
+    change_each(row, [shift](Real z) { return static_cast<Real>(widened(narrowed(static_cast<float>(z + shift)))); });
+}
+
 template <class Real>
 class Product {
 public:

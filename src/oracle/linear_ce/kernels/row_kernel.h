@@ -18,6 +18,14 @@ struct Row {
     std::size_t columns = 0;  // in all; the last segment may be shorter
 };
 
+template <class Real, class Change>
+void change_each(const Row<Real>& row, const Change& change) {
+    for (std::size_t column = 0; column < row.columns; ++column) {
+        Real& x = row.at[column / row.width * row.stride + column % row.width];
+        x = change(x);
+    }
+}
+
 // sum of exp(s - largest) over the columns of a row.
 template <class Real>
 struct RowSum {

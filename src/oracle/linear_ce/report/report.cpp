@@ -104,6 +104,7 @@ std::string diagnosis_text(const Report& report) {
     if (report.place) text += place_text(*report.place);
     text += oracle_report::stages_text(report.stages);
     for (const oracle::Hint& h : report.hints) text += fmt::format("hint: {}\n", h.text);
+    if (!report.declare.empty()) text += fmt::format("declare: {}\n", text::shell_join(report.declare));
     return text;
 }
 
@@ -141,6 +142,7 @@ void add_report(Json& object, const Problem& problem, const CompareOptions& opti
     object["seed"] = options.seed;
     object["shape"] = {{"batch", problem.batch}, {"hidden", problem.hidden}, {"vocab", problem.vocab}};
     oracle_report::add_diagnosis(object, report.stages, report.hints);
+    object["declare"] = report.declare.empty() ? Json() : Json(report.declare);
     object["place"] = place_json(report.place);
     object["worst"] = worst_json(report.worst);
     object["forward_only"] = report.forward_only;

@@ -96,6 +96,30 @@ TEST_CASE("ce-infer: the huge batch warns once without a VMEM limit, and takes t
     CHECK(with.warnings.empty());
 }
 
+TEST_CASE("ce-infer: a large batch of small rows has no row of its own on a v5") {
+    for (const char* kind : {"TPU v5", "TPU v5p"}) {
+        const Inferred i = inferred({kind, 262144, 1024, 128256, "bf16", {}, {}, TableDate::latest, {}});
+        CHECK(i.bucket == "huge-batch-small-h");
+        CHECK(i.sizes == BlockSizes{1024, 512, 1024});
+        CHECK(!i.tuned);
+    }
+}
+
+TEST_CASE("ce-infer: two cores by the kind of the device, if the batch can be shared") {
+    const auto cores = [](const char* kind, std::int64_t batch) {
+        return inferred({kind, batch, 512, 128256, "bf16", {}, {}, TableDate::latest, {}}).cores;
+    };
+    for (const char* kind : {"TPU v4", "TPU v5", "TPU v5p", "TPU v5 lite", "TPU v5lite"}) {
+        CAPTURE(kind);
+        CHECK(cores(kind, 65536) == 2);
+        CHECK(cores(kind, 1024) == 1);
+    }
+    for (const char* kind : {"TPU v5e", "TPU v6e", "TPU v6 lite", "TPU7x", "NVIDIA H100 80GB HBM3"}) {
+        CAPTURE(kind);
+        CHECK(cores(kind, 65536) == 1);
+    }
+}
+
 TEST_CASE("ce-infer: borrowed buckets, rejected entries, padding") {
     CHECK(inferred({"TPU v4", 8192, 4096, 50257, "bf16", {}, {}, TableDate::latest, {}}).remapped);
     const Inferred i = inferred({"TPU v4", 12288, 4096, 128256, "bf16", {}, {}, TableDate::latest, {}});

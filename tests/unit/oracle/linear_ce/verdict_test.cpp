@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "oracle/linear_ce/judge/cases.h"
+#include "oracle/linear_ce/judge/mutants.h"
 #include "oracle/linear_ce/judge/selftest.h"
 #include "oracle/linear_ce/judge/truth.h"
 #include "oracle/tensor/formats.h"
@@ -69,6 +70,23 @@ TEST_CASE("linear-ce: the selftest catches every mutant and flags no honest vari
     CHECK(report.caught == report.mutants);
     CHECK(report.false_alarms == 0);
     CHECK(report.right_stage * 10 >= report.mutants * 9);
+}
+
+TEST_CASE("linear-ce: nearly every mutant is named, by one to three hints") {
+    std::size_t unnamed = 0;
+    for (const Mutant& mutant : mutants()) {
+        const auto problem = read(make_inputs(*find_case(mutant.on)));
+        REQUIRE(problem);
+        CompareOptions exact;
+        exact.level = Level::exact;
+        const auto report = compare(*problem, spoilt_outputs(*problem, mutant.fault, 1, {}), exact);
+        REQUIRE(report);
+        CHECK(report->hints.size() <= 3);
+        if (!report->hints.empty()) continue;
+        MESSAGE(mutant.name << " has no hint; stage " << report->stage);
+        ++unnamed;
+    }
+    CHECK(unnamed * 20 <= mutants().size());
 }
 
 TEST_CASE("linear-ce: labels out of range, ignored rows, a cap that is none") {

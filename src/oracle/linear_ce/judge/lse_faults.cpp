@@ -1,4 +1,4 @@
-// Why loss or lse is wrong: each known mistake predicts the wrong rows, and the one that predicts them best is named.
+// Why lse is wrong: each known mistake predicts the wrong rows, and the one that predicts them best is named.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -25,9 +25,11 @@ class LseSearch {
 public:
     LseSearch(const Findings& findings, std::vector<std::size_t> wrong)
         : m_f(findings), m_wrong(std::move(wrong)), m_rows(probe(findings, some_of(m_wrong, 6))) {
+        const Tensor* lse = m_f.dump.lse;
         for (const ProbeRow& r : m_rows) {
-            m_got.push_back(element(*m_f.dump.lse, r.row));
-            m_limit.push_back(row_limit_of(m_f, *m_f.dump.lse, r.at));
+            // Without lse, the one that the loss implies if its label's logit is right.
+            m_got.push_back(lse != nullptr ? element(*lse, r.row) : element(*m_f.dump.loss, r.row) + label_logit(r));
+            m_limit.push_back(row_limit_of(m_f, lse != nullptr ? *lse : *m_f.dump.loss, r.at));
             before = std::max(before, std::fabs(m_got.back() - r.lse) / m_limit.back());
             m_before += std::fabs(m_got.back() - r.lse) / m_limit.back();
         }
@@ -35,7 +37,9 @@ public:
 
     std::optional<Explanation> best() {
         exchanged();
+        roundings();
         transforms();
+        caps();
         padding();
         suffix();
         blocks();
@@ -63,8 +67,11 @@ private:
         if (fits && (!m_best || e.error < m_best->error / 2)) m_best = std::move(e);
     }
 
+    double label_logit(const ProbeRow& r) const { return r.s[static_cast<std::size_t>(m_f.problem.labels[r.row])]; }
+
     // Each wrong row holds what belongs to another one.
     void exchanged() {
+        if (m_f.dump.lse == nullptr) return;
         bool all = m_wrong.size() > 1 || m_f.rows.rows.size() > 1;
         for (std::size_t i = 0; i < m_rows.size() && all; ++i) {
             all = false;
@@ -79,52 +86,86 @@ private:
         m_best = Explanation{{"tile"}, "matches if the rows are those of other rows", {}, {}, 0};
     }
 
-    void transforms() {
+    void roundings() {
         const double cap = m_f.problem.c().soft_cap;
-        const auto rounded = [](std::vector<double> s) {
-            for (double& x : s) x = to_bf16(x);
-            return s;
-        };
         consider(
             {{"lse"}, "matches if lse is rounded to bf16", {}, {}}, [](const ProbeRow& r) { return to_bf16(r.lse); },
             true);
+        if (m_f.problem.forward_rounds()) return;
         consider(
-            {{"lse"}, "matches if the logits are rounded to bf16: logits rounded to bf16", {}, {}},
+            {{"rounding", "lse"}, "matches if the logits are rounded to bf16", {}, {}},
             [&](const ProbeRow& r) { return logsumexp(rounded(r.s)); }, true);
         consider(
-            {{"lse"}, "matches if the logits are rounded to bf16 before the cap", {}, {}},
+            {{"rounding", "lse"}, "matches if the logits are rounded to bf16 before the cap", {}, {}},
             [&](const ProbeRow& r) { return logsumexp(capped(rounded(r.z), cap)); }, true);
-        consider({{"lse"}, "matches if lse is the largest logit, without the logarithm of the sum", {}, {}},
-                 [](const ProbeRow& r) { return *std::max_element(r.s.begin(), r.s.end()); });
-        consider({{"lse"}, "matches if the largest logit is not added to the logarithm of the sum", {}, {}},
-                 [](const ProbeRow& r) { return r.lse - *std::max_element(r.s.begin(), r.s.end()); });
-        consider({{"lse"}, "matches if the logarithm is to base 2", {}, {}},
-                 [](const ProbeRow& r) { return r.lse / std::log(2.0); });
-        if (cap > 0) {
-            consider({{"cap"}, "matches without the soft cap", {}, {}},
-                     [](const ProbeRow& r) { return logsumexp(r.z); });
-            consider({{"cap"}, "matches if the logits are capped twice", {}, {}},
-                     [&](const ProbeRow& r) { return logsumexp(capped(r.s, cap)); });
-            consider({{"cap"}, "matches if z is not divided by the cap", {}, {}}, [&](const ProbeRow& r) {
-                std::vector<double> s = r.z;
-                for (double& x : s) x = cap * std::tanh(x);
-                return logsumexp(s);
-            });
-            consider({{"cap"}, "matches if tanh is not multiplied by the cap", {}, {}}, [&](const ProbeRow& r) {
-                std::vector<double> s = r.z;
-                for (double& x : s) x = std::tanh(x / cap);
-                return logsumexp(s);
-            });
-            consider({{"cap"}, "matches if the logits are cut off at the cap", {}, {}}, [&](const ProbeRow& r) {
-                std::vector<double> s = r.z;
-                for (double& x : s) x = std::clamp(x, -cap, cap);
-                return logsumexp(s);
-            });
+    }
+
+    static std::vector<double> scaled(std::vector<double> z, double by) {
+        for (double& x : z) x *= by;
+        return z;
+    }
+
+    void transforms() {
+        const double cap = m_f.problem.c().soft_cap;
+        const double log_2 = std::log(2.0);
+        const auto log_of = [&](const char* text, const Predict& predict) {
+            consider({{"lse"}, text, {}, {}}, predict);
+        };
+        log_of("matches if lse is the largest logit, without the logarithm of the sum",
+               [](const ProbeRow& r) { return *std::max_element(r.s.begin(), r.s.end()); });
+        log_of("matches if the largest logit is not added to the logarithm of the sum",
+               [](const ProbeRow& r) { return r.lse - *std::max_element(r.s.begin(), r.s.end()); });
+        log_of("matches if lse is the sum of the exponentials, without the logarithm",
+               [](const ProbeRow& r) { return std::exp(r.lse); });
+        log_of("matches if the logarithm is to base 2", [&](const ProbeRow& r) { return r.lse / log_2; });
+        log_of("matches if exp2 is taken for exp", [&](const ProbeRow& r) { return logsumexp(scaled(r.s, log_2)); });
+        log_of("matches if exp2 and log2 are taken without scaling the logits",
+               [&](const ProbeRow& r) { return logsumexp(scaled(r.s, log_2)) / log_2; });
+        log_of("matches if the logarithm is of the mean of the exponentials instead of their sum",
+               [](const ProbeRow& r) { return r.lse - std::log(static_cast<double>(r.s.size())); });
+        log_of("matches if the label's column is left out of the sum",
+               [this](const ProbeRow& r) { return r.lse + std::log1p(-std::exp(label_logit(r) - r.lse)); });
+        log_of("matches if the logits are divided by the square root of H", [&](const ProbeRow& r) {
+            return logsumexp(capped(scaled(r.z, 1 / std::sqrt(static_cast<double>(m_f.problem.hidden))), cap));
+        });
+        if (m_f.dump.lse != nullptr) {
+            log_of("matches if lse holds the loss", [this](const ProbeRow& r) { return r.lse - label_logit(r); });
         }
-        if (m_f.problem.x_dtype == DType::f32 && m_f.problem.c().matmul == Matmul::exact) {
-            consider({{"lse"}, "matches if x and w are rounded to bf16 (--matmul bf16)", {}, {}},
-                     [&](const ProbeRow& r) { return logsumexp(capped(rounded_logits_of(m_f.problem, r.row), cap)); });
+        for (const std::size_t size : block_sizes(m_f.problem.vocab)) {
+            consider({{"lse"},
+                      fmt::format("matches if the sum is not rescaled where a block of {} has a larger logit", size),
+                      {},
+                      {}},
+                     [size](const ProbeRow& r) { return not_rescaled(r.s, size); });
         }
+    }
+
+    static double not_rescaled(const std::vector<double>& s, std::size_t block) {
+        double largest = -HUGE_VAL;
+        double sum = 0;
+        for (std::size_t begin = 0; begin < s.size(); begin += block) {
+            const std::size_t end = std::min(begin + block, s.size());
+            for (std::size_t v = begin; v < end; ++v) largest = std::max(largest, s[v]);
+            for (std::size_t v = begin; v < end; ++v) sum += std::exp(s[v] - largest);
+        }
+        return largest + std::log(sum);
+    }
+
+    void caps() {
+        const double cap = m_f.problem.c().soft_cap;
+        if (cap == 0) return;
+        const auto cap_of = [&](const char* text, const std::function<double(double)>& s_of_z) {
+            consider({{"cap"}, text, {}, {}}, [&](const ProbeRow& r) {
+                std::vector<double> s = r.z;
+                for (double& x : s) x = s_of_z(x);
+                return logsumexp(s);
+            });
+        };
+        cap_of("matches without the soft cap", [](double z) { return z; });
+        cap_of("matches if the logits are capped twice", [&](double z) { return cap * std::tanh(std::tanh(z / cap)); });
+        cap_of("matches if z is not divided by the cap", [&](double z) { return cap * std::tanh(z); });
+        cap_of("matches if tanh is not multiplied by the cap", [&](double z) { return std::tanh(z / cap); });
+        cap_of("matches if the logits are cut off at the cap", [&](double z) { return std::clamp(z, -cap, cap); });
     }
 
     // exp(lse_wrong) = exp(lse) + P with the number P of columns beyond the vocabulary that are counted as logit 0.
@@ -250,143 +291,64 @@ private:
     std::optional<Explanation> m_best;
 };
 
+// exp() of a logit beyond 88.7 is infinite in fp32: all rows with such logits are not finite, and no other row is.
+bool overflows(const Findings& f, const std::vector<std::size_t>& wrong) {
+    constexpr double k_largest = 88.72;
+    std::vector<bool> is_wrong(f.rows.rows.size(), false);
+    for (const std::size_t i : wrong) is_wrong[i] = true;
+    for (std::size_t i = 0; i < is_wrong.size(); ++i) {
+        if (is_wrong[i] != (f.rows.largest[i] > k_largest)) return false;
+        if (is_wrong[i] && std::isfinite(element(*f.dump.lse, f.rows.rows[i]))) return false;
+    }
+    return true;
+}
+
+void explain(const Explanation& found, double before, Faults& faults) {
+    faults.stages = found.stages;
+    faults.hints.push_back({found.stages.front(), found.text, before / std::max(found.error, 1e-3)});
+    faults.place->block = found.block;
+    faults.place->hidden = found.hidden;
+}
+
+}  // namespace
+
 Faults lse_faults(const Findings& f) {
     const std::vector<std::size_t> wrong = wrong_rows(f, *f.dump.lse, f.rows.lse, false);
     Faults faults;
     faults.place = Place{"lse", rows_of(f, wrong), {}, {}, {}};
+    if (overflows(f, wrong)) {
+        faults.stages = {"lse"};
+        faults.hints.push_back({"lse", "the sum overflows: exponentials without the largest logit subtracted", 1});
+        return faults;
+    }
     LseSearch search(f, wrong);
-    const auto found = search.best();
-    if (found) {
-        faults.stages = found->stages;
-        faults.hints.push_back({found->stages.front(), found->text, search.before / std::max(found->error, 1e-3)});
-        faults.place->block = found->block;
-        faults.place->hidden = found->hidden;
+    if (const auto found = search.best()) {
+        explain(*found, search.before, faults);
         return faults;
     }
     bool finite = true;
-    for (const std::size_t i : wrong) finite = finite && std::isfinite(element(*f.dump.lse, f.rows.rows[i]));
-    const bool tile = !finite || is_run(wrong, f.rows.rows.size());
+    bool zero = true;
+    for (const std::size_t i : wrong) {
+        const double got = element(*f.dump.lse, f.rows.rows[i]);
+        finite = finite && std::isfinite(got);
+        zero = zero && got == 0;
+    }
+    if (!finite || zero) {
+        faults.stages = {"tile", "lse"};
+        faults.hints.push_back({"tile",
+                                zero ? "the wrong rows are 0: were they written?"
+                                     : "some rows are not finite: not written, or read from elsewhere",
+                                1});
+        return faults;
+    }
+    const bool tile = is_run(wrong, f.rows.rows.size());
     faults.stages = tile ? std::vector<std::string>{"tile", "lse"} : std::vector<std::string>{"lse", "tile"};
     return faults;
 }
 
-// lse is right: loss = lse - s[y] then says which logit was taken for the label's.
-class LossSearch {
-public:
-    explicit LossSearch(const Findings& findings)
-        : m_f(findings), m_wrong(wrong_rows(findings, *findings.dump.loss, findings.rows.loss, true)) {}
-
-    Faults run() {
-        m_rows = probe(m_f, some_of(m_wrong, 8));
-        m_faults.place = Place{"loss", rows_of(m_f, m_wrong), {}, label_block(), {}};
-        const double lambda = m_f.problem.c().logsumexp_weight;
-        const double cap = m_f.problem.c().soft_cap;
-        const auto weight = [&](const ProbeRow& r) { return m_f.problem.weight[r.row]; };
-        const auto loss = [&](const ProbeRow& r) { return m_f.rows.loss[r.at]; };
-        const auto label = [&](const ProbeRow& r) { return static_cast<std::size_t>(m_f.problem.labels[r.row]); };
-        if (lambda != 0) {
-            consider("penalty", "matches if the penalty is in loss",
-                     [&](const ProbeRow& r) { return loss(r) + lambda * r.lse * r.lse; });
-            consider("penalty", "matches if penalty and weight are in loss",
-                     [&](const ProbeRow& r) { return weight(r) * (loss(r) + lambda * r.lse * r.lse); });
-        }
-        if (m_f.problem.weighted) {
-            consider("weight", "matches if loss is multiplied by weight",
-                     [&](const ProbeRow& r) { return weight(r) * loss(r); });
-        }
-        if (cap > 0) {
-            consider("cap", "matches if the label's logit is not capped",
-                     [&](const ProbeRow& r) { return r.lse - r.z[label(r)]; });
-        }
-        consider("label", "matches if the label's logit is missing (0)", [](const ProbeRow& r) { return r.lse; });
-        consider("lse", "matches if the label's logit is rounded to bf16",
-                 [&](const ProbeRow& r) { return r.lse - to_bf16(r.s[label(r)]); });
-        exchanged();
-        other_column();
-        if (m_faults.stages.empty()) {
-            // A logit that was never found leaves an infinity; a NaN was not written.
-            const bool nan =
-                std::any_of(m_rows.begin(), m_rows.end(), [&](const ProbeRow& r) { return std::isnan(got(r)); });
-            m_faults.stages =
-                nan ? std::vector<std::string>{"tile", "label"} : std::vector<std::string>{"label", "tile"};
-        }
-        return std::move(m_faults);
-    }
-
-private:
-    double got(const ProbeRow& r) const { return element(*m_f.dump.loss, r.row); }
-
-    template <class Predict>
-    void consider(const char* stage, const char* text, const Predict& predict) {
-        if (!m_faults.stages.empty()) return;
-        for (const ProbeRow& r : m_rows) {
-            if (!(std::fabs(predict(r) - got(r)) <= row_limit_of(m_f, *m_f.dump.loss, r.at))) return;
-        }
-        m_faults.stages = {stage};
-        m_faults.hints.push_back({stage, text, 1});
-    }
-
-    void exchanged() {
-        if (!m_faults.stages.empty() || m_rows.empty()) return;
-        for (const ProbeRow& r : m_rows) {
-            const double limit = row_limit_of(m_f, *m_f.dump.loss, r.at) / 10;
-            const bool found = std::any_of(m_f.rows.loss.begin(), m_f.rows.loss.end(),
-                                           [&](double x) { return std::fabs(x - got(r)) <= limit; });
-            if (!found) return;
-        }
-        m_faults.stages = {"tile", "label"};
-        m_faults.hints.push_back({"tile", "matches if the rows are those of other rows", 1});
-    }
-
-    // The difference between the label's column and the one that was read, where all rows agree on it.
-    void other_column() {
-        if (!m_faults.stages.empty() || m_rows.empty()) return;
-        const auto vocab = static_cast<std::int64_t>(m_f.problem.vocab);
-        for (const std::int64_t shift : {-1, 1, -2, 2}) {
-            consider("label",
-                     shift < 0 ? "matches if the column before the label's is read"
-                               : "matches if the column after the label's is read",
-                     [&](const ProbeRow& r) {
-                         const std::int64_t v =
-                             std::clamp(m_f.problem.labels[r.row] + shift, std::int64_t{0}, vocab - 1);
-                         return r.lse - r.s[static_cast<std::size_t>(v)];
-                     });
-        }
-        for (const std::size_t size : block_sizes(m_f.problem.vocab)) {
-            consider("label", "matches if the label is taken for its place in a block", [&](const ProbeRow& r) {
-                return r.lse - r.s[static_cast<std::size_t>(m_f.problem.labels[r.row]) % size];
-            });
-        }
-    }
-
-    // The block of the vocabulary that holds the labels of all wrong rows and of no right one.
-    std::optional<Range> label_block() const {
-        std::vector<bool> is_wrong(m_f.rows.rows.size(), false);
-        for (const std::size_t i : m_wrong) is_wrong[i] = true;
-        if (m_wrong.empty() || m_wrong.size() == is_wrong.size()) return std::nullopt;
-        for (const std::size_t size : block_sizes(m_f.problem.vocab)) {
-            const auto block = [&](std::size_t i) {
-                return static_cast<std::size_t>(m_f.problem.labels[m_f.rows.rows[i]]) / size;
-            };
-            const std::size_t first = block(m_wrong.front());
-            bool fits = true;
-            for (std::size_t i = 0; i < is_wrong.size() && fits; ++i) fits = is_wrong[i] == (block(i) == first);
-            if (fits) return Range{first * size, std::min((first + 1) * size, m_f.problem.vocab)};
-        }
-        return std::nullopt;
-    }
-
-    const Findings& m_f;
-    std::vector<std::size_t> m_wrong;
-    std::vector<ProbeRow> m_rows;
-    Faults m_faults;
-};
-
-}  // namespace
-
-Faults forward_faults(const Findings& findings) {
-    if (findings.lse_wrong) return lse_faults(findings);
-    return LossSearch(findings).run();
+void add_lse_of_loss(const Findings& findings, const std::vector<std::size_t>& wrong, Faults& faults) {
+    LseSearch search(findings, wrong);
+    if (const auto found = search.best()) explain(*found, search.before, faults);
 }
 
 }  // namespace gdnctl::oracle::linear_ce
