@@ -44,9 +44,9 @@ struct Judgement {
     double error = 0;            // the largest, as a multiple of what is allowed
     std::optional<oracle::Worst> worst = {};
     bool forward_only = false;  // no gradient was compared
-    std::string wrong = {};     // the tensors that are: verdicts with the same probably have the same cause
     // Where the operator has more to say; nullptr: report_of() has what there is. Valid as long as its reading.
     std::shared_ptr<const JudgementReport> report = nullptr;
+    std::string wrong = {};  // the tensors that are: verdicts with the same probably have the same cause
 };
 // Whether `oracle run` wrote `dump` with its exact `method`: its metadata says so, or it has none and `equal` holds for
 // all tensors. Floating-point results are then stored as float64.
