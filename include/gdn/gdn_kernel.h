@@ -91,7 +91,8 @@ typedef struct gdn_call {
     size_t workspace_size;
 } gdn_call;
 
-/* Describes a kernel. Set abi_version to GDN_ABI_VERSION and struct_size to sizeof(gdn_kernel_info). */
+/* Describes a kernel. Set abi_version to GDN_ABI_VERSION and struct_size to sizeof(gdn_kernel_info). Later versions only
+ * append fields. */
 typedef struct gdn_kernel_info {
     uint32_t abi_version;
     uint32_t struct_size;
@@ -105,6 +106,10 @@ typedef struct gdn_kernel_info {
     int (*decode)(const gdn_call* call);   /* forward for a few tokens, reading and writing states */
     /* Bytes of workspace that `entry` needs for this call, whose tensors have no data yet. NULL: none. */
     size_t (*workspace)(const gdn_call* call, uint32_t entry);
+    /* Tokens per chunk, 1 to 4096; 0: unknown, or no chunks. gdnctl takes it into account when it judges errors and
+     * looks for mistakes. Kernels compiled before this field existed have a smaller struct_size and still load. */
+    uint32_t chunk;
+    uint32_t reserved_end;
 } gdn_kernel_info;
 
 extern GDN_EXPORT const gdn_kernel_info gdn_kernel;

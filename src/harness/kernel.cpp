@@ -50,7 +50,10 @@ Result<std::uint32_t> LoadedKernel::entries() {
 Faulted LoadedKernel::place(const Asked& asked) {
     if (m_library && m_library->build_fault()) return m_library->build_fault();
     GDNCTL_TRY_ASSIGN(auto fault, m_process.open());
-    if (fault) return fault;
+    if (fault) {
+        fault->at_start = !m_opened;
+        return fault;
+    }
     m_opened = true;
     GDNCTL_TRY_ASSIGN(auto call, asked.inputs.call(asked.pass, m_process.dtypes(), asked.threads));
     return m_process.prepare(std::move(call));

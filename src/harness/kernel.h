@@ -34,6 +34,7 @@ public:
     Faulted collect(oracle::TensorFile& outputs) override { return m_process.collect(outputs); }
     std::string_view timed() const override { return "call"; }
     std::string network() const override;
+    std::int64_t stated_chunk() const override { return m_process.chunk(); }
 
 private:
     std::optional<Library> m_library;

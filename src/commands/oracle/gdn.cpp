@@ -39,22 +39,26 @@ constinit const Operator k_operator = {.name = "gdn",
                                        .case_names = &oracle::gdn_case_names,
                                        .kernel_names = &kernel_names};
 
-harness::TruthOf truth_of(const Operator& op) {
-    return [&op](const oracle::TensorFile& inputs, int threads) -> Result<oracle::GdnReference> {
-        GDNCTL_TRY_ASSIGN(const auto reading, op.read(op, inputs, {{}, {}}));
+harness::TruthOf truth_of(const Operator& op, const harness::ContractChoice& choice) {
+    return [&op, choice](const oracle::TensorFile& inputs, int threads) -> Result<oracle::GdnReference> {
+        GDNCTL_TRY_ASSIGN(const auto reading, op.read(op, inputs, {choice, {}}));
         return static_cast<harness::GdnReading&>(*reading).take_reference(threads);
     };
 }
 
-void describe_contract(cli::Args& args, ContractOptions& options) {
-    static const std::string k_contract_help =
+const std::string& contract_help() {
+    static const std::string k_help =
         "contract that defines what the tensors mean: " + text::join(oracle::contract_names(), ", ");
+    return k_help;
+}
+
+void describe_contract(cli::Args& args, ContractOptions& options) {
     static const std::string k_set_help =
         "change one contract field: " + text::join(oracle::contract_field_names(), ", ") +
         "; linear-ce: " + text::join(oracle::linear_ce::contract_field_names(), ", ");
     args.option(options.contract, {.names = "--contract",
                                    .value = "NAME",
-                                   .help = k_contract_help,
+                                   .help = contract_help(),
                                    .group = "Contract",
                                    .complete = cli::Complete::contract});
     args.option(options.sets, {.names = "--set", .value = "FIELD=VALUE", .help = k_set_help, .group = "Contract"});

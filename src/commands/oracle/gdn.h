@@ -23,12 +23,13 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context);
 Result<ExitCode> selftest(const Operator& op, const oracle_selftest::Options& options, Context& context);
 // What `verify` and `bench` judge by: the exact result for the inputs that the row reads from a file.
-harness::TruthOf truth_of(const Operator& op);
+harness::TruthOf truth_of(const Operator& op, const harness::ContractChoice& choice = {});
 Status check_run(const oracle_run::Options& options);
 
 using ContractOptions = harness::ContractChoice;  // the same on every command
 
 void describe_contract(cli::Args& args, ContractOptions& options);
+const std::string& contract_help();
 void describe_threads(cli::Args& args, std::int64_t& threads);
 void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::optional<double>& atol, bool& budget);
 

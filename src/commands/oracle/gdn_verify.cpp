@@ -34,9 +34,11 @@ std::optional<oracle::DType> dtype_of(StoredAs stored) {
     return std::nullopt;
 }
 
-GdnRequest request_of(const Operator& op, const oracle_verify::Options& options, int threads, const Context& context) {
+Result<GdnRequest> request_of(const Operator& op, const oracle_verify::Options& options, int threads,
+                              const Context& context) {
     GdnRequest request;
-    request.truth_of = truth_of(op);
+    GDNCTL_TRY_ASSIGN(request.declared, oracle::read_declared(options.contract, options.sets));
+    request.truth_of = truth_of(op, {options.contract.value_or("marin"), options.sets});
     request.kernel = options.kernel;
     request.cases = options.cases;
     if (options.vectors) request.vectors = context.cwd / *options.vectors;
@@ -78,9 +80,9 @@ Json json_of(std::string_view op, const oracle_verify::Options& options, const G
 
 Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    const GdnRequest request = request_of(op, options, threads, context);
-    GDNCTL_TRY_ASSIGN(const GdnVerified done, harness::verify_gdn(request, context, [&](const Item& item) {
-                          if (!context.global.json) context.terminal.out(text_of(item));
+    GDNCTL_TRY_ASSIGN(const GdnRequest request, request_of(op, options, threads, context));
+    GDNCTL_TRY_ASSIGN(const GdnVerified done, harness::verify_gdn(request, context, [&](const std::string& lines) {
+                          if (!context.global.json) context.terminal.out(lines);
                       }));
     const std::vector<Item>& items = done.items;
     const Verdict verdict = overall(items);

@@ -67,10 +67,13 @@ void describe_bench(cli::Args& args, harness::linear_ce::BenchSizes& sizes) {
 namespace {
 
 Status check_verify(const oracle_verify::Options& o) {
-    if (!o.metamorphic && !o.slow && !o.allow_suspect && o.dtype != oracle_verify::StoredAs::f16) {
+    Contract contract;
+    for (const std::string& set : o.sets) GDNCTL_TRY(oracle::linear_ce::set_field(set, contract));
+    if (!o.contract && !o.metamorphic && !o.slow && !o.allow_suspect && o.dtype != oracle_verify::StoredAs::f16) {
         return {};
     }
-    return fail(ErrorKind::usage, "linear-ce does not support --metamorphic, --slow, --allow-suspect or --dtype f16");
+    return fail(ErrorKind::usage,
+                "linear-ce does not support --contract, --metamorphic, --slow, --allow-suspect or --dtype f16");
 }
 
 Status check_bench(const oracle_bench::Options& o) {

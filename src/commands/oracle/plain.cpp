@@ -61,11 +61,12 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
                                          options.hidden.unseen,
                                          options.dtype == oracle_verify::StoredAs::bf16,
                                          threads,
-                                         limits_of(options.limits)};
-    const auto judged = [&](const harness::CaseVerdict& item) {
-        if (!context.global.json) context.terminal.out(text_of(item));
+                                         limits_of(options.limits),
+                                         options.sets};
+    const auto said = [&](const std::string& lines) {
+        if (!context.global.json) context.terminal.out(lines);
     };
-    GDNCTL_TRY_ASSIGN(const harness::Verified all, verify_cases(op.plain(), request, context, judged));
+    GDNCTL_TRY_ASSIGN(const harness::Verified all, verify_cases(op.plain(), request, context, said));
     const oracle::KernelFault* fault = all.fault();
     const std::string_view name = fault != nullptr ? oracle::name_of(fault->kind) : oracle::name_of(all.verdict());
     if (context.global.json) {
@@ -79,12 +80,14 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
         report["vectors"] = all.count_of("vector");
         report["failed"] = all.failed();
         report["not_run"] = all.not_run;
+        report["skipped"] = {{"contract", json_of(all.skipped)}};
         report["network_barrier"] = all.network.empty() ? Json(nullptr) : Json(all.network);
         report["items"] = Json::array();
         for (const harness::CaseVerdict& item : all.cases) report["items"].push_back(json_of(item));
         print_json(report, context);
     } else {
         if (!all.network.empty()) context.terminal.out(fmt::format("network blocked by: {}\n", all.network));
+        context.terminal.out(text_of(all.skipped));
         context.terminal.out(hidden_text(options.hidden));
         if (all.forward_only()) context.terminal.out("FORWARD ONLY: no gradient was compared\n");
         const std::size_t recorded = all.count_of("vector");

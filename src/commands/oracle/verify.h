@@ -20,6 +20,8 @@ std::string_view name_of(StoredAs dtype);  // as --dtype spells it
 struct Options {
     std::string op;
     std::string kernel;
+    std::optional<std::string> contract;  // of the kernel, as it is declared
+    std::vector<std::string> sets;
     std::optional<std::string> vectors;
     std::vector<std::string> cases;
     StoredAs dtype = StoredAs::as_listed;

@@ -63,7 +63,7 @@ enum class Ask : std::uint32_t {
 
 enum class Answer : std::uint32_t {
     entered,  // value: whether it can still write to our memory; number: the network barrier
-    loaded,   // value: dtypes; entries: bits 1 << GDN_FORWARD, ...
+    loaded,   // value: dtypes; entries: bits 1 << GDN_FORWARD, ...; number: chunk length, 0: unknown
     mapped,   // number: bytes of workspace
     done,     // value: what the kernel returned
     fault,    // a signal: value; array and number: the array and the byte in or beside it; detail: see Touch

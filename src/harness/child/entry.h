@@ -22,6 +22,7 @@ public:
     virtual std::string load(void* library) = 0;
     virtual std::uint32_t dtypes() const { return 0; }   // bits 1 << GDN_F32, ...
     virtual std::uint32_t entries() const { return 0; }  // bits 1 << GDN_FORWARD, ... of its own header
+    virtual std::int64_t chunk() const { return 0; }     // length of the chunks that it states; 0: none
     virtual bool has(std::uint32_t entry) const { return (entries() & (1U << entry)) != 0; }
     virtual void describe(const Header& header, const GuardedMapping& mapping) = 0;
     // Bytes that the kernel asks for; the query sees no data: it is not timed.

@@ -1,5 +1,6 @@
 #include "harness/child/gdn_entry.h"
 
+#include <cstddef>
 #include <numeric>
 
 #include <dlfcn.h>
@@ -28,6 +29,8 @@ constexpr gdn_tensor gdn_call::* k_tensors[] = {&gdn_call::q,     &gdn_call::k,
 constexpr std::string_view k_names[] = {"q",  "k",  "v",  "g",  "beta",  "initial_state",   "out",   "final_state",
                                         "dq", "dk", "dv", "dg", "dbeta", "d_initial_state", "d_out", "d_final_state"};
 
+constexpr std::int64_t k_longest_chunk = 4096;  // as the contract's field has it
+
 }  // namespace
 
 std::vector<std::int64_t> step_order(std::int64_t steps, std::uint64_t seed) {
@@ -43,9 +46,17 @@ std::vector<std::int64_t> step_order(std::int64_t steps, std::uint64_t seed) {
 std::string GdnEntry::load(void* library) {
     m_kernel = static_cast<const gdn_kernel_info*>(dlsym(library, "gdn_kernel"));
     if (m_kernel == nullptr) return "exports no 'gdn_kernel' (see gdn/gdn_kernel.h)";
-    if (m_kernel->abi_version == GDN_ABI_VERSION && m_kernel->struct_size >= sizeof(gdn_kernel_info)) return {};
+    constexpr std::size_t k_first_size = offsetof(gdn_kernel_info, chunk);  // of kernels built before it had a chunk
+    if (m_kernel->abi_version == GDN_ABI_VERSION && m_kernel->struct_size >= k_first_size) {
+        if (chunk() <= k_longest_chunk) return {};
+        return fmt::format("states chunks of {} tokens; expected 1 to {}, or 0 for unknown", chunk(), k_longest_chunk);
+    }
     return fmt::format("was compiled for version {} of gdn/gdn_kernel.h, but this gdnctl supports version {}",
                        m_kernel->abi_version, GDN_ABI_VERSION);
+}
+
+std::int64_t GdnEntry::chunk() const {
+    return m_kernel->struct_size >= sizeof(gdn_kernel_info) ? static_cast<std::int64_t>(m_kernel->chunk) : 0;
 }
 
 std::uint32_t GdnEntry::entries() const {

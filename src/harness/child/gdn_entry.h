@@ -19,6 +19,7 @@ public:
     std::string load(void* library) override;
     std::uint32_t dtypes() const override { return m_kernel->dtypes; }
     std::uint32_t entries() const override;
+    std::int64_t chunk() const override;
     void describe(const Header& header, const GuardedMapping& mapping) override;
     std::size_t workspace_size() const override;
     void give_workspace(void* memory, std::size_t bytes) override;

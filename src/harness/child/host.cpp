@@ -136,6 +136,7 @@ private:
         reply.answer = Answer::loaded;
         reply.value = static_cast<std::int32_t>(m_entry->dtypes());
         reply.entries = m_entry->entries();
+        reply.number = m_entry->chunk();
         return reply;
     }
 

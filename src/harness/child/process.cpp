@@ -84,6 +84,7 @@ Faulted KernelProcess::open() {
     if (fault) return fault;
     m_dtypes = static_cast<std::uint32_t>(reply.value);
     m_entries = reply.entries;
+    m_chunk = reply.number;
     return std::nullopt;
 }
 

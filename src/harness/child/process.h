@@ -43,6 +43,7 @@ public:
     // Of the kernel that open() has loaded; see Entry.
     std::uint32_t dtypes() const { return m_dtypes; }
     std::uint32_t entries() const { return m_entries; }
+    std::int64_t chunk() const { return m_chunk; }
     NetworkBarrier barrier() const { return m_barrier; }
 
     // Puts a call's arrays where the kernel sees them, each time at other addresses, with outputs poisoned.
@@ -82,6 +83,7 @@ private:
     std::thread m_waiter;
     Result<ProcessResult> m_result = ProcessResult{};
     std::uint32_t m_dtypes = 0, m_entries = 0;
+    std::int64_t m_chunk = 0;
     NetworkBarrier m_barrier = NetworkBarrier::none;
 };
 

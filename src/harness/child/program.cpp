@@ -13,6 +13,7 @@
 #include "platform/clock.h"
 #include "platform/descendants.h"
 #include "platform/fs.h"
+#include "platform/open_watch.h"
 #include "platform/signals.h"
 
 namespace gdnctl::harness {
@@ -48,6 +49,7 @@ Status ProgramRun::prepare(oracle::TensorFile inputs, int threads) {
 
 Faulted ProgramRun::call() {
     std::optional<KernelFault> fault;
+    const OpenWatch inputs(m_folder.path() / "inputs.safetensors");
     const Stopwatch time(m_context.clock);
     GDNCTL_TRY_ASSIGN(ProcessResult end, run_program(fault));
     std::error_code ignored;
@@ -61,7 +63,11 @@ Faulted ProgramRun::call() {
         m_network = **network;
     }
     if (!fault && !end.ok()) {
-        fault = KernelFault{KernelFaultKind::crashed, fmt::format("the program {}", describe_end(end, {})), m_said};
+        const bool at_start = !inputs.opened();
+        fault = KernelFault{
+            KernelFaultKind::crashed,
+            fmt::format("the program {}{}", describe_end(end, {}), at_start ? " before it opened its inputs file" : ""),
+            m_said, at_start};
     }
     return fault;
 }

@@ -57,7 +57,7 @@ Result<Call> ReadProblem::call(std::size_t pass, std::uint32_t dtypes, int threa
     const lce::Problem& p = m_problem;
     const bool gradients = pass > 0;
     const auto B = static_cast<std::int64_t>(p.batch);
-    const bool narrow = p.x.dtype == DType::bf16 && p.w.dtype == DType::bf16 && (dtypes & (1U << GDN_BF16)) != 0;
+    const bool narrow = p.x_dtype == DType::bf16 && p.w_dtype == DType::bf16 && (dtypes & (1U << GDN_BF16)) != 0;
     const DType dtype = narrow ? DType::bf16 : DType::f32;
     Call call;
     const auto put = [&](const char* name, Tensor tensor) {

@@ -13,6 +13,7 @@
 #include "harness/linear_ce/variation.h"
 #include "oracle/linear_ce/judge/cases.h"
 #include "oracle/linear_ce/judge/compare.h"
+#include "oracle/linear_ce/judge/declared.h"
 #include "oracle/linear_ce/report/report.h"
 #include "oracle/tensor/random.h"
 
@@ -32,6 +33,9 @@ void add_fields(const lce::Case& c, Json& object) {
     object["logsumexp_weight"] = c.logsumexp_weight;
     object["reduction"] = name_of(c.reduction);
     object["weighted"] = c.weights != lce::Weights::none;
+    object["ignores_rows"] = c.ignores_rows;
+    object["d_loss"] = c.d_loss;
+    object["d_lse"] = c.d_lse;
     object["expected_verdict"] = "OK";
 }
 
@@ -98,6 +102,11 @@ public:
         TensorFile file = inputs;
         for (oracle::NamedTensor& t : file.tensors) variation.apply(t.name, t.tensor);
         return file;
+    }
+
+    Result<std::optional<std::string>> declare(TensorFile& inputs, std::span<const std::string> sets) const override {
+        if (sets.empty()) return std::optional<std::string>();
+        return lce::declare(inputs, sets);
     }
 
     Result<std::unique_ptr<Problem>> read(const TensorFile& inputs) const override {
@@ -169,7 +178,7 @@ Result<BenchCase> bench_inputs(const BenchSizes& s, std::uint64_t seed, bool bf1
 Result<Judgement> ReadProblem::judge(const TensorFile& outputs, const Judging& how) {
     lce::CompareOptions options = m_how.value_or(lce::CompareOptions{});
     if (!m_how) options.level = how.thorough ? lce::Level::exact : lce::Level::sampled;
-    options.hints = how.thorough;
+    options.hints = how.thorough && how.explain;
     if (!m_how && !how.thorough) {
         options.rows = 8;
         options.columns = 32;
@@ -185,7 +194,10 @@ Result<Judgement> ReadProblem::judge(const TensorFile& outputs, const Judging& h
                 0,
                 report.worst,
                 report.forward_only};
-    for (const lce::TensorVerdict& t : report.tensors) j.error = std::max(j.error, t.error_over_limit);
+    for (const lce::TensorVerdict& t : report.tensors) {
+        j.error = std::max(j.error, t.error_over_limit);
+        if (t.verdict != oracle::Verdict::ok) j.wrong += (j.wrong.empty() ? "" : " ") + t.name;
+    }
     if (!m_how) return j;
     for (const std::string& name : m_problem.unknown) report.unknown.push_back(name);
     const auto equal = [](const lce::TensorVerdict& t) { return t.max_abs == 0 && t.nonfinite == 0; };

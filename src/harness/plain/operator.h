@@ -46,6 +46,7 @@ struct Judgement {
     bool forward_only = false;  // no gradient was compared
     // Where the operator has more to say; nullptr: report_of() has what there is. Valid as long as its reading.
     std::shared_ptr<const JudgementReport> report = nullptr;
+    std::string wrong = {};  // the tensors that are: verdicts with the same probably have the same cause
 };
 // Whether `oracle run` wrote `dump` with its exact `method`: its metadata says so, or it has none and `equal` holds for
 // all tensors. Floating-point results are then stored as float64.
@@ -63,6 +64,7 @@ struct Judging {
     int threads = 1;
     std::function<bool()> stop = {};  // may be empty
     std::uint64_t seed = 1;           // which sample
+    bool explain = true;              // look for the mistake, if it is thorough
 };
 
 // A file of inputs, read and checked, as its operator understands it.
@@ -122,6 +124,13 @@ public:
     // Inputs that look different and that a kernel which remembers the others gets wrong; nullopt: none are known.
     virtual std::optional<oracle::TensorFile> disguised(const oracle::TensorFile& /*inputs*/) const {
         return std::nullopt;
+    }
+    // Changes inputs to what a kernel is declared to compute ("field=value"). The value that they need instead, if they
+    // need another: such a case is left out. Usage errors: an unknown field or value.
+    virtual Result<std::optional<std::string>> declare(oracle::TensorFile& /*inputs*/,
+                                                       std::span<const std::string> sets) const {
+        if (sets.empty()) return std::optional<std::string>();
+        return fail(ErrorKind::usage, "this operator has no contract that --set could change");
     }
     // `inputs` must outlive the problem: programs get them.
     virtual Result<std::unique_ptr<Problem>> read(const oracle::TensorFile& inputs) const = 0;

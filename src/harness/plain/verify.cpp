@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "harness/child/kernel.h"
 #include "harness/files.h"
+#include "harness/verify/alike.h"
 #include "harness/verify/vectors.h"
 #include "oracle/judge/report.h"
 #include "platform/signals.h"
@@ -21,12 +22,17 @@ using oracle::KernelFault;
 using oracle::TensorFile;
 using oracle::Verdict;
 
+// What the analysis of a failure needs.
+struct Dump {
+    TensorFile inputs, outputs;
+};
+
 class CaseVerifier {
 public:
     CaseVerifier(const PlainOperator& op, const VerifyRequest& request, Context& context)
         : m_operator(op), m_request(request), m_context(context) {}
 
-    Result<Verified> run(const std::function<void(const CaseVerdict&)>& judged) {
+    Result<Verified> run(const std::function<void(const std::string&)>& said) {
         const CaseList cases = m_operator.cases();
         std::vector<std::pair<std::string, RecordedVector>> vectors;
         if (m_request.vectors) {
@@ -39,35 +45,67 @@ public:
             GDNCTL_TRY_ASSIGN(const bool has, m_kernel->has(pass));
             if (has) m_pass = pass;
         }
-        Verified all;
+        Verified& all = m_done;
         for (const CaseRow& c : cases.rows) {
             if (!wanted(c.name)) continue;
-            if (m_context.stop.stop_requested()) {
-                return fail(stopped_error().kind, "stopped before all cases were judged");
-            }
-            if (!all.cases.empty() && all.cases.back().fault && oracle::ends_everything(all.cases.back().fault->kind)) {
+            GDNCTL_TRY(check_stop());
+            if (!all.cases.empty() && all.cases.back().fault && oracle::ends_everything(*all.cases.back().fault)) {
                 ++all.not_run;
                 continue;
             }
             auto done = judge(c.name);
             if (!done) return tl::unexpected(std::move(done).error().within("case " + c.name));
-            judged(*done);
-            all.cases.push_back(std::move(*done));
+            if (!*done) continue;
+            said(text_of(**done));
+            all.cases.push_back(std::move(**done));
         }
         for (const auto& [name, vector] : vectors) {
             if (!wanted(name)) continue;
-            GDNCTL_TRY_ASSIGN(auto done, judge_vector(vector));
-            for (CaseVerdict& item : done) {
-                judged(item);
-                all.cases.push_back(std::move(item));
-            }
+            GDNCTL_TRY(judge_vector(vector, said));
         }
+        GDNCTL_TRY(analyse(said));
         all.network = m_kernel->network();
         if (all.network == "none") log::warning("cannot block the kernel's network access on this system");
-        return all;
+        return std::move(all);
     }
 
 private:
+    Status check_stop() const {
+        if (!m_context.stop.stop_requested()) return {};
+        return fail(stopped_error().kind, "stopped before everything was judged");
+    }
+
+    Judging judging(bool explain) const {
+        return {true, m_request.threads, [this] { return m_context.stop.stop_requested(); }, 1, explain};
+    }
+
+    // Looks for the mistake in one item of each look.
+    Status analyse(const std::function<void(const std::string&)>& said) {
+        for (const auto& group : m_alike.groups()) {
+            GDNCTL_TRY_ASSIGN(const auto problem, m_operator.read(group.kept.inputs));
+            CaseVerdict& analysed = m_done.cases[group.analysed];
+            GDNCTL_TRY_ASSIGN(analysed.judgement, problem->judge(group.kept.outputs, judging(true)));
+            GDNCTL_TRY(check_stop());
+            std::vector<std::string> others;
+            for (const std::size_t i : group.items) {
+                if (i == group.analysed) continue;
+                m_done.cases[i].same_fault_as = analysed.name;
+                m_done.cases[i].judgement.stage = analysed.judgement.stage;
+                others.push_back(m_done.cases[i].name);
+            }
+            said(fault_text(analysed, others));
+        }
+        return {};
+    }
+
+    void keep(const CaseVerdict& item, const TensorFile& inputs, const TensorFile& outputs) {
+        if (item.fault || !item.failed()) return;
+        const std::string look = fmt::format("{} {}", oracle::name_of(item.judgement.verdict), item.judgement.wrong);
+        m_alike.add(look, m_done.cases.size(),
+                    static_cast<double>(inputs.find("w") != nullptr ? inputs.find("w")->count() : 0),
+                    {inputs, outputs});
+    }
+
     bool wanted(const std::string& name) const {
         return m_request.cases.empty() ||
                std::find(m_request.cases.begin(), m_request.cases.end(), name) != m_request.cases.end();
@@ -88,49 +126,57 @@ private:
         return {};
     }
 
-    Result<CaseVerdict> judge(const std::string& name) {
+    // Nothing: the case is left out.
+    Result<std::optional<CaseVerdict>> judge(const std::string& name) {
         std::optional<TensorFile> other_shape;
         if (m_request.unseen) other_shape = m_operator.resized(name, m_request.seed.value_or(1), m_request.bf16);
-        const TensorFile inputs =
+        TensorFile inputs =
             other_shape ? std::move(*other_shape) : m_operator.inputs(name, m_request.seed, m_request.bf16);
+        GDNCTL_TRY_ASSIGN(const auto needed, m_operator.declare(inputs, m_request.sets));
+        if (needed) {
+            m_done.skipped.push_back({name, "needs " + *needed});
+            return std::optional<CaseVerdict>();
+        }
         CaseVerdict item;
         item.name = name;
         GDNCTL_TRY_ASSIGN(const TensorFile first, ask(inputs, item));
-        if (item.failed() || !m_kernel->is_foreign()) return item;
+        if (item.failed() || !m_kernel->is_foreign()) return std::optional(item);
         if (const auto other = m_operator.disguised(inputs)) {
             GDNCTL_TRY(ask(*other, item));
-            if (item.failed()) return item;
+            if (item.failed()) return std::optional(item);
         }
         GDNCTL_TRY_ASSIGN(const TensorFile again, ask(inputs, item));
         for (const oracle::NamedTensor& entry : first.tensors) {
             const oracle::Tensor* found = again.find(entry.name);
             item.bit_equal = item.bit_equal && found != nullptr && found->bytes == entry.tensor.bytes;
         }
-        return item;
+        return std::optional(item);
     }
 
     // What others computed from recorded inputs; the kernel is not asked.
-    Result<std::vector<CaseVerdict>> judge_vector(const RecordedVector& vector) const {
-        GDNCTL_TRY_ASSIGN(const TensorFile inputs, oracle_files::read(m_context, {vector.inputs.string()}, {}));
+    Status judge_vector(const RecordedVector& vector, const std::function<void(const std::string&)>& said) {
+        GDNCTL_TRY_ASSIGN(TensorFile inputs, oracle_files::read(m_context, {vector.inputs.string()}, {}));
         const auto op = inputs.metadata.find("op");
         if (op != inputs.metadata.end() && op->second != m_operator.name()) {
             log::info("{} is for {}: skipped", vector.inputs.filename().string(), op->second);
-            return std::vector<CaseVerdict>{};
+            return {};
+        }
+        for (const std::string& set : m_request.sets) {
+            inputs.metadata[set.substr(0, set.find('='))] = set.substr(set.find('=') + 1);
         }
         auto problem = m_operator.read(inputs);
         if (!problem) return tl::unexpected(std::move(problem).error().within(vector.inputs.string()));
-        std::vector<CaseVerdict> items;
         for (const auto& path : vector.outputs) {
             GDNCTL_TRY_ASSIGN(const TensorFile outputs, oracle_files::read(m_context, {path.string()}, {}));
-            auto judgement = (*problem)->judge(
-                outputs, {true, m_request.threads, [this] { return m_context.stop.stop_requested(); }});
+            auto judgement = (*problem)->judge(outputs, judging(false));
             if (!judgement) return tl::unexpected(std::move(judgement).error().within(path.string()));
-            items.push_back({"vector", path.filename().string(), std::move(*judgement), {}, true});
+            GDNCTL_TRY(check_stop());
+            CaseVerdict item{"vector", path.filename().string(), std::move(*judgement), {}, true};
+            keep(item, inputs, outputs);
+            said(text_of(item));
+            m_done.cases.push_back(std::move(item));
         }
-        if (m_context.stop.stop_requested()) {
-            return fail(stopped_error().kind, "stopped before all vectors were judged");
-        }
-        return items;
+        return {};
     }
 
     // Runs the kernel and judges what it gives; the outputs.
@@ -139,8 +185,7 @@ private:
         GDNCTL_TRY_ASSIGN(auto run, run_once(*m_kernel, {*problem, m_pass, m_request.threads}));
         item.fault = std::move(run.fault);
         if (item.fault) return TensorFile{};
-        auto judgement =
-            problem->judge(run.outputs, {true, m_request.threads, [this] { return m_context.stop.stop_requested(); }});
+        auto judgement = problem->judge(run.outputs, judging(false));
         if (!judgement) {  // what it wrote cannot be compared: its doing
             item.fault = KernelFault{oracle::KernelFaultKind::wrong_shape, judgement.error().text(), {}};
             return TensorFile{};
@@ -149,6 +194,7 @@ private:
         if (item.judgement.verdict == Verdict::no_data) {
             item.fault = KernelFault{oracle::KernelFaultKind::incomplete, item.judgement.reason, {}};
         }
+        keep(item, inputs, run.outputs);
         return std::move(run.outputs);
     }
 
@@ -157,6 +203,8 @@ private:
     Context& m_context;
     std::unique_ptr<Kernel> m_kernel;
     std::size_t m_pass = 0;
+    Verified m_done;
+    Alike<Dump> m_alike;
 };
 
 }  // namespace
@@ -167,11 +215,15 @@ std::string text_of(const CaseVerdict& item) {
     line += fmt::format("{:.2g} x limit{}\n", item.judgement.error,
                         item.bit_equal ? "" : ", not bit-identical between calls");
     if (!item.failed()) return line;
-    line += fmt::format("       {}\n", item.judgement.reason);
-    for (const auto part : text::split(text::trim(item.judgement.diagnosis), '\n')) {
-        line += fmt::format("       {}\n", part);
-    }
-    return line;
+    return line + fmt::format("       {}\n", item.judgement.reason);
+}
+
+std::string fault_text(const CaseVerdict& analysed, const std::vector<std::string>& others) {
+    std::string lines = alike_text(fmt::format("{} {}", analysed.kind, analysed.name), others) + "\n";
+    const std::string_view diagnosis = text::trim(analysed.judgement.diagnosis);
+    if (diagnosis.empty()) return lines;
+    for (const auto part : text::split(diagnosis, '\n')) lines += fmt::format("       {}\n", part);
+    return lines;
 }
 
 Json json_of(const CaseVerdict& item) {
@@ -186,7 +238,8 @@ Json json_of(const CaseVerdict& item) {
             {"fault", fault_json(item.fault)},
             {"bit_equal", item.bit_equal},
             {"forward_only", j.forward_only},
-            {"stage", j.stage.empty() ? Json(nullptr) : Json(j.stage)}};
+            {"stage", j.stage.empty() ? Json(nullptr) : Json(j.stage)},
+            {"same_fault_as", item.same_fault_as.empty() ? Json(nullptr) : Json(item.same_fault_as)}};
 }
 
 const KernelFault* Verified::fault() const {
@@ -222,8 +275,8 @@ std::size_t Verified::count_of(std::string_view kind) const {
 }
 
 Result<Verified> verify_cases(const PlainOperator& op, const VerifyRequest& request, Context& context,
-                              const std::function<void(const CaseVerdict&)>& judged) {
-    return CaseVerifier(op, request, context).run(judged);
+                              const std::function<void(const std::string&)>& said) {
+    return CaseVerifier(op, request, context).run(said);
 }
 
 }  // namespace gdnctl::harness

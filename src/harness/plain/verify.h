@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/plain/operator.h"
+#include "harness/verify/skipped.h"
 
 namespace gdnctl::harness {
 
@@ -17,6 +18,7 @@ struct CaseVerdict {
     Judgement judgement;
     std::optional<oracle::KernelFault> fault;
     bool bit_equal = true;
+    std::string same_fault_as = {};  // the item that was analysed for this one; empty: this one, or nothing is wrong
 
     bool failed() const { return fault || judgement.verdict != oracle::Verdict::ok; }
     std::string_view verdict_name() const {
@@ -24,6 +26,8 @@ struct CaseVerdict {
     }
 };
 std::string text_of(const CaseVerdict& item);
+// The mistake that was found in an item, and the items that look like it.
+std::string fault_text(const CaseVerdict& analysed, const std::vector<std::string>& others);
 Json json_of(const CaseVerdict& item);
 
 struct VerifyRequest {
@@ -35,10 +39,12 @@ struct VerifyRequest {
     bool bf16 = false;    // floating inputs of every case in bf16
     int threads = 1;
     Limits limits;
+    std::vector<std::string> sets = {};  // what the kernel is declared to compute: "field=value"
 };
 
 struct Verified {
     std::vector<CaseVerdict> cases;
+    std::vector<SkippedCase> skipped;  // they need something else than is declared
     int not_run = 0;
     std::string network;
 
@@ -49,8 +55,9 @@ struct Verified {
     std::size_t count_of(std::string_view kind) const;
 };
 
-// `judged` sees each as it is done. Usage error: a case that is not known. A vector of another operator is skipped.
+// `said` gets the lines about each as it is judged, then those about each distinct fault. Usage error: a case that is
+// not known. A vector of another operator is skipped.
 Result<Verified> verify_cases(const PlainOperator& op, const VerifyRequest& request, Context& context,
-                              const std::function<void(const CaseVerdict&)>& judged);
+                              const std::function<void(const std::string&)>& said);
 
 }  // namespace gdnctl::harness

@@ -7,6 +7,7 @@
 
 #include "core/text.h"
 #include "harness/child/kernel.h"
+#include "harness/verify/alike.h"
 #include "oracle/gdn/report/report.h"
 
 namespace gdnctl::harness {
@@ -31,14 +32,18 @@ Item item_of(std::string kind, std::string name, const oracle::GdnReference& ref
     item.reason = report.reason;
     item.worst = report.worst;
     item.contract = reference.contract;
-    item.stage = report.stage;
-    item.diagnosis = oracle_report::diagnosis_text(reference, report);
+    note_analysis(item, reference, report);
     for (const auto& t : report.tensors) {
         item.error_over_budget = std::max(item.error_over_budget, t.error_over_budget);
         item.gradients = item.gradients || (t.canonical != "out" && t.canonical != "final_state");
     }
     if (item.gradients) item.missing_gradients = oracle_report::missing_gradients(report);
     return item;
+}
+
+void note_analysis(Item& item, const oracle::GdnReference& reference, const GdnReport& report) {
+    item.stage = report.stage;
+    item.diagnosis = oracle_report::diagnosis_text(reference, report);
 }
 
 std::string text_of(const Item& item) {
@@ -61,14 +66,17 @@ std::string text_of(const Item& item) {
     if (item.failed() && item.worst && !item.worst->index.empty()) {
         line += "\n       worst: " + oracle_report::place_text(*item.worst);
     }
-    line += "\n";
-    if (!item.failed()) return line;
-    const std::string contract = item.contract ? oracle_report::contract_text(*item.contract) : std::string();
-    for (const auto& more : {item.diagnosis, contract}) {
+    return line + "\n";
+}
+
+std::string fault_text(const Item& analysed, const std::vector<std::string>& others) {
+    std::string lines = alike_text(fmt::format("{} {}", analysed.kind, analysed.name), others) + "\n";
+    const std::string contract = analysed.contract ? oracle_report::contract_text(*analysed.contract) : std::string();
+    for (const auto& more : {analysed.diagnosis, contract}) {
         if (more.empty()) continue;
-        for (const auto part : text::split(text::trim(more), '\n')) line += fmt::format("       {}\n", part);
+        for (const auto part : text::split(text::trim(more), '\n')) lines += fmt::format("       {}\n", part);
     }
-    return line;
+    return lines;
 }
 
 Json json_of(const Item& item) {
@@ -83,7 +91,8 @@ Json json_of(const Item& item) {
             {"bit_equal", item.bit_equal},
             {"missing_gradients", item.missing_gradients},
             {"stage", item.stage.empty() ? Json(nullptr) : Json(item.stage)},
-            {"contract", item.contract ? oracle_report::contract_json(*item.contract) : Json(nullptr)}};
+            {"contract", item.contract ? oracle_report::contract_json(*item.contract) : Json(nullptr)},
+            {"same_fault_as", item.same_fault_as.empty() ? Json(nullptr) : Json(item.same_fault_as)}};
 }
 
 Verdict overall(const std::vector<Item>& items) {
@@ -140,11 +149,14 @@ std::string text_of(const Skipped& skipped) {
          {std::pair{skipped.forward, "forward"}, {skipped.backward, "backward"}, {skipped.decode, "decode"}}) {
         if (count > 0) parts.push_back(fmt::format("{} ({})", pass, plural(static_cast<std::size_t>(count), "case")));
     }
-    return parts.empty() ? std::string() : fmt::format("skipped, not in the kernel: {}\n", text::join(parts, ", "));
+    return (parts.empty() ? std::string() : fmt::format("skipped, not in the kernel: {}\n", text::join(parts, ", "))) +
+           text_of(skipped.cases);
 }
 
 Json json_of(const Skipped& skipped) {
-    return {{"forward", skipped.forward}, {"backward", skipped.backward}, {"decode", skipped.decode}};
+    Json object = {{"forward", skipped.forward}, {"backward", skipped.backward}, {"decode", skipped.decode}};
+    if (!skipped.cases.empty()) object["contract"] = json_of(skipped.cases);
+    return object;
 }
 
 }  // namespace gdnctl::harness

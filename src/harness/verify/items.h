@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "harness/verify/skipped.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
 
 namespace gdnctl::harness {
@@ -20,6 +21,7 @@ struct Item {
     double error_over_budget = 0;
     std::string reason;
     std::string stage, diagnosis;  // where and why, for what is wrong
+    std::string same_fault_as;     // the item that was analysed for this one; empty: this one, or nothing is wrong
     std::optional<oracle::Worst> worst;
     std::optional<oracle::ResolvedContract> contract;  // that it was judged by; a relation has none
     std::optional<oracle::KernelFault> fault;          // what the kernel did instead of computing
@@ -34,7 +36,12 @@ struct Item {
 Item item_of(std::string kind, std::string name, const oracle::GdnReference& reference, const oracle::GdnReport& report,
              oracle::Verdict expected);
 
+// A copy of what an analysis found.
+void note_analysis(Item& item, const oracle::GdnReference& reference, const oracle::GdnReport& report);
+
 std::string text_of(const Item& item);
+// The mistake that was found in an item, and the items that look like it.
+std::string fault_text(const Item& analysed, const std::vector<std::string>& others);
 Json json_of(const Item& item);
 
 // The gravest of all: a kernel that is wrong once is wrong, and what could not be judged is not OK.
@@ -46,11 +53,12 @@ std::size_t count_of(const std::vector<Item>& items, std::string_view kind);
 std::string counted(const std::vector<Item>& items, bool relations);
 bool forward_only(const std::vector<Item>& items);  // no gradient was compared
 
-// Cases that were asked for and that the kernel has no entry point for.
+// Cases that were asked for and that the kernel has no entry point for, or that need another contract than declared.
 struct Skipped {
     int forward = 0, backward = 0, decode = 0;
+    std::vector<SkippedCase> cases;
 };
-std::string text_of(const Skipped& skipped);  // a line, or nothing
+std::string text_of(const Skipped& skipped);  // lines, or nothing
 Json json_of(const Skipped& skipped);
 
 }  // namespace gdnctl::harness

@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "harness/files.h"
 #include "harness/gdn/kernel.h"
+#include "harness/verify/alike.h"
 #include "harness/verify/vectors.h"
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
@@ -21,10 +22,36 @@ namespace {
 using oracle::KernelFault;
 using oracle::Verdict;
 
+// What the analysis of a failure needs.
+struct Failure {
+    oracle::KernelPass pass = oracle::KernelPass::forward;
+    oracle::TensorFile inputs, outputs;
+    oracle::GdnReference reference;
+};
+
+// Failures with the same look probably have the same cause: the same tensors are wrong, in all heads or in some, from
+// the first token, from the start of a chunk, or from inside one.
+std::string look_of(const Item& item, const oracle::GdnReport& report) {
+    std::string look = fmt::format("{} {}", item.kind, item.verdict_name());
+    for (const auto& t : report.tensors) {
+        if (t.verdict != Verdict::ok) look += " " + t.canonical;
+    }
+    if (!report.place || !item.contract) return look;
+    const oracle::FaultPlace& place = *report.place;
+    const std::int64_t chunk = item.contract->value.chunk;
+    const std::int64_t token = place.first_token;
+    look += place.heads.size() > 1 ? " heads" : " head";
+    return look + (place.first_chunk == 0 && token == 0 ? " start" : token % chunk == 0 ? " chunk" : " inside");
+}
+
+double size_of(const oracle::GdnDims& d) {
+    return static_cast<double>(d.B * d.T * d.Hv) * static_cast<double>(d.dk * d.dv);
+}
+
 class Verifier {
 public:
-    Verifier(const GdnRequest& request, Context& context, const std::function<void(const Item&)>& judged)
-        : m_request(request), m_context(context), m_judged(judged) {}
+    Verifier(const GdnRequest& request, Context& context, const std::function<void(const std::string&)>& said)
+        : m_request(request), m_context(context), m_said(said) {}
 
     Result<GdnVerified> run() {
         GDNCTL_TRY_ASSIGN(const auto kernel, harness::open_kernel(m_request.kernel, m_request.limits, m_context));
@@ -34,12 +61,14 @@ public:
         }
         GDNCTL_TRY(check_names(vectors));
         if (m_request.metamorphic) {
+            GDNCTL_TRY(oracle::check_relations_apply(m_request.declared));
             GDNCTL_TRY(run_relations(*kernel));
             return std::move(m_done);
         }
         log::info("judging {} on the generated cases{}", m_request.kernel,
                   vectors.empty() ? "" : fmt::format(" and {} recorded inputs", vectors.size()));
         GDNCTL_TRY_ASSIGN(m_passes, oracle::passes_of(*kernel));
+        if (m_request.declared.find("chunk") == nullptr) m_stated_chunk = kernel->stated_chunk();
         for (const oracle::GdnCase& c : oracle::all_cases()) {
             if (!wanted(c.name)) continue;
             // A slow case is judged only on request.
@@ -52,10 +81,33 @@ public:
             GDNCTL_TRY(check_stop());
             GDNCTL_TRY(judge_vector(vector));
         }
+        GDNCTL_TRY(analyse());
         return std::move(m_done);
     }
 
 private:
+    // Looks for the mistake in one item of each look.
+    Status analyse() {
+        for (auto& group : m_alike.groups()) {
+            GDNCTL_TRY(check_stop());
+            const Failure& f = group.kept;
+            Item& analysed = m_done.items[group.analysed];
+            const auto verdict =
+                oracle::judge_run({f.outputs, std::nullopt}, f.inputs, f.reference, m_request.threads, f.pass);
+            note_analysis(analysed, f.reference, verdict.report);
+            std::vector<std::string> others;
+            for (const std::size_t i : group.items) {
+                if (i == group.analysed) continue;
+                Item& other = m_done.items[i];
+                other.same_fault_as = analysed.name;
+                other.stage = analysed.stage;
+                others.push_back(other.name);
+            }
+            if (!analysed.fault) m_said(fault_text(analysed, others));
+        }
+        return {};
+    }
+
     void note_network(const Kernel& kernel) {
         m_done.network = kernel.network();
         if (m_done.network == "none") log::warning("cannot block the kernel's network access on this system");
@@ -70,7 +122,8 @@ private:
                 ++m_done.not_run;
                 continue;
             }
-            auto result = oracle::check_relation(relation.name, kernel, m_request.threads, m_request.seed.value_or(1));
+            auto result = oracle::check_relation(relation.name, kernel, m_request.threads, m_request.seed.value_or(1),
+                                                 m_request.declared);
             if (!result) return tl::unexpected(std::move(result).error().within("relation " + relation.name));
             if (!result->applies) {
                 log::info("{} has no gradients: skipping {}", m_request.kernel, relation.name);
@@ -105,7 +158,7 @@ private:
     // A kernel that hangs or does not load is not tried again on all other cases.
     bool given_up() const {
         return !m_done.items.empty() && m_done.items.back().fault &&
-               oracle::ends_everything(m_done.items.back().fault->kind);
+               oracle::ends_everything(*m_done.items.back().fault);
     }
 
     bool wanted(const std::string& name) const {
@@ -140,10 +193,15 @@ private:
         return std::find(m_passes.begin(), m_passes.end(), pass) != m_passes.end();
     }
 
-    Status run_or_skip(const oracle::GdnCase& c, Kernel& kernel, bool decode) {
+    Status run_or_skip(const oracle::GdnCase& listed, Kernel& kernel, bool decode) {
         GDNCTL_TRY(check_stop());
         if (given_up()) {
             ++m_done.not_run;
+            return {};
+        }
+        oracle::GdnCase c = listed;
+        if (const auto needed = oracle::declare(c, m_request.declared)) {
+            skip(c, "needs " + *needed);
             return {};
         }
         oracle::TensorFile inputs = oracle::make_inputs(c);
@@ -151,8 +209,30 @@ private:
             log::info("case {} does not fit into {}: skipped", c.name, m_request.dtype_name);
             return {};
         }
-        auto done = decode ? run_decode_case(c, inputs, kernel) : run_case(c, std::move(inputs), kernel);
+        auto done = as_given(inputs);
+        if (done) done = decode ? run_decode_case(c, inputs, kernel) : run_case(c, std::move(inputs), kernel);
         if (!done) return tl::unexpected(std::move(done).error().within("case " + c.name));
+        return {};
+    }
+
+    void skip(const oracle::GdnCase& c, std::string reason) {
+        m_done.skipped.cases.push_back({c.name, std::move(reason)});
+    }
+
+    // What is declared is not the file's to say, and a program gets canonical values as loaded kernels do.
+    Status as_given(oracle::TensorFile& inputs) const {
+        const oracle::Declared& declared = m_request.declared;
+        if (m_stated_chunk > 0) inputs.metadata["chunk"] = fmt::format("{}", m_stated_chunk);
+        for (const auto& field : declared.fields) inputs.metadata.erase(field.name);
+        const auto* layout = declared.find("layout");
+        if (layout != nullptr && layout->value == "B,H,T,D") oracle::store_heads_first(inputs);
+        if (!is_program()) return {};
+        const auto given = [&](std::string_view field) { return declared.find(field) != nullptr; };
+        GDNCTL_TRY_ASSIGN(const auto contract, oracle::resolve_contract(declared.contract.value_or("marin"),
+                                                                        inputs.metadata, declared.sets));
+        GDNCTL_TRY_ASSIGN(inputs,
+                          oracle::canonical_inputs(std::move(inputs), contract,
+                                                   {given("g_kind"), given("beta_kind"), given("state_layout")}));
         return {};
     }
 
@@ -193,13 +273,26 @@ private:
     Status run_pass(oracle::KernelPass pass, std::string kind, const oracle::GdnCase& c,
                     const oracle::TensorFile& inputs, const oracle::GdnReference& reference, Kernel& kernel) {
         GDNCTL_TRY_ASSIGN(auto verdict,
-                          oracle::judge_kernel(kernel, inputs, reference, m_request.threads, c.seed, pass));
+                          oracle::judge_kernel(kernel, inputs, reference, m_request.threads, c.seed, pass, false));
+        const bool unstable = verdict.report.verdict == Verdict::unstable_input && c.expected == Verdict::ok;
+        if (unstable && !verdict.fault && !m_request.declared.fields.empty()) {
+            skip(c, "cannot be judged as declared: " + verdict.report.reason);
+            return {};
+        }
         Item item = item_of(std::move(kind), c.name, reference, verdict.report, c.expected);
         if (pass == oracle::KernelPass::decode_in_place) item.name += " in place";
         item.fault = std::move(verdict.fault);
         item.bit_equal = verdict.bit_equal;
+        keep(item, verdict.report, {pass, inputs, std::move(verdict.outputs), reference});
         add(std::move(item));
         return {};
+    }
+
+    // Of a failure, what its analysis will need.
+    void keep(const Item& item, const oracle::GdnReport& report, Failure failure) {
+        if (!item.failed() || failure.outputs.tensors.empty()) return;
+        const double size = size_of(failure.reference.problem.dims);
+        m_alike.add(look_of(item, report), m_done.items.size(), size, std::move(failure));
     }
 
     Status judge_vector(const RecordedVector& vector) {
@@ -215,21 +308,27 @@ private:
             GDNCTL_TRY_ASSIGN(const auto outputs, oracle_files::read(m_context, {path.string()}, {}));
             oracle::GdnReference with_truth = *reference;
             GDNCTL_TRY(oracle::add_backward(with_truth, inputs, outputs, m_request.threads));
-            auto report = oracle::judge(with_truth, outputs, {});
+            oracle::CompareOptions options;
+            options.hints = false;
+            auto report = oracle::judge(with_truth, outputs, options);
             if (!report) return tl::unexpected(std::move(report).error().within(path.string()));
-            add(item_of("vector", path.filename().string(), *reference, *report, Verdict::ok));
+            Item item = item_of("vector", path.filename().string(), *reference, *report, Verdict::ok);
+            keep(item, *report, {oracle::KernelPass::forward, inputs, outputs, *reference});
+            add(std::move(item));
         }
         return {};
     }
 
     void add(Item item) {
-        m_judged(item);
+        m_said(text_of(item));
         m_done.items.push_back(std::move(item));
     }
 
     const GdnRequest& m_request;
     Context& m_context;
-    const std::function<void(const Item&)>& m_judged;
+    const std::function<void(const std::string&)>& m_said;
+    std::int64_t m_stated_chunk = 0;  // by the kernel, where nothing else is declared; 0: none
+    Alike<Failure> m_alike;
     std::vector<oracle::KernelPass> m_passes;  // of the kernel
     GdnVerified m_done;
 };
@@ -237,8 +336,8 @@ private:
 }  // namespace
 
 Result<GdnVerified> verify_gdn(const GdnRequest& request, Context& context,
-                               const std::function<void(const Item&)>& judged) {
-    return Verifier(request, context, judged).run();
+                               const std::function<void(const std::string&)>& said) {
+    return Verifier(request, context, said).run();
 }
 
 }  // namespace gdnctl::harness

@@ -12,13 +12,15 @@
 #include "harness/child/process.h"
 #include "harness/gdn/reference.h"
 #include "harness/verify/items.h"
+#include "oracle/gdn/cases/declared.h"
 #include "oracle/tensor/tensor.h"
 #include "platform/context.h"
 
 namespace gdnctl::harness {
 
 struct GdnRequest {
-    TruthOf truth_of;
+    TruthOf truth_of;           // under what is declared
+    oracle::Declared declared;  // of the kernel
     std::string kernel;
     std::vector<std::string> cases;                // empty: all
     std::optional<std::filesystem::path> vectors;  // folder of recorded inputs and outputs
@@ -38,8 +40,9 @@ struct GdnVerified {
     int not_run = 0;
 };
 
-// `judged` sees each item as it is done. Usage error: a case that is not known.
+// `said` gets the lines about each item as it is judged, then those about each distinct fault. Usage error: a case that
+// is not known.
 Result<GdnVerified> verify_gdn(const GdnRequest& request, Context& context,
-                               const std::function<void(const Item&)>& judged);
+                               const std::function<void(const std::string&)>& said);
 
 }  // namespace gdnctl::harness

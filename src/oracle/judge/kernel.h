@@ -83,6 +83,8 @@ public:
         GDNCTL_TRY_ASSIGN(const std::uint32_t all, entries());
         return (all & (1U << pass)) != 0;
     }
+    // The length of the chunks that it works in, once entries() has answered; 0: it does not say.
+    virtual std::int64_t stated_chunk() const { return 0; }
     virtual Faulted place(const Asked& asked) = 0;
     virtual Faulted call() = 0;
     // What the last call of that pass gave, by the names of its interface.

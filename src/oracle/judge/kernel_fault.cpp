@@ -37,6 +37,6 @@ const FaultRow& row_of(KernelFaultKind kind) {
 
 std::string_view name_of(KernelFaultKind kind) { return row_of(kind).name; }
 
-bool ends_everything(KernelFaultKind kind) { return row_of(kind).ends_everything; }
+bool ends_everything(const KernelFault& fault) { return fault.at_start || row_of(fault.kind).ends_everything; }
 
 }  // namespace gdnctl::oracle

@@ -31,12 +31,13 @@ std::string_view name_of(KernelFaultKind kind);  // "OUT_OF_BOUNDS"
 
 struct KernelFault {
     KernelFaultKind kind = KernelFaultKind::crashed;
-    std::string text;    // one line: what happened, and where
-    std::string output;  // what the kernel or the compiler printed at the end; may be empty
+    std::string text;       // one line: what happened, and where
+    std::string output;     // what the kernel or the compiler printed at the end; may be empty
+    bool at_start = false;  // before it could know what it was asked: it would do the same for all inputs
 };
 
-// Whether other cases are worth a try after this fault.
-bool ends_everything(KernelFaultKind kind);
+// Whether other cases are not worth a try after this fault.
+bool ends_everything(const KernelFault& fault);
 
 struct KernelRun {
     TensorFile outputs;                // what the pass gives, in the contract's layout; empty with a fault

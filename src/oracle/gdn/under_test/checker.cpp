@@ -50,9 +50,16 @@ TensorFile Checker::file_of(const GdnProblem& p) const {
     return file;
 }
 
+// What the file says wins: some relations turn l2norm off, or change the chunk length.
+Result<ResolvedContract> Checker::contract_of(const TensorFile& file) const {
+    std::vector<std::string> sets = m_declared.sets;
+    std::erase_if(sets, [&](const std::string& set) { return file.metadata.contains(set.substr(0, set.find('='))); });
+    return resolve_contract(m_declared.contract.value_or("marin"), file.metadata, sets);
+}
+
 Result<Outcome> Checker::run(const GdnProblem& p) {
     const TensorFile file = file_of(p);
-    GDNCTL_TRY_ASSIGN(const auto contract, resolve_contract("marin", file.metadata, {}));
+    GDNCTL_TRY_ASSIGN(const auto contract, contract_of(file));
     GDNCTL_TRY_ASSIGN(KernelRun done, run_pass(m_kernel, KernelPass::forward, file, contract, m_threads));
     result.fault = std::move(done.fault);
     Outcome outcome;

@@ -53,18 +53,28 @@ Result<KernelRun> run_pass(Kernel& kernel, KernelPass pass, const TensorFile& in
 // The passes that it has. A kernel that cannot be queried has a forward and a decode, which report the problem.
 Result<std::vector<KernelPass>> passes_of(Kernel& kernel);
 
+// Fields of a contract whose values a program gets as they are.
+struct KeptFields {
+    bool g_kind = false, beta_kind = false, state_layout = false;
+};
+
+// The inputs with the logarithm of the decay, beta as a factor and the state as [N,Hv,dk,dv], as loaded kernels get
+// them. `contract` is that of the file. Errors: as read_problem.
+Result<TensorFile> canonical_inputs(TensorFile file, const ResolvedContract& contract, const KeptFields& kept);
+
 // The result of a kernel on one set of inputs.
 struct KernelVerdict {
     GdnReport report;
+    TensorFile outputs;  // of the first call, where the report is not OK
     std::optional<KernelFault> fault;
     bool bit_equal = true;  // repeated calls gave the same bits
 };
 
 // Runs the kernel and judges the result. A foreign kernel is called three times: with the inputs; on one thread, with
 // the inputs in a disguise under which the exact result follows from the first one (signs of head dimensions changed);
-// and with the inputs again.
+// and with the inputs again. `hints`: as CompareOptions has it.
 Result<KernelVerdict> judge_kernel(Kernel& kernel, const TensorFile& inputs, const GdnReference& reference, int threads,
-                                   std::uint64_t seed, KernelPass pass = KernelPass::forward);
+                                   std::uint64_t seed, KernelPass pass = KernelPass::forward, bool hints = true);
 
 // Judges the result of one run. A shape or dtype that cannot be compared is the kernel's fault. `inputs` has the
 // cotangents of gradients.

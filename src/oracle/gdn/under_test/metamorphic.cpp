@@ -1,5 +1,7 @@
 #include "oracle/gdn/under_test/metamorphic.h"
 
+#include <algorithm>
+#include <array>
 #include <set>
 
 #include <fmt/format.h>
@@ -12,6 +14,19 @@ namespace {
 
 // Correct fp32 kernels stay below a tenth of it on these inputs.
 constexpr double k_tolerance = 2e-5;
+
+// How much more kernels of the declared precision are off by.
+double widening_of(const GdnContract& c) {
+    double factor = 1;
+    switch (c.matmul) {
+        case Matmul::f32: break;
+        case Matmul::bf16x3: factor = 30; break;
+        case Matmul::tf32:
+        case Matmul::f16: factor = 1000; break;
+        case Matmul::bf16: factor = 8000; break;
+    }
+    return c.state_dtype == StateDType::f32 ? factor : std::max(factor, 8000.0);
+}
 
 struct RelationRow {
     const char* name;
@@ -59,13 +74,16 @@ std::vector<GdnCase> make_settings() {
 // all on all would take minutes.
 bool has_setting(std::size_t relation, std::size_t setting) { return setting == 0 || setting % 5 == relation % 5; }
 
-Result<RelationResult> check_row(const RelationRow& row, Kernel& kernel, int threads, std::uint64_t seed) {
+Result<RelationResult> check_row(const RelationRow& row, Kernel& kernel, int threads, std::uint64_t seed,
+                                 const Declared& declared) {
     static const std::vector<GdnCase> k_settings = make_settings();
+    GDNCTL_TRY_ASSIGN(const auto contract, resolve_contract(declared.contract.value_or("marin"), {}, declared.sets));
+    const double widening = widening_of(contract.value);
     RelationResult worst;
     for (std::size_t i = 0; i < k_settings.size(); ++i) {
         if (!has_setting(static_cast<std::size_t>(&row - k_relations), i)) continue;
-        Checker checker(kernel, threads, seed, k_settings[i]);
-        checker.result.tolerance = k_tolerance;
+        Checker checker(kernel, threads, seed, k_settings[i], declared, widening);
+        checker.result.tolerance = k_tolerance * widening;
         GDNCTL_TRY((checker.*row.check)());
         RelationResult& result = checker.result;
         if (i > 0 && !result.worst.empty()) result.worst += fmt::format(" (shape and gates of {})", k_settings[i].name);
@@ -86,9 +104,26 @@ const std::vector<Relation>& relations() {
     return k_all;
 }
 
-Result<RelationResult> check_relation(const std::string& name, Kernel& kernel, int threads, std::uint64_t seed) {
+Status check_relations_apply(const Declared& declared) {
+    GDNCTL_TRY_ASSIGN(const auto asked, resolve_contract("marin", {{"head_map", "interleaved"}}, {}));
+    constexpr std::array<std::string_view, 6> k_free = {"matmul", "gate_sum", "state_dtype",
+                                                        "chunk",  "l2norm",   "out_dtype"};
+    for (const ContractField& field : declared.fields) {
+        const bool other = std::none_of(asked.fields.begin(), asked.fields.end(), [&](const ContractField& f) {
+            return f.name == field.name && f.value == field.value;
+        });
+        if (!other || std::find(k_free.begin(), k_free.end(), field.name) != k_free.end()) continue;
+        return fail(ErrorKind::usage,
+                    fmt::format("--metamorphic cannot be combined with {}={}", field.name, field.value),
+                    "its relations are about " + asked.text());
+    }
+    return {};
+}
+
+Result<RelationResult> check_relation(const std::string& name, Kernel& kernel, int threads, std::uint64_t seed,
+                                      const Declared& declared) {
     for (const RelationRow& row : k_relations) {
-        if (name == row.name) return check_row(row, kernel, threads, seed);
+        if (name == row.name) return check_row(row, kernel, threads, seed, declared);
     }
     return fail(ErrorKind::usage, fmt::format("unknown relation '{}'", name));
 }

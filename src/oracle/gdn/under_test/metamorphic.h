@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "oracle/gdn/cases/declared.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
 
 namespace gdnctl::oracle {
@@ -30,7 +31,12 @@ struct RelationResult {
     bool held() const { return !fault && error <= tolerance; }
 };
 
-// Usage error: no such relation.
-Result<RelationResult> check_relation(const std::string& name, Kernel& kernel, int threads, std::uint64_t seed);
+// Whether relations can be checked on a kernel that is declared so. Usage error: it is declared to compute something
+// else than their inputs ask for.
+Status check_relations_apply(const Declared& declared);
+
+// Tolerances are those of the declared precision. Usage error: no such relation.
+Result<RelationResult> check_relation(const std::string& name, Kernel& kernel, int threads, std::uint64_t seed,
+                                      const Declared& declared = {});
 
 }  // namespace gdnctl::oracle

