@@ -91,8 +91,8 @@ typedef struct gdn_call {
     size_t workspace_size;
 } gdn_call;
 
-/* Describes a kernel. Set abi_version to GDN_ABI_VERSION and struct_size to sizeof(gdn_kernel_info). Later versions only
- * append fields. */
+/* Describes a kernel. Set abi_version to GDN_ABI_VERSION and struct_size to sizeof(gdn_kernel_info). Later versions
+ * only append fields. */
 typedef struct gdn_kernel_info {
     uint32_t abi_version;
     uint32_t struct_size;
