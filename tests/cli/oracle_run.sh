@@ -7,7 +7,7 @@ test_cases_lists_every_set() {
     [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
     expect 0 "$GDNCTL" oracle cases gdn --json
     out_has '"schema": "gdnctl.oracle-cases/1"'
-    jq -e '[.cases[] | select(.values | length != 24)] == []' "$WORK/out" >/dev/null || fail "a case lacks values"
+    jq -e '[.cases[] | select(.values | length != 25)] == []' "$WORK/out" >/dev/null || fail "a case lacks values"
     jq -e '.cases[] | select(.name == "d128").values | .head_size == "128" and .remainder == "2" and .full_chunks == "2+" and
            .packed == "no" and .head_map == "interleaved" and .l2norm == "rsqrt(sum+eps)"' "$WORK/out" >/dev/null || fail "the values of d128"
     jq -e '[.cases[] | select(.set == "crossed" and .values.head_size == "128" and .values.gates == "strong")] | length > 3' \

@@ -30,6 +30,11 @@ test_cases_that_need_another_contract_are_skipped_and_counted() {
     done
 }
 
+test_files_may_have_heads_before_tokens() {
+    expect 0 "$GDNCTL" oracle verify gdn --kernel "src:$FIXTURES/kernels/full.c" --set layout=B,H,T,D --case gva_2 --case varlen --case decode_t3
+    out_has 'verdict: OK (2 cases, 2 backward, 2 decode, 0 vectors)'
+}
+
 test_a_kernel_without_l2norm_is_right_once_that_is_declared() {
     sed 's|^    if (c->q.dtype|    if (c->l2norm) return GDN_UNSUPPORTED;\n&|' "$EXAMPLE" >kernel.c
     expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --case gva_2 --case decode_no_norm

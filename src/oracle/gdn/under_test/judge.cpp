@@ -129,8 +129,8 @@ Result<KernelVerdict> judge_kernel(Kernel& kernel, const TensorFile& inputs, con
 
     const StateLayout layout = contract.value.state_layout;
     // Signs follow the heads of the file's tensors.
-    const bool repeated = reference.problem.repeated_keys;
-    const Disguise disguise = repeated ? Disguise() : Disguise(reference.problem.dims, contract.value.head_map, seed);
+    const bool other_axes = reference.problem.repeated_keys || contract.value.layout == TokenLayout::heads_first;
+    const Disguise disguise = other_axes ? Disguise() : Disguise(reference.problem.dims, contract.value.head_map, seed);
     TensorFile other = inputs;
     apply(disguise, other, layout);
     GDNCTL_TRY_ASSIGN(KernelRun second, run_pass(kernel, pass, other, contract, 1));
