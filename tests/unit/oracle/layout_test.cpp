@@ -15,7 +15,7 @@ struct Stored {
 };
 
 // Inputs and exact results, all with tokens before heads.
-Stored stored(GdnCase c) {
+Stored stored_run(GdnCase c) {
     c.seed = 23;
     c.state_scale = 0.2;
     Stored s;
@@ -50,7 +50,7 @@ TEST_CASE("layout: heads before tokens are judged like tokens before heads, with
     for (const GdnCase& c : {sized({2, 37, 2, 4, 8, 12}, {"head_map=interleaved"}),
                              sized({1, 70, 2, 2, 16, 8}, {"g_kind=raw", "beta_kind=logit"}),
                              sized({1, 50, 2, 4, 8, 8}, {"head_map=tiled", "state_layout=B,H,V,K"}, {0, 13, 13, 50})}) {
-        Stored s = stored(c);
+        Stored s = stored_run(c);
         store_heads_first(s.inputs);
         store_heads_first(s.dump);
         GdnReference r = reference_for(s.inputs, "marin", k_heads_first);
@@ -78,7 +78,7 @@ TEST_CASE("layout: heads before tokens are judged like tokens before heads, with
 }
 
 TEST_CASE("layout: it is found where shapes allow either, and named where they do not") {
-    const Stored plain = stored(sized({1, 8, 8, 8, 16, 16}, {}));
+    const Stored plain = stored_run(sized({1, 8, 8, 8, 16, 16}, {}));
     Stored swapped = plain;
     store_heads_first(swapped.inputs);
     store_heads_first(swapped.dump);
@@ -93,7 +93,7 @@ TEST_CASE("layout: it is found where shapes allow either, and named where they d
         CHECK(found->sets == std::vector<std::string>{first ? "layout=B,H,T,D" : "layout=B,T,H,D"});
         CHECK(found->stage == "layout");
     }
-    Stored other = stored(sized({1, 20, 2, 2, 16, 16}, {}));
+    Stored other = stored_run(sized({1, 20, 2, 2, 16, 16}, {}));
     const GdnReference r = reference_for(other.inputs);
     store_heads_first(other.dump);
     const auto refused = judge(r, other.dump, {});

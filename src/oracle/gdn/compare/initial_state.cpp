@@ -16,7 +16,7 @@ constexpr std::size_t k_most_tokens = 256;
 constexpr std::size_t k_fitted_columns = 8;
 constexpr std::size_t k_most_lanes = 3;
 // How many more values than unknowns a fit needs.
-constexpr std::size_t k_spare = 8;
+constexpr std::size_t k_spare_values = 8;
 // A state that differs in a single direction may as well come from the first token's write.
 constexpr double k_one_direction = 0.98;
 
@@ -37,7 +37,7 @@ std::optional<LaneResponse> response_of(const GdnReference& r, const ForwardEvid
     const bool ends = evidence.state && tokens == length;
     const std::size_t group = lane.sequence * Hv + lane.head;
     const std::size_t values = (evidence.out ? tokens : 0) + (ends ? dk : 0);
-    if (values < dk + k_spare) return std::nullopt;
+    if (values < dk + k_spare_values) return std::nullopt;
 
     const auto key = key_head_of(static_cast<std::int64_t>(lane.head), p.dims, r.contract.value.head_map);
     LaneInputs unit = lane_inputs({&r, lane.sequence, lane.head, 0, tokens, {}}, static_cast<std::size_t>(key),
