@@ -123,6 +123,12 @@ std::vector<Case> edge_sets() {
                  c.labels = Labels::edges;
                  c.w_scale = 0.3;
              }),
+        made(set, "llama_vocabulary", "V of Llama 3, w is [V,H]", {5, 4, 128256},
+             [](Case& c) {
+                 c.labels = Labels::edges;
+                 c.layout = Layout::vh;
+                 c.w_scale = 0.3;
+             }),
         made(set, "deep", "more hidden dimensions than most blocks have", {12, 1100, 140},
              [](Case& c) { c.w_scale = 0.02; }),
     };
