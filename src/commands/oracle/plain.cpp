@@ -90,8 +90,9 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
         context.terminal.out(text_of(all.skipped));
         context.terminal.out(hidden_text(options.hidden));
         if (all.forward_only()) context.terminal.out("FORWARD ONLY: no gradient was compared\n");
+        const std::size_t judged = all.count_of("case");
         const std::size_t recorded = all.count_of("vector");
-        context.terminal.out(fmt::format("verdict: {} ({} cases{}{}{})\n", name, all.count_of("case"),
+        context.terminal.out(fmt::format("verdict: {} ({} case{}{}{}{})\n", name, judged, judged == 1 ? "" : "s",
                                          recorded == 0 ? "" : fmt::format(", {} vectors", recorded),
                                          all.failed() == 0 ? "" : fmt::format("; {} failed", all.failed()),
                                          all.not_run == 0 ? "" : fmt::format(", {} not run", all.not_run)));
