@@ -31,6 +31,32 @@ Status check(const Options& options) {
     return {};
 }
 
+void describe_contract(cli::Args& args, Options& options) {
+    args.option(options.contract, {.names = "--contract",
+                                   .value = "NAME",
+                                   .help = "gdn: judge the kernel by this " + oracle_gdn::contract_help(),
+                                   .group = "Contract",
+                                   .default_text = "as each case says",
+                                   .complete = cli::Complete::contract});
+    args.option(options.sets, {.names = "--set",
+                               .value = "FIELD=VALUE",
+                               .help = "declare one field of the kernel's contract, for example matmul=bf16",
+                               .group = "Contract"});
+}
+
+void describe_examples(cli::Args& args) {
+    args.example("gdnctl oracle verify gdn --kernel builtin:chunk", "the chunked fp32 kernel on every case");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "your own kernel (docs/writing-a-kernel.md)");
+    args.example("gdnctl oracle verify gdn --kernel 'cmd:python run.py' --case g1", "a program over tensor files");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c --dtype bf16", "the same cases stored in bf16");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c --set matmul=bf16",
+                 "a kernel that multiplies in bf16 and says so");
+    args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --seed random",
+                 "inputs that the kernel cannot have seen");
+    args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --metamorphic", "relations between its results");
+    args.example("gdnctl oracle verify gdn --kernel builtin:chunk --vectors vectors --json", "with recorded vectors");
+}
+
 }  // namespace
 
 std::string_view name_of(StoredAs dtype) { return k_dtypes[static_cast<std::size_t>(dtype)].name; }
@@ -43,8 +69,8 @@ void describe(cli::Args& args, Options& options) {
         "in place and not) are judged if the kernel has them; other cases are skipped and counted. With --vectors, "
         "recorded outputs of real implementations are judged too: each NAME.*.outputs.safetensors against "
         "NAME.inputs.safetensors in the same folder. The last line is the overall verdict. --contract and --set "
-        "declare "
-        "what the kernel computes: fields of precision apply to every case, and cases that need another value of any "
+        "declare what the kernel computes: fields of precision apply to every case, and cases that need another value "
+        "of any "
         "other field are skipped and counted. A program gets log decay, beta as a factor and states as [N,H,K,V], as "
         "loaded kernels do, unless another form is declared.");
     describe_operator(args, options, &Operator::verify);
@@ -73,38 +99,19 @@ void describe(cli::Args& args, Options& options) {
     args.flag(options.metamorphic,
               {.names = "--metamorphic",
                .help = "check relations between the kernel's own results instead of comparing with a reference"});
-    args.option(options.contract, {.names = "--contract",
-                                   .value = "NAME",
-                                   .help = "gdn: judge the kernel by this " + oracle_gdn::contract_help(),
-                                   .group = "Contract",
-                                   .default_text = "as each case says",
-                                   .complete = cli::Complete::contract});
-    args.option(options.sets, {.names = "--set",
-                               .value = "FIELD=VALUE",
-                               .help = "declare one field of the kernel's contract, for example matmul=bf16",
-                               .group = "Contract"});
+    describe_contract(args, options);
     args.check([&options] { return check(options); });
     oracle_gdn::describe_threads(args, options.threads);
     describe_limits(args, options.limits);
     args.flag(options.allow_suspect, {.names = "--allow-suspect", .help = "also exit with 0 for SUSPECT"});
-    args.example("gdnctl oracle verify gdn --kernel builtin:chunk", "the chunked fp32 kernel on every case");
-    args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "your own kernel (docs/writing-a-kernel.md)");
-    args.example("gdnctl oracle verify gdn --kernel 'cmd:python run.py' --case g1", "a program over tensor files");
-    args.example("gdnctl oracle verify gdn --kernel src:kernel.c --dtype bf16", "the same cases stored in bf16");
-    args.example("gdnctl oracle verify gdn --kernel src:kernel.c --set matmul=bf16",
-                 "a kernel that multiplies in bf16 and says so");
-    args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --seed random",
-                 "inputs that the kernel cannot have seen");
-    args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --metamorphic", "relations between its results");
-    args.example("gdnctl oracle verify gdn --kernel builtin:chunk --vectors vectors --json", "with recorded vectors");
+    describe_examples(args);
     args.exit_code(1,
                    "WRONG, or SUSPECT without --allow-suspect; or the kernel crashed, used too much memory, wrote "
                    "outside its arrays, left outputs unwritten, or depends on more than its inputs");
     args.exit_code(8, "a file cannot be read or written, or there is no compiler for src:");
     args.exit_code(9,
                    "no case is left to judge; a vector cannot be read or judged; the source does not compile, the "
-                   "library is not a kernel, or a "
-                   "program's outputs have the wrong shape");
+                   "library is not a kernel, or a program's outputs have the wrong shape");
     args.exit_code(124, "the kernel reached --time-limit");
     args.see_also("oracle cases");
     args.see_also("oracle compare");
