@@ -59,3 +59,22 @@ test_heads_before_tokens() {
     [ "$(jq -c '[.stage, .declare]' "$WORK/out")" = '["layout",["--contract","marin","--set","layout=B,H,T,D"]]' ] || fail "$(jq -c '[.stage, .declare]' "$WORK/out")"
     expect 2 "$GDNCTL" oracle run gdn-layer --shape 1,2,4,20,16,8 --set layout=B,H,T,D --out "$run"
 }
+
+test_a_rounding_that_is_known_exactly_is_not_declared_as_another() {
+    expect 0 "$GDNCTL" oracle run gdn --shape 1,2,4,150,32,16 --set head_map=interleaved --seed 5 --out in.safetensors
+    python3 - <<'END'
+import json, struct
+data = bytearray(open("in.safetensors", "rb").read())
+size = struct.unpack("<Q", data[:8])[0]
+entry = json.loads(data[8:8 + size])["g"]
+assert entry["dtype"] == "F32"
+for at in range(*(8 + size + x for x in entry["data_offsets"]), 4):
+    bits, = struct.unpack_from("<I", data, at)
+    struct.pack_into("<I", data, at, (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000)
+open("rounded.safetensors", "wb").write(data)
+END
+    expect 0 "$GDNCTL" oracle run gdn --inputs rounded.safetensors --out dump.safetensors
+    expect 1 "$GDNCTL" oracle compare gdn --inputs in.safetensors --outputs dump.safetensors --json
+    [ "$(jq -c '[.verdict, .stage, .declare]' "$WORK/out")" = '["WRONG","rounding",null]' ] || fail "$(jq -c '[.verdict,.stage,.declare,.hint]' "$WORK/out")"
+    jq -r .hint "$WORK/out" | grep -q 'matches if g is rounded to bf16' || fail "$(jq .hint "$WORK/out")"
+}

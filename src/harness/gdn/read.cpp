@@ -165,8 +165,9 @@ Status GdnReading::explain(const oracle::TensorFile& outputs, int threads, oracl
         }
     }
     GDNCTL_TRY_ASSIGN(report, oracle::judge(m_reference, outputs, {m_rule.rtol, m_rule.atol, true, threads}));
-    if (m_rule.rtol || report.stage != "rounding") return {};
-    if (const auto found = oracle::find_precision(m_inputs, outputs, m_reference, m_choice.sets, threads)) {
+    if (m_rule.rtol || report.stage != "rounding" || report.hints.empty()) return {};
+    if (const auto found =
+            oracle::find_precision(m_inputs, outputs, m_reference, m_choice.sets, report.hints.front(), threads)) {
         declare(*found, report);
     }
     return {};

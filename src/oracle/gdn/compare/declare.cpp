@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -26,6 +27,8 @@ constexpr double k_nearer = 4;
 constexpr double k_least_used = 0.25;
 // How much more of it one head may use than another.
 constexpr double k_uneven = 10;
+// How many times smaller the error is under a mistake that explains it all.
+constexpr double k_found = 100;
 
 // Other meanings of the same tensors.
 std::vector<Candidate> operations(const GdnReference& r) {
@@ -94,8 +97,11 @@ public:
                       std::span<const std::string> sets, int threads)
         : m_inputs(inputs), m_dump(dump), m_r(as_declared), m_sets(sets), m_threads(threads) {}
 
-    std::optional<Declaration> precision() const {
-        return distance_under({}) <= k_same_operation ? with_precision({}) : std::nullopt;
+    // A rounding that has been found exactly (`hint`) is no other one that allows as much.
+    std::optional<Declaration> precision(const Hint& hint) const {
+        const bool found = hint.improvement >= k_found;
+        const auto asked = [&](const Candidate& c) { return !found || hint.text.find(c.set) != std::string::npos; };
+        return distance_under({}) <= k_same_operation ? with_precision({}, asked) : std::nullopt;
     }
 
     std::optional<Declaration> operation() const {
@@ -179,7 +185,9 @@ private:
         return size > 0 ? std::sqrt(error / size) : error > 0 ? HUGE_VAL : 0;
     }
 
-    std::optional<Declaration> with_precision(const std::vector<Candidate>& chosen) const {
+    std::optional<Declaration> with_precision(
+        const std::vector<Candidate>& chosen,
+        const std::function<bool(const Candidate&)>& asked = [](const Candidate&) { return true; }) const {
         std::optional<GdnReference> plain;
         if (!chosen.empty()) {
             plain = reference_under(chosen);
@@ -188,6 +196,7 @@ private:
         }
         const GdnReference& narrow = plain ? *plain : m_r;
         for (const Candidate& precision : precisions(narrow.contract.value)) {
+            if (!asked(precision)) continue;
             std::vector<Candidate> all = chosen;
             all.push_back(precision);
             auto wide = reference_under(all);
@@ -281,8 +290,8 @@ std::optional<Declaration> find_operation(const TensorFile& inputs, const Tensor
 
 std::optional<Declaration> find_precision(const TensorFile& inputs, const TensorFile& dump,
                                           const GdnReference& as_declared, std::span<const std::string> sets,
-                                          int threads) {
-    return DeclarationSearch(inputs, dump, as_declared, sets, threads).precision();
+                                          const Hint& hint, int threads) {
+    return DeclarationSearch(inputs, dump, as_declared, sets, threads).precision(hint);
 }
 
 }  // namespace gdnctl::oracle

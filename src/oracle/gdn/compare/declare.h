@@ -32,6 +32,6 @@ std::optional<Declaration> find_operation(const TensorFile& inputs, const Tensor
 // The narrowest precision; nullopt: none. Only for errors that look like roundings: others can be hidden by one.
 std::optional<Declaration> find_precision(const TensorFile& inputs, const TensorFile& dump,
                                           const GdnReference& as_declared, std::span<const std::string> sets,
-                                          int threads);
+                                          const Hint& hint, int threads);
 
 }  // namespace gdnctl::oracle
