@@ -48,7 +48,7 @@ test_a_solution_in_c() {
     trace=ds/traces/me/gdn/$DECODE.jsonl
     [ "$(wc -l <"$trace")" = 1 ] || fail "not one trace"
     jq -e '.solution == "mine" and .definition == "'$DECODE'"' "$trace" >/dev/null || fail "the trace"
-    jq -e '.evaluation.correctness.extra.gdnctl | .contract.name == "flashinfer" and (.contract.fields | length) == 15
+    jq -e '.evaluation.correctness.extra.gdnctl | .contract.name == "flashinfer" and (.contract.fields | length) == 16
         and (.network_barrier | length) > 0' "$trace" >/dev/null || fail "contract and barrier of the trace"
     grep -Eq '^network blocked by: (namespace|seccomp|none)$' "$WORK/out" || fail 'nothing about the network'
     [ "$(grep -c '^contract flashinfer: head_map=' "$WORK/out")" = 1 ] || fail 'not the contract, once'
