@@ -162,7 +162,7 @@ C
 
 test_work_done_before_the_call_is_impossible_on_a_quiet_machine() {
     { sed '/^static int forward/,$d' "$REPO/examples/cpu-ce/kernel.c" && cat "$FIXTURES/kernels/early.c"; } >early.c
-    expect 1 ce bench --batch 64 --hidden 128 --vocab 20000 --rounds 2 --runs 3 --kernel src:early.c --json
+    expect 1 ce bench --batch 64 --hidden 512 --vocab 20000 --rounds 2 --runs 2 --kernel src:early.c --json
     jq -e '.forward | .fault.kind == "IMPOSSIBLE" and .median_ms == null and .floor_ms > 0' "$WORK/out" >/dev/null || fail "it has a time"
 }
 
