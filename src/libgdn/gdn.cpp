@@ -216,6 +216,8 @@ const gdn_kernel_info gdn_kernel = {GDN_ABI_VERSION,
                                     gdn_forward,
                                     gdn_backward,
                                     gdn_decode,
-                                    gdn_workspace};
+                                    gdn_workspace,
+                                    0,
+                                    0};
 
 }  // extern "C"
