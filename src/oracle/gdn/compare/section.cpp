@@ -72,7 +72,7 @@ Reals honest_errors(const Section& s, std::size_t index, const Reals& state, Rea
 }
 
 bool explains(double before, double after) {
-    return after <= before / 100 || (after <= k_ok_band && after <= before / 9);
+    return (after <= before / 100 && after <= k_wrong_band) || (after <= k_ok_band && after <= before / 9);
 }
 
 }  // namespace gdnctl::oracle
