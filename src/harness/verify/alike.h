@@ -39,7 +39,7 @@ private:
     std::vector<Group> m_groups;
 };
 
-// "analysed in gva_2; 3 more look like it: d128, varlen, g1"
+// "fault in case gva_2; 3 more look like it: d128, varlen, g1"; `analysed` is "case gva_2".
 std::string alike_text(const std::string& analysed, const std::vector<std::string>& others);
 
 }  // namespace gdnctl::harness

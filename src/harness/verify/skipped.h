@@ -13,7 +13,7 @@ struct SkippedCase {
     std::string reason;  // "needs head_map=tiled"
 };
 
-// "skipped: 21 cases need head_map=tiled, 2 cases are unstable as declared": a line, or nothing.
+// "skipped, not as declared: 23 cases", and a line for each reason with its count; or nothing.
 std::string text_of(const std::vector<SkippedCase>& cases);
 // [{name, reason}]
 Json json_of(const std::vector<SkippedCase>& cases);
