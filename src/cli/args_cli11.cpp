@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "cli/option_table.h"
+#include "cli/config.h"
 #include "core/text.h"
 
 namespace gdnctl::cli {

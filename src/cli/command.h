@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "cli/args.h"
-#include "core/exit_code.h"
 #include "core/result.h"
 #include "platform/context.h"
 

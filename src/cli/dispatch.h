@@ -1,15 +1,31 @@
-// Finds which command argv names, and which words belong to it.
+// The options that every command has.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/args.h"
 #include "cli/command.h"
 #include "core/result.h"
+#include "platform/context.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::cli {
+
+struct GlobalFlags {
+    GlobalOptions common;
+    ColorMode color = ColorMode::automatic;
+    std::optional<std::string> directory;  // -C
+    bool help = false;
+    bool version = false;
+};
+
+void describe_globals(Args& args, GlobalFlags& flags);
+
+// Finds which command argv names, and which words belong to it.
 
 struct Dispatch {
     const Command* command = nullptr;  // nullptr: none was given

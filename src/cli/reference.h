@@ -1,11 +1,15 @@
 // Everything generated from the descriptions of all commands: shell completion, the CLI reference and the manual pages.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/dispatch.h"
+#include "core/text.h"
 
 namespace gdnctl::cli {
 
@@ -25,5 +29,33 @@ struct ReferenceFile {
 
 ReferenceFile markdown_reference(const Table& table);
 std::vector<ReferenceFile> man_pages(const Table& table);
+
+// All commands with their descriptions, for the generators.
+
+struct Described {
+    const Command* command = nullptr;
+    std::unique_ptr<Invocation> invocation;  // owns the variables that `args` assigns to
+    Args args;
+};
+
+struct Descriptions {
+    GlobalFlags flags;
+    Args globals;
+    std::vector<Described> commands;  // visible ones, in the order of the table
+};
+
+std::unique_ptr<Descriptions> describe_all(const Table& table);
+
+// Private to the completion generators.
+
+// Quotes text with '...' for all three shells. A quote inside ends the string, is escaped, and starts it again.
+std::string single_quoted(std::string_view text);
+
+// First words of two-word commands, each once.
+std::vector<std::string> group_names(const Descriptions& all);
+
+std::string bash_completion(const Table& table, const Descriptions& all);
+std::string zsh_completion(const Table& table, const Descriptions& all);
+std::string fish_completion(const Table& table, const Descriptions& all);
 
 }  // namespace gdnctl::cli

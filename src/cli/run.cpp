@@ -1,7 +1,9 @@
+// How errors are printed.
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,23 +12,39 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/dispatch.h"
-#include "cli/errors.h"
-#include "cli/globals.h"
 #include "cli/help.h"
 #include "cli/version.h"
 #include "core/config.h"
 #include "core/log.h"
+#include "core/result.h"
+#include "core/text.h"
 #include "platform/clock.h"
 #include "platform/env.h"
-#include "platform/home_folder.h"
 #include "platform/http.h"
-#include "platform/http_pool.h"
+#include "platform/machine.h"
 #include "platform/process.h"
 #include "platform/signals.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::cli {
 
 namespace {
+
+// Prints `[gdnctl] error: <context: message>` and, if there is one, `[gdnctl] hint: <hint>` to stderr. An internal
+// error asks for a bug report. Returns the process's exit code.
+int print_error(const Error& error, Terminal& terminal) {
+    // stdout first, so that output from before the failure also appears before it on a terminal. An error of the flush
+    // would hide the one being reported.
+    (void)terminal.flush();
+    // The error may contain names from other people's files.
+    log::error("error: {}", text::visible(error.text()));
+    std::string hint = error.hint;
+    if (error.kind == ErrorKind::internal && hint.empty()) {
+        hint = "this is a bug in gdnctl: please report the command line and the output of `gdnctl --version`";
+    }
+    if (!hint.empty()) log::warning("hint: {}", text::visible(hint));
+    return static_cast<int>(exit_code_of(error.kind));
+}
 
 // Parsing can fail before --color is known, and the error should have the requested colour.
 ColorMode color_asked_for(const std::vector<std::string>& words) {

@@ -1,7 +1,6 @@
 #include "commands/table.h"
 
-#include "commands/rows.h"
-#include "loop/perf/policy_file.h"
+#include "loop/perf/gates.h"
 #include "target/target.h"
 
 namespace gdnctl::commands {

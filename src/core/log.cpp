@@ -11,8 +11,6 @@
 #include <unistd.h>
 
 #include "core/for_people.h"
-#include "core/log_divert.h"
-#include "core/log_timed.h"
 #include "core/redact.h"
 #include "core/text.h"
 

@@ -1,4 +1,4 @@
-// Errors as values. No exception crosses a folder border; cli::run maps any that escapes to exit code 70.
+// The one table of exit codes, shared by all commands.
 #pragma once
 
 #include <string>
@@ -7,8 +7,31 @@
 
 #include <tl/expected.hpp>
 
-#include "core/exit_code.h"
+namespace gdnctl {
 
+enum class ExitCode : int {
+    ok = 0,              // success
+    check_failed = 1,    // job FAILED, tests red, log violations, oracle mismatch
+    usage = 2,           // usage or configuration error
+    nothing_done = 3,    // job was stopped, or no file matched
+    infrastructure = 4,  // unreachable, timed out or broken after retries
+    authentication = 5,  // authentication or authorisation
+    remote_missing = 6,  // not found: job, repository, revision or file
+    conflict = 7,        // integrity or conflict
+    local_io = 8,        // disk full, permission, unsafe path
+    bad_input = 9,       // unusable input
+    internal = 70,       // a bug
+    timeout = 124,       // our own time limit
+    interrupted = 130,   // SIGINT, after cleaning up
+    terminated = 143,    // SIGTERM, after cleaning up
+};
+
+// A short noun phrase for help pages and docs ("usage or configuration error").
+const char* describe(ExitCode code);
+
+}  // namespace gdnctl
+
+// Errors as values. No exception crosses a folder border; cli::run maps any that escapes to exit code 70.
 namespace gdnctl {
 
 // The kinds of failure, by what the user can do about them. Each kind has exactly one exit code (exit_code_of).

@@ -1,6 +1,7 @@
 // Small text helpers that more than one folder needs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -46,5 +47,22 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
 // The candidate that `word` was probably meant to be: distance <= 1 for short words, <= 1/3 of the length otherwise, or
 // `word` is a prefix of exactly one candidate. nullopt: none is near enough.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
+
+// The end of a text.
+
+// The last `count` lines with their newlines; a last line without one counts.
+std::string_view last_lines(std::string_view text, std::size_t count);
+// The end of `text` in at most `bytes` bytes, from the start of a line where one starts there.
+std::string_view end_within(std::string_view text, std::size_t bytes);
+
+// Percent-encoding of URLs (RFC 3986).
+
+// 0 to 15; -1: not a hexadecimal digit.
+int hex_value(char c);
+
+// RFC 3986: letters, digits, -._~ and the characters in `also` stay.
+std::string percent_encode(std::string_view text, std::string_view also = {});
+// nullopt: a % without two hexadecimal digits, or a NUL.
+std::optional<std::string> percent_decode(std::string_view text);
 
 }  // namespace gdnctl::text

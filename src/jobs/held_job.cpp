@@ -1,22 +1,376 @@
 #include "jobs/held_job.h"
 
+#include <algorithm>
+#include <array>
+#include <csignal>
+
 #include <fmt/format.h>
 
 #include "core/log.h"
 #include "core/redact.h"
 #include "core/text.h"
-#include "jobs/env.h"
-#include "jobs/hold_heart.h"
 #include "jobs/hold_host.h"
-#include "jobs/log.h"
-#include "jobs/target.h"
+#include "jobs/lease_renewer.h"
+#include "jobs/submit.h"
+#include "jobs/target_job.h"
+#include "jobs/watch.h"
 #include "platform/clock.h"
 #include "platform/env.h"
+#include "platform/machine.h"
+#include "platform/process.h"
+#include "platform/signals.h"
 #include "platform/terminal.h"
-#include "services/devtpu/names.h"
-#include "services/devtpu/road.h"
+#include "services/devtpu/holds.h"
+#include "services/devtpu/host_connection.h"
+#include "services/devtpu/sync.h"
 
 namespace gdnctl {
+
+using devtpu::HoldRecord;
+using devtpu::Turn;
+using std::chrono::seconds;
+
+std::optional<Error> over_now(const FoundHold& hold, Context& context) {
+    if (hold.record.submission_id.empty()) return std::nullopt;
+    auto backend = open_backend(hold.place, true, context);
+    if (!backend) return std::nullopt;
+    const auto job = (*backend)->poll(hold.record.submission_id);
+    if (!job && job.error().kind == ErrorKind::remote_missing) return hold_vanished(hold.record);
+    if (!job || !is_terminal(job->state)) return std::nullopt;
+    return hold_over(hold.record, *job, read_holder(**backend, hold.record.submission_id).end());
+}
+
+std::string new_run_id(const HoldRecord& record) {
+    const std::string& owner = record.submission_id.empty() ? record.alias : record.submission_id;
+    return owner + "." + random_hex(8);
+}
+
+namespace {
+
+constexpr seconds k_end_limit{8};
+constexpr seconds k_over_limit{8};  // a release on a busy machine
+constexpr int k_ssh_failed = 255, k_for_255 = 254, k_by_signal = 128;
+constexpr std::size_t k_kept_stderr = std::size_t{16} << 10;
+
+// Keeps the end of stderr, in whole lines.
+class StderrEnd {
+public:
+    void feed(std::string_view bytes) {
+        m_text.append(bytes);
+        if (m_text.size() > 2 * k_kept_stderr) m_text.erase(0, m_text.size() - k_kept_stderr);
+    }
+    const std::string& text() const { return m_text; }
+
+private:
+    std::string m_text;
+};
+
+// Both streams of a command over the road. Until the mark comes on stdout, what arrives is of ssh and the host's login
+// shell: its stdout is dropped, its stderr held back, because the error that may follow repeats it.
+class Streams {
+public:
+    explicit Streams(const HostRun& run) : m_run(run) {}
+
+    void feed_out(std::string_view bytes) {
+        if (m_begun) return out(bytes);
+        m_before.append(bytes);
+        const std::size_t mark = m_before.find(devtpu::k_mark);
+        if (mark == std::string::npos && m_before.size() <= k_kept_before) return;
+        let_go();
+    }
+    void feed_err(std::string_view bytes) {
+        m_end.feed(bytes);
+        m_err.append(bytes);
+        if (m_begun || m_err.size() > k_kept_before) pass_err(false);
+    }
+    // Whether the command has begun, or may have.
+    bool begun() const { return m_begun; }
+    void let_go() {
+        if (!m_begun) out(devtpu::after_mark(m_before));
+        m_begun = true;
+        m_before.clear();
+        pass_err(false);
+    }
+    // The command has ended with this code; returns its own.
+    int finish(int code) {
+        let_go();
+        if (code == k_for_255 && m_err == devtpu::k_was_255) {
+            m_err.clear();
+            return k_ssh_failed;
+        }
+        pass_err(true);
+        return code;
+    }
+    const std::string& said() const { return m_end.text(); }
+
+private:
+    static constexpr std::size_t k_kept_before = std::size_t{64} << 10;
+
+    void out(std::string_view bytes) const {
+        if (m_run.on_out && !bytes.empty()) m_run.on_out(bytes);
+    }
+    // Keeps an end that may be the beginning of the last words of the host's script.
+    void pass_err(bool all) {
+        std::size_t kept = all ? 0 : std::min(m_err.size(), devtpu::k_was_255.size());
+        while (kept > 0 && !devtpu::k_was_255.starts_with(std::string_view(m_err).substr(m_err.size() - kept))) --kept;
+        const std::size_t passed = m_err.size() - kept;
+        if (m_run.on_err && passed > 0) m_run.on_err(std::string_view(m_err).substr(0, passed));
+        m_err.erase(0, passed);
+    }
+
+    const HostRun& m_run;
+    StderrEnd m_end;
+    std::string m_before, m_err;
+    bool m_begun = false;
+};
+
+void end_run(const devtpu::Road& road, const HoldRecord& record, const std::string& run_id, Context& context) {
+    const auto ended =
+        devtpu::ask_host(road, devtpu::end_line(run_id), {}, k_end_limit, context.process, std::stop_token());
+    if (ended) return;
+    const std::string how_long =
+        record.submission_id.empty() ? "" : " for up to " + format_duration(seconds(record.terms.lease_s));
+    log::warning("the command may still be running on the host{}: {}", how_long, ended.error().text());
+}
+
+devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::Road& road, const HostRun& run) {
+    devtpu::HostCommand command{run.line, run.env, new_run_id(hold.record), hold.record.terms.lease_s, {}, false};
+    command.reads_stdin = run.stdin_fd >= 0;
+    command.record = devtpu::run_record(road.lease, command.run_id);
+    return command;
+}
+
+// A release stops running commands before the holder, and a machine that is taken away disappears before its cluster
+// notices.
+std::optional<Error> over_soon(const FoundHold& hold, seconds limit, Context& context) {
+    const auto deadline = context.clock.monotonic() + limit;
+    for (;;) {
+        auto over = over_now(hold, context);
+        if (over || context.clock.monotonic() >= deadline) return over;
+        if (!context.clock.sleep_for(std::chrono::milliseconds(250), context.stop)) return over;
+    }
+}
+
+// `cut`: ssh itself has failed.
+Result<int> judged(const FoundHold& hold, const ProcessResult& result, const ProcessSpec& spec, bool cut,
+                   const std::string& said, Context& context) {
+    if (result.end == ProcessResult::End::wall_limit || result.end == ProcessResult::End::idle_limit) {
+        return fail(ErrorKind::timeout, "the command " + describe_end(result, spec) + ", and was terminated");
+    }
+    const int code = result.exit_code < 0 ? k_by_signal - result.exit_code : result.exit_code;
+    if (auto complaint = devtpu::host_complaint(code, said)) return tl::unexpected(std::move(*complaint));
+    if (cut || code > k_by_signal) {
+        const bool was_ended = cut || code == k_by_signal + SIGTERM || code == k_by_signal + SIGKILL;
+        if (auto over = over_soon(hold, was_ended ? k_over_limit : seconds(0), context)) {
+            over->kind = ErrorKind::infrastructure;
+            over->message += "; the command did not end by itself";
+            return tl::unexpected(std::move(*over));
+        }
+    }
+    if (cut) return tl::unexpected(devtpu::ssh_error(said));
+    return code;
+}
+
+// A script that needs a terminal: copied first, then run with the terminal as its standard input. `tree` and `turn` as
+// for run_once().
+Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, const HostRun& run,
+                            const std::string& tree, Turn& turn, Context& context) {
+    devtpu::HostCommand command = command_for(hold, road, run);
+    command.tree = tree;
+    const std::string script = devtpu::terminal_script(road, command);
+    const std::string keep = fmt::format(
+        "umask 077; mkdir -p {0}/run && f=$(mktemp {0}/run/XXXXXX) && cat >\"$f\" && printf %s \"$f\"", road.base);
+    GDNCTL_TRY_ASSIGN(const devtpu::Answer kept,
+                      devtpu::ask_host(road, keep, script, seconds(30), context.process, context.stop));
+    if (kept.exit_code != 0) {
+        return fail(ErrorKind::infrastructure,
+                    "cannot store the command on the host: " + text::visible(text::trim(kept.err)));
+    }
+    const std::string line = fmt::format("exec sh {0} {0}", text::shell_quote(kept.out));
+    std::vector<std::string> argv = devtpu::road_argv(road, line);
+    if (!road.is_local()) argv.insert(argv.begin() + 1, "-t");
+    const auto heart = start_heart(hold.record, hold.place, context, command.record);
+    GDNCTL_TRY_ASSIGN(const int code, run_in_terminal(argv, context.stop));
+    if (context.stop.stop_requested()) {
+        end_run(road, hold.record, command.run_id, context);
+        return tl::unexpected(stopped_error());
+    }
+    if (code == devtpu::k_turn_code && !tree.empty()) {
+        const std::string words =
+            fmt::format("f={}; if [ -f \"$f\" ]; then cat \"$f\"; rm -f \"$f\"; fi", text::shell_quote(kept.out));
+        GDNCTL_TRY_ASSIGN(const devtpu::Answer answer,
+                          devtpu::ask_host(road, words, {}, seconds(30), context.process, context.stop));
+        turn = devtpu::turn_of(code, answer.out);
+    }
+    if (road.is_local() || code != k_ssh_failed) return code;
+    end_run(road, hold.record, command.run_id, context);
+    if (auto over = over_now(hold, context)) return tl::unexpected(std::move(*over));
+    return fail(ErrorKind::infrastructure, "ssh: the connection was lost");
+}
+
+bool is_forwarded(std::string_view name) {
+    constexpr std::array<std::string_view, 13> k_names = {
+        "HF_TOKEN",       "WANDB_API_KEY",          "MARIN_PREFIX",
+        "OPENAI_API_KEY", "GCLOUD_PROJECT",         "GCLOUD_TOKEN_PATH",
+        "RAY_ADDRESS",    "RAY_API_SERVER_ADDRESS", "RAY_DASHBOARD_ADDRESS",
+        "RAY_AUTH_MODE",  "RAY_AUTH_TOKEN_PATH",    "WANDB_MODE",
+        "RUN_ID"};
+    return std::find(k_names.begin(), k_names.end(), name) != k_names.end();
+}
+
+// A loopback address would mean another machine there.
+bool is_loopback_address(const JobEnv& item) {
+    return item.name.starts_with("RAY_") && item.name.ends_with("ADDRESS") &&
+           (item.value.find("127.0.0.1") != std::string::npos || item.value.find("localhost") != std::string::npos ||
+            item.value.find("::1") != std::string::npos);
+}
+
+}  // namespace
+
+Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context) {
+    HoldRecord& record = hold.record;
+    if (record.cluster == "local") return Via::ssh;  // the road is this machine
+    const bool foreign = record.submission_id.empty();
+    if (wanted == Via::ray && foreign) {
+        return fail(ErrorKind::usage,
+                    "dev TPU " + record.tpu_name + " is held by another program, without a holder job",
+                    "use --via ssh");
+    }
+    const bool known = record.ssh_ok.value_or(false);
+    if (wanted == Via::ray || (wanted == Via::automatic && !known)) return Via::ray;
+    if (foreign) return Via::ssh;
+    const Status reached = try_ssh(record, context);
+    if (reached) {
+        record.ssh_ok = true;
+        if (!known) GDNCTL_TRY(devtpu::HoldStore(context.state_dir).put(record));
+        return Via::ssh;
+    }
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    if (auto over = over_now(hold, context)) {
+        over->kind = ErrorKind::infrastructure;
+        return tl::unexpected(std::move(*over));
+    }
+    Error error = reached.error();
+    const bool refused =
+        error.kind == ErrorKind::authentication || error.message.find(devtpu::k_key_changed) != std::string::npos;
+    if (wanted == Via::automatic && !refused) {
+        log::warning("{}: using a job on the holder's host instead of ssh", error.text());
+        record.ssh_ok = false;
+        return Via::ray;
+    }
+    error.message = fmt::format("no ssh connection to dev TPU {}: {}", record.tpu_name, error.message);
+    if (error.hint.empty()) {
+        error.hint = fmt::format(
+            "`gdnctl dev-tpu-execute --tpu-name {}` with the option --via ray runs the command as a "
+            "job on the holder's host",
+            record.tpu_name);
+    }
+    return tl::unexpected(std::move(error));
+}
+
+namespace {
+
+// `tree`: the mark that the host's tree must have. With a turn that is not `mine`, the command has not run.
+Result<int> run_once(const FoundHold& hold, const devtpu::Road& road, const HostRun& run, const std::string& tree,
+                     Turn& turn, Context& context) {
+    devtpu::HostCommand command = command_for(hold, road, run);
+    command.tree = tree;
+    command.alone = run.alone;
+    ProcessSpec spec;
+    spec.stdin_bytes = devtpu::command_script(road, command);
+    spec.stdin_fd = run.stdin_fd;
+    spec.argv = devtpu::road_argv(road, devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size()));
+    spec.wall_limit = run.wall_limit;
+    spec.idle_limit = run.idle_limit;
+    spec.stop = context.stop;
+    spec.leaves_behind = [&](int) { return !road.is_local(); };
+    Streams streams(run);
+    spec.stdin_ready = [&] { return streams.begun(); };  // nothing is taken from a command that does not run
+    spec.on_stdout = [&](std::string_view bytes) { streams.feed_out(bytes); };
+    spec.on_stderr = [&](std::string_view bytes) { streams.feed_err(bytes); };
+    const auto heart = start_heart(hold.record, hold.place, context, command.record);
+    if (!heart) log::warning("the lease is not being renewed: {}", heart.error().text());
+    GDNCTL_TRY_ASSIGN(ProcessResult result, context.process.run(spec));
+    const bool exited = result.end == ProcessResult::End::exited;
+    turn = exited && !streams.begun() ? devtpu::turn_of(result.exit_code, streams.said()) : Turn::mine;
+    if (turn != Turn::mine) return result.exit_code;
+    const bool cut = exited && result.exit_code == k_ssh_failed && !road.is_local();
+    if (!cut || streams.begun()) result.exit_code = streams.finish(result.exit_code);
+    if (streams.begun() && (cut || !exited)) end_run(road, hold.record, command.run_id, context);
+    if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+    return judged(hold, result, spec, cut, streams.said(), context);
+}
+
+}  // namespace
+
+Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
+    const auto road = road_of(hold.record, context);
+    if (!road) return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + hold.record.tpu_name);
+    std::optional<Clock::Monotonic> deadline;  // from the first wait after the last sync on
+    std::string tree = hold.synced ? hold.synced->mark : std::string();
+    for (;;) {
+        Turn turn = Turn::mine;
+        auto code = run.interactive ? run_interactive(hold, *road, run, tree, turn, context)
+                                    : run_once(hold, *road, run, tree, turn, context);
+        if (turn == Turn::mine) return code;
+        if (turn == Turn::busy) {
+            if (!deadline) {
+                log::info("waiting for another command that uses the TPU of {} to end", hold.record.tpu_name);
+                deadline = context.clock.monotonic() + devtpu::k_turn_limit;
+            }
+            if (context.clock.monotonic() >= *deadline) return tl::unexpected(devtpu::no_turn(*road));
+            if (!context.clock.sleep_for(devtpu::k_turn_pause, context.stop)) return tl::unexpected(stopped_error());
+            continue;
+        }
+        GDNCTL_TRY_ASSIGN(const SyncedTree again,
+                          sync_to_host(hold.record, hold.synced->root, hold.synced->replaces_other, context));
+        tree = again.mark;
+        deadline.reset();
+    }
+}
+
+Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::vector<JobEnv>& extra, bool all,
+                                             const Context& context) {
+    std::vector<JobEnv> env;
+    if (hold.record.cluster != "local") {
+        for (const auto& [name, value] : context.env.all()) {
+            const bool own = name == "PATH" || name == "HOME" || name == "PWD" || name == "SHELL" || name == "USER" ||
+                             name == "LOGNAME" || name == "TMPDIR" || name == "OLDPWD" || name.starts_with("SSH_") ||
+                             name.starts_with("XDG_") || name.starts_with("GDNCTL_") || name == "_";
+            const bool plain = parse_env_items({name + "="}, "environment").has_value();
+            if (plain && (is_forwarded(name) || (all && !own))) env.push_back({name, value});
+        }
+        for (const char* file : {".levanter.yaml", ".marin.yaml", ".config"}) {
+            std::error_code ignored;
+            const auto path = project_root(context) / file;
+            if (!std::filesystem::is_regular_file(path, ignored)) continue;
+            GDNCTL_TRY_ASSIGN(const auto table, read_env_table(path));
+            for (const auto& [name, value] : table) env.push_back({name, value});
+        }
+        std::erase_if(env, is_loopback_address);
+    }
+    env.insert(env.end(), extra.begin(), extra.end());
+    if (hold.record.cluster != "local") GDNCTL_TRY(add_wandb_server(env, context.env));
+    for (const JobEnv& item : env) {
+        if (names_a_secret(item.name)) register_secret(item.value);
+    }
+    for (const JobEnv& item : extra) register_secret(item.value);
+    return env;
+}
+
+void report_busy_chips(const FoundHold& hold, Context& context) {
+    const auto road = road_of(hold.record, context);
+    if (!road || road->is_local()) return;
+    constexpr std::string_view k_line =
+        "for l in /proc/[0-9]*/fd/*; do case $(readlink \"$l\" 2>/dev/null) in /dev/accel[0-9]*|/dev/vfio/[0-9]*) "
+        "p=${l#/proc/}; echo \"${p%%/*}\";; esac; done | sort -un | while read -r p; do "
+        "printf '%s %s\\n' \"$p\" \"$(tr '\\0' ' ' </proc/\"$p\"/cmdline | cut -c1-120)\"; done";
+    const auto answer = devtpu::ask_host(*road, k_line, {}, seconds(10), context.process, context.stop);
+    if (!answer) return;
+    for (const std::string_view line : text::split(text::trim(answer->out), '\n')) {
+        if (!line.empty()) log::warning("the chips are in use on the host: {}", text::visible(line));
+    }
+}
 
 Result<std::filesystem::path> sync_root(const HeldSync& options, const Context& context) {
     if (!options.sync_path || *options.sync_path == ".") {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "core/json.h"
-#include "jobs/place.h"
+#include "jobs/job_destination.h"
 #include "platform/context.h"
 #include "services/devtpu/holds.h"
-#include "services/devtpu/road.h"
+#include "services/devtpu/host_connection.h"
 #include "services/job/job.h"
 
 namespace gdnctl {

@@ -15,7 +15,7 @@
 #include "platform/fs.h"
 #include "platform/process.h"
 #include "platform/ssh_options.h"
-#include "services/devtpu/names.h"
+#include "services/devtpu/holds.h"
 #include "services/devtpu/ssh_config.h"
 #include "services/devtpu/sync.h"
 

@@ -4,9 +4,12 @@
 #include <optional>
 #include <string_view>
 
+#include "core/json.h"
 #include "jobs/metric.h"
 #include "jobs/submit.h"
 #include "jobs/watch.h"
+#include "services/job/job.h"
+#include "services/job/output.h"
 
 namespace gdnctl {
 
@@ -44,5 +47,22 @@ void show_next_commands(const JobBackend& backend, std::string_view id);
 
 // Reports on stderr how the job ended if it did not succeed.
 void report_end(const JobRun& run);
+
+// The JSON fields for what a job's log reported (docs/reference/json.md).
+
+// Each is null if the log reported nothing of the kind.
+Json tests_json(const std::optional<PytestCounts>& counts);
+Json device_json(const std::optional<DeviceReport>& device);
+Json verdict_json(const OracleVerdicts& verdicts);
+Json profile_json(const ProfileReport& profile);
+
+// entrypoint, env_names, resources of a submission, appended to `object`.
+void put_command(Json& object, const JobRequest& request);
+
+// Whether the result is evidence about a TPU: the job succeeded on a cluster, and its log names a TPU as JAX's device
+// or, if it does not mention the device, reports the throughput of a profiled run. Never true for a job on this
+// machine.
+bool is_tpu_evidence(const JobPlace& place, const JobVerdict& verdict, const JobDetails& details,
+                     const JobOutput& output);
 
 }  // namespace gdnctl

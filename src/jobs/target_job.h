@@ -1,16 +1,51 @@
-// Runs a target's test or profile as a job: makes the plan and interprets the result. Used by commands and the loop.
+// Resolves --tpu for a place.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
-#include "jobs/place.h"
+#include "jobs/job_destination.h"
 #include "jobs/run.h"
 #include "platform/context.h"
+#include "platform/env.h"
 #include "target/target.h"
 
 namespace gdnctl {
+
+struct TpuChoice {
+    std::string type;                         // "v5p-8"; empty: no accelerator
+    std::map<std::string, double> resources;  // of one host of that type
+};
+
+// `auto` is the cluster's own worker type. It is none on this machine, and for a target with a fixed command line if
+// the cluster names no type. Warns if the cluster's file offers no such type. Errors: usage (`TPU auto-detection
+// requires --cluster to be set.`, an invalid type, several hosts, a number of chips that Ray does not offer); hints
+// name `option`.
+Result<TpuChoice> choose_tpu(const std::string& wanted, const Place& place, const Target& target,
+                             std::string_view option = "--tpu");
+
+// Type and resources of a hold. On this machine: what GDNCTL_LOCAL_RESOURCES declares; reports it if the TPU is
+// simulated.
+Result<TpuChoice> choose_hold_tpu(const Place& place, const std::string& wanted, const Env& env);
+
+// The target of a job, prepared for the place where the job will run.
+
+// A job of the embedded example says nothing about the user's own code. It runs if the target was named (--target,
+// GDNCTL_TARGET, or `target` in a configuration file); unnamed, only on this machine, outside any repository, and if no
+// configuration file defines another target. Error: usage.
+Status check_target_is_named(const Target& target, bool here, const Context& context);
+// For the place that the options select. Errors: those of choose_place(), too.
+Status check_target_is_named(const Target& target, const PlaceOptions& options, Context& context);
+
+// On this machine, marks the target as `here` and writes a built-in target's files to $STATE/targets/NAME, except for
+// existing ones, which the user may have changed. Without a C compiler, and on a cluster, such a target judges kernels
+// of this binary instead. Errors: local_io.
+Result<Target> target_at(const Place& place, Target target, const Context& context);
+
+// Runs a target's test or profile as a job: makes the plan and interprets the result. Used by commands and the loop.
 
 struct PlannedJob {
     Target target;  // prepared for the place

@@ -8,8 +8,7 @@
 
 #include "core/result.h"
 #include "loop/engine/options.h"
-#include "loop/engine/run_words.h"
-#include "loop/gates/own_jobs.h"
+#include "loop/gates/job_service.h"
 #include "loop/gates/validation_options.h"
 #include "platform/context.h"
 #include "target/target.h"

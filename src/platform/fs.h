@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <sys/types.h>
 
@@ -59,5 +60,58 @@ std::optional<std::filesystem::path> find_upward(const std::filesystem::path& st
 
 // The folder at or above `from` that holds `.git` (a folder or a file); nullopt: none.
 std::optional<std::filesystem::path> find_repository_root(const std::filesystem::path& from);
+
+// An owned file descriptor.
+
+class UniqueFd {
+public:
+    UniqueFd() = default;
+    explicit UniqueFd(int fd) : m_fd(fd) {}
+    UniqueFd(UniqueFd&& other) noexcept : m_fd(std::exchange(other.m_fd, -1)) {}
+    UniqueFd& operator=(UniqueFd&& other) noexcept {
+        if (this != &other) reset(std::exchange(other.m_fd, -1));
+        return *this;
+    }
+    UniqueFd(const UniqueFd&) = delete;
+    UniqueFd& operator=(const UniqueFd&) = delete;
+    ~UniqueFd() { reset(); }
+
+    int get() const { return m_fd; }
+    bool valid() const { return m_fd >= 0; }
+    int release() { return std::exchange(m_fd, -1); }
+    void reset(int fd = -1);  // closes the old one
+
+private:
+    int m_fd = -1;
+};
+
+// Replaces a file that is rewritten often.
+
+// Like atomic_replace(), without the fsync of the folder: after a crash of the machine, the complete old content may be
+// back. For files that can be made again.
+Status replace_whole(const std::filesystem::path& path, std::string_view bytes, mode_t mode = 0666);
+
+// A private folder that is removed with its owner.
+
+class TempFolder {
+public:
+    // Creates <base>/<name>.XXXXXX with access for us alone. Error: local_io.
+    static Result<TempFolder> make(const std::filesystem::path& base, std::string_view name);
+
+    const std::filesystem::path& path() const { return m_path; }
+
+    TempFolder() = default;
+    TempFolder(TempFolder&& other) noexcept : m_path(std::exchange(other.m_path, {})) {}
+    TempFolder& operator=(TempFolder&& other) noexcept {
+        m_path.swap(other.m_path);
+        return *this;
+    }
+    TempFolder(const TempFolder&) = delete;
+    TempFolder& operator=(const TempFolder&) = delete;
+    ~TempFolder();
+
+private:
+    std::filesystem::path m_path;
+};
 
 }  // namespace gdnctl

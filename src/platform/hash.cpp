@@ -11,7 +11,7 @@
 #include <openssl/evp.h>
 #include <unistd.h>
 
-#include "platform/fd.h"
+#include "platform/fs.h"
 #include "platform/late_library.h"
 
 #define GDNCTL_CRYPTO_API(X) \

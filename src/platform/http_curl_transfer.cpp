@@ -1,20 +1,291 @@
-#include "platform/http_curl_transfer.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/redact.h"
 #include "core/text.h"
+#include "platform/http_curl.h"
 #include "platform/signals.h"
 
 namespace gdnctl::http {
+
+Status check_curl_version(unsigned version_number, std::string_view version_text) {
+    constexpr unsigned k_oldest = 0x075500;  // 7.85.0
+    if (version_number >= k_oldest) return {};
+    return fail(ErrorKind::infrastructure, fmt::format("libcurl {} is too old: 7.85 or newer is needed", version_text),
+                "apt-get install libcurl4");
+}
+
+Result<const CurlApi*> curl_api() {
+    GDNCTL_TRY_ASSIGN(const CurlApi* api, late_api<CurlApi>());
+    static std::mutex mutex;
+    static bool initialised = false;
+    const std::lock_guard lock(mutex);
+    if (!initialised) {
+        const curl_version_info_data* info = api->curl_version_info(CURLVERSION_NOW);
+        GDNCTL_TRY(check_curl_version(info->version_num, info->version));
+        const CURLcode rc = api->curl_global_init(CURL_GLOBAL_DEFAULT);
+        if (rc != CURLE_OK) {
+            return fail(ErrorKind::infrastructure,
+                        fmt::format("libcurl cannot be initialised: {}", api->curl_easy_strerror(rc)));
+        }
+        initialised = true;
+    }
+    return api;
+}
+
+namespace {
+
+bool is_success(int status) { return status >= 200 && status < 300; }
+
+std::string reason_of(int error_number) { return std::generic_category().message(error_number); }
+
+}  // namespace
+
+BodySink::~BodySink() {
+    if (m_fd >= 0) ::close(m_fd);
+}
+
+bool BodySink::fail_with(ErrorKind kind, std::string message, std::string hint) {
+    m_error = Error{kind, std::move(message), std::move(hint), {}};
+    return false;
+}
+
+bool BodySink::open_file() {
+    if (m_fd >= 0) return true;
+    m_fd = ::open(m_request.to_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (m_fd >= 0) return true;
+    return fail_with(ErrorKind::local_io,
+                     fmt::format("cannot write {}: {}", m_request.to_file.string(), reason_of(errno)),
+                     "check that the folder exists and is writable");
+}
+
+bool BodySink::write_file(std::string_view data) {
+    if (!open_file()) return false;
+    while (!data.empty()) {
+        const ssize_t written = ::write(m_fd, data.data(), data.size());
+        if (written < 0) {
+            if (errno == EINTR) continue;
+            return fail_with(ErrorKind::local_io,
+                             fmt::format("cannot write {}: {}", m_request.to_file.string(), reason_of(errno)),
+                             "free space on that disk, or choose another place");
+        }
+        data.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return true;
+}
+
+bool BodySink::keep(std::string_view data, std::size_t limit, bool cut) {
+    const std::size_t room = limit - std::min(limit, m_body.size());
+    m_body.append(data.substr(0, room));
+    if (data.size() <= room) return true;
+    if (cut) return false;
+    return fail_with(ErrorKind::bad_input, fmt::format("the answer is larger than {} bytes", limit),
+                     "request less, or write the answer to a file");
+}
+
+bool BodySink::write(int status, std::string_view data) {
+    m_received += static_cast<std::int64_t>(data.size());
+    if (!is_success(status)) return keep(data, std::min(k_error_body, m_request.body_limit), true);
+    if (!m_request.to_file.empty()) return write_file(data);
+    if (m_request.on_chunk) {
+        m_called_back = true;
+        return m_request.on_chunk(data);
+    }
+    return keep(data, m_request.body_limit, false);
+}
+
+void BodySink::finish(int status) {
+    if (is_success(status) && !m_request.to_file.empty() && !open_file()) return;
+    if (m_fd >= 0 && ::close(std::exchange(m_fd, -1)) != 0) {
+        fail_with(ErrorKind::local_io, fmt::format("cannot write {}: {}", m_request.to_file.string(), reason_of(errno)),
+                  {});
+    }
+}
+
+namespace {
+
+std::string part_of(const CurlApi& api, CURLU* url, CURLUPart part, unsigned flags = 0) {
+    char* text = nullptr;
+    if (api.curl_url_get(url, part, &text, flags) != CURLUE_OK || text == nullptr) return {};
+    std::string copy(text);
+    api.curl_free(text);
+    return copy;
+}
+
+tl::unexpected<Error> bad_url(const std::string& url, std::string_view reason) {
+    return fail(ErrorKind::usage, redact(fmt::format("cannot use the URL '{}': {}", url, reason)),
+                "use the form http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH");
+}
+
+}  // namespace
+
+Result<Url> parse_url(const CurlApi& api, const std::string& url) {
+    const std::unique_ptr<CURLU, void (*)(CURLU*)> handle(api.curl_url(), api.curl_url_cleanup);
+    if (handle == nullptr) return fail(ErrorKind::internal, "out of memory for a URL");
+    const CURLUcode rc = api.curl_url_set(handle.get(), CURLUPART_URL, url.c_str(), CURLU_NON_SUPPORT_SCHEME);
+    if (rc != CURLUE_OK) return bad_url(url, api.curl_url_strerror(rc));
+
+    Url parsed;
+    Origin& origin = parsed.origin;
+    origin.scheme = part_of(api, handle.get(), CURLUPART_SCHEME);
+    if (origin.scheme != "http" && origin.scheme != "https") {
+        return bad_url(url, fmt::format("{} is not supported, only http and https", origin.scheme));
+    }
+    if (!part_of(api, handle.get(), CURLUPART_USER).empty() ||
+        !part_of(api, handle.get(), CURLUPART_PASSWORD).empty()) {
+        return bad_url(url, "it contains a user name or password");
+    }
+    origin.host = part_of(api, handle.get(), CURLUPART_HOST);
+    origin.port = part_of(api, handle.get(), CURLUPART_PORT, CURLU_DEFAULT_PORT);
+    const std::string port = part_of(api, handle.get(), CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
+    parsed.host = port.empty() ? origin.host : origin.host + ":" + port;
+    parsed.place = origin.scheme + "://" + parsed.host + part_of(api, handle.get(), CURLUPART_PATH);
+    return parsed;
+}
+
+// Turns a request into libcurl options. Every option is checked: an unknown protocol name, for example, would otherwise
+// silently disable the restriction.
+
+// Remembers the first option that libcurl refuses.
+template <class V>
+void Transfer::set(CURLoption option, V value) {
+    static_assert(std::is_same_v<V, long> || std::is_same_v<V, curl_off_t> || std::is_pointer_v<V>,
+                  "libcurl reads its argument as long, curl_off_t or a pointer");
+    const CURLcode rc = (m_api.curl_easy_setopt)(m_easy, option, value);
+    if (rc == CURLE_OK || !m_option_status) return;
+    const curl_easyoption* known = m_api.curl_easy_option_by_id(option);
+    m_option_status = fail(ErrorKind::infrastructure,
+                           fmt::format("libcurl rejects the option {}: {}",
+                                       known != nullptr ? known->name : std::to_string(static_cast<int>(option)),
+                                       m_api.curl_easy_strerror(rc)),
+                           "apt-get install libcurl4");
+}
+
+void Transfer::set_fixed_options() {
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_ERRORBUFFER, &m_reason[0]);
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_FOLLOWLOCATION, 0L);
+    set(CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
+    set(CURLOPT_SSL_VERIFYPEER, 1L);
+    set(CURLOPT_SSL_VERIFYHOST, 2L);
+    set(CURLOPT_USERAGENT, m_settings.user_agent.c_str());
+    set(CURLOPT_NOPROXY, m_settings.no_proxy.c_str());
+    if (!m_settings.ca_file.empty()) set(CURLOPT_CAINFO, m_settings.ca_file.c_str());
+    if (!m_settings.ca_folder.empty()) set(CURLOPT_CAPATH, m_settings.ca_folder.c_str());
+    set(CURLOPT_URL, m_hop.url.c_str());
+    set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(m_request.connect_timeout.count()));
+    // 7.87: do not wait for a resolver thread when a transfer is given up. Older versions wait, which is only slower.
+    (m_api.curl_easy_setopt)(m_easy, CURLOPT_QUICK_EXIT, 1L);
+    const bool to_memory = m_request.to_file.empty() && !m_request.on_chunk && m_receiver == nullptr;
+    if (m_receiver != nullptr && !m_request.decoded) {
+        // One connection per transfer: parallel streams of HTTP/2 would share one connection's window.
+        set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+    }
+    if (to_memory || m_request.decoded)
+        set(CURLOPT_ACCEPT_ENCODING, "");  // all encodings that libcurl can undo; files and callbacks get raw bytes
+    if (!to_memory) set(CURLOPT_BUFFERSIZE, 256L << 10);
+}
+
+void Transfer::set_callbacks() {
+    void* self = this;
+    set(CURLOPT_HEADERFUNCTION, &Transfer::on_header);
+    set(CURLOPT_HEADERDATA, self);
+    set(CURLOPT_WRITEFUNCTION, &Transfer::on_body);
+    set(CURLOPT_WRITEDATA, self);
+    set(CURLOPT_READFUNCTION, &Transfer::on_send);
+    set(CURLOPT_READDATA, self);
+    set(CURLOPT_SEEKFUNCTION, &Transfer::on_rewind);
+    set(CURLOPT_SEEKDATA, self);
+    // Only to know the phase. A libcurl without OpenSSL refuses it, and the TLS phase is then reported as connecting.
+    (m_api.curl_easy_setopt)(m_easy, CURLOPT_SSL_CTX_FUNCTION, &Transfer::on_tls);
+    (m_api.curl_easy_setopt)(m_easy, CURLOPT_SSL_CTX_DATA, self);
+    set(CURLOPT_PREREQFUNCTION, &Transfer::on_connected);
+    set(CURLOPT_PREREQDATA, self);
+}
+
+Status Transfer::set_method_and_body() {
+    const std::string& method = m_hop.method;
+    if (!is_valid_method(method)) {
+        return fail(ErrorKind::usage, fmt::format("'{}' is not an HTTP method", method));
+    }
+    if (m_hop.with_body && !m_request.body_file.empty()) {
+        m_body_fd.reset(::open(m_request.body_file.c_str(), O_RDONLY | O_CLOEXEC));
+        struct stat facts{};
+        if (!m_body_fd.valid() || ::fstat(m_body_fd.get(), &facts) != 0) {
+            return fail(ErrorKind::local_io, fmt::format("cannot read {}: {}", m_request.body_file.string(),
+                                                         std::generic_category().message(errno)));
+        }
+        m_body_size = facts.st_size;
+    } else if (m_hop.with_body) {
+        m_body_size = static_cast<std::int64_t>(m_request.body.size());
+    }
+    const bool expects_body = method == "POST" || method == "PUT" || method == "PATCH";
+    if (m_body_size > 0 || expects_body || m_body_fd.valid()) {
+        set(CURLOPT_UPLOAD, 1L);
+        set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(m_body_size));
+        set(CURLOPT_CUSTOMREQUEST, method.c_str());
+    } else if (method == "HEAD") {
+        set(CURLOPT_NOBODY, 1L);
+    } else if (method == "GET") {
+        set(CURLOPT_HTTPGET, 1L);
+    } else {
+        set(CURLOPT_CUSTOMREQUEST, method.c_str());
+    }
+    return {};
+}
+
+Status Transfer::add_header(const std::string& name, const std::string& value) {
+    if (!is_valid_header(name, value)) {
+        return fail(ErrorKind::usage, "a header name or value contains characters that HTTP does not allow",
+                    "check the value for line breaks, for example in a token read from a file");
+    }
+    // In libcurl's syntax, a header without a value ends in a semicolon.
+    const std::string line = value.empty() ? name + ";" : name + ": " + value;
+    curl_slist* longer = m_api.curl_slist_append(m_header_list, line.c_str());
+    if (longer == nullptr) return fail(ErrorKind::internal, "out of memory for a header");
+    m_header_list = longer;
+    return {};
+}
+
+Status Transfer::set_headers() {
+    // Without this a PUT waits up to a second for "100 Continue", which the job server never sends.
+    m_header_list = m_api.curl_slist_append(nullptr, "Expect:");
+    for (const auto& [name, value] : m_request.headers) {
+        if (!m_hop.with_credentials && is_credential_header(name)) continue;
+        GDNCTL_TRY(add_header(name, value));
+    }
+    if (m_receiver != nullptr && !m_request.decoded) GDNCTL_TRY(add_header("Accept-Encoding", "identity"));
+    if (m_hop.with_credentials) {
+        for (const auto& [name, value] : m_request.secret_headers) GDNCTL_TRY(add_header(name, value));
+    }
+    set(CURLOPT_HTTPHEADER, m_header_list);
+    return {};
+}
+
+Status Transfer::prepare() {
+    m_easy = m_api.curl_easy_init();
+    if (m_easy == nullptr) return fail(ErrorKind::internal, "libcurl cannot create a handle (out of memory)");
+    set_fixed_options();
+    set_callbacks();
+    GDNCTL_TRY(set_method_and_body());
+    GDNCTL_TRY(set_headers());
+    return m_option_status;
+}
 
 namespace {
 

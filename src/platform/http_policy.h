@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "core/time.h"
 #include "platform/http.h"
 
@@ -40,5 +41,29 @@ bool is_credential_header(std::string_view name);
 // "GET", "PUT": letters only. Anything else could smuggle a second request into the connection.
 bool is_valid_method(std::string_view method);
 bool is_valid_header(std::string_view name, std::string_view value);
+
+// Messages for network failures. Pure.
+
+enum class Phase { resolving, connecting, tls, sending, waiting, receiving };
+
+std::string_view phase_name(Phase phase);  // "waiting for the answer"
+
+// The request as messages name it: method, host and path. Without the query, which may hold a signature.
+struct Subject {
+    std::string method;
+    std::string place;  // scheme://host[:port]/path
+    std::string host;   // host[:port]
+};
+
+enum class Trouble {
+    cut,        // refused, reset, closed early
+    timed_out,  // no progress for too long
+    bad_peer,   // certificate not trusted
+    not_http,   // the answer is not valid HTTP
+    other,
+};
+
+// "GET http://h/p: connecting to h failed: Connection refused" with a hint for that phase; redacted.
+Error transport_error(const Subject& subject, Phase phase, Trouble trouble, std::string_view reason);
 
 }  // namespace gdnctl::http

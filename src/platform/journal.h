@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "platform/fd.h"
+#include "platform/fs.h"
 #include "platform/lock.h"
 
 namespace gdnctl {

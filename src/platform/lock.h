@@ -7,7 +7,7 @@
 
 #include "core/result.h"
 #include "platform/clock.h"
-#include "platform/fd.h"
+#include "platform/fs.h"
 
 namespace gdnctl {
 

@@ -114,4 +114,21 @@ Process& system_process();
 // The same with another clock for its limits. `clock` must outlive it.
 std::unique_ptr<Process> make_process(Clock& clock);
 
+// Words in the form that exec() takes.
+
+// A pointer to each word, then a null pointer. They point into `words`, which must outlive them unchanged.
+inline std::vector<char*> exec_words(std::vector<std::string>& words) {
+    std::vector<char*> pointers;
+    pointers.reserve(words.size() + 1);
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    return pointers;
+}
+
+// Runs a child that takes over our terminal: a remote shell, an editor.
+
+// Runs the program with our standard streams, in our process group, and returns its exit code (128 + N for a signal).
+// Ctrl-C is the child's business meanwhile; a requested stop hangs it up. Error: local_io (it cannot be started).
+Result<int> run_in_terminal(const std::vector<std::string>& argv, const std::stop_token& stop);
+
 }  // namespace gdnctl

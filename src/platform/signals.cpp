@@ -12,8 +12,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "platform/signals_private.h"
-
 namespace gdnctl {
 
 namespace {

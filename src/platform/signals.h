@@ -1,8 +1,11 @@
 // SIGINT, SIGTERM and SIGHUP as a stop token.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <stop_token>
+
+#include <sys/types.h>
 
 #include "core/result.h"
 
@@ -26,5 +29,20 @@ std::optional<int> received_signal();
 // The error of a stopped command: interrupted (SIGINT, SIGHUP; exit code 130) or terminated (SIGTERM; 143). Without a
 // signal (a test's own stop source): interrupted.
 Error stopped_error();
+
+// Shared by the signal handler and process.cpp: the process groups that a second signal kills with us.
+
+// Registers a process group, and the signal for it, while the object lives. At most 64 are kept at a time; any more are
+// not registered.
+class KilledWithUs {
+public:
+    KilledWithUs(pid_t group, int signal);
+    ~KilledWithUs();
+    KilledWithUs(const KilledWithUs&) = delete;
+    KilledWithUs& operator=(const KilledWithUs&) = delete;
+
+private:
+    std::int64_t m_entry;
+};
 
 }  // namespace gdnctl

@@ -12,7 +12,6 @@
 #include <zlib.h>
 
 #include "core/text.h"
-#include "platform/fd.h"
 #include "platform/fs.h"
 #include "platform/zip.h"
 #include "platform/zip_format.h"

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/json_fields.h"
+#include "core/json.h"
 #include "core/text.h"
 
 namespace gdnctl::sweep {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "jobs/job_destination.h"
+#include "jobs/submit.h"
 #include "platform/clock.h"
 #include "platform/journal.h"
 #include "sweep/plan.h"
@@ -62,5 +64,17 @@ struct SweepResult {
 Result<SweepResult> run_sweep(const Plan& plan, const std::vector<Configuration>& configurations,
                               const SweepOptions& options, const std::vector<std::string>& history, Journal& journal,
                               const Place& place, Clock& clock);
+
+// Runs of a sweep as jobs of a backend: this machine, a cluster, or a held TPU's host.
+
+struct JobPlaceOptions {
+    std::string name;                             // of the sweep
+    std::map<std::string, std::string> switches;  // that a job elsewhere must get, see switches_of()
+    std::map<std::string, double> resources;      // of each job
+    std::string beside, tpu_name;                 // the hold, if there is one
+};
+
+// `run` and `settle`; what is left of `check` is the caller's.
+Place job_place(JobBackend& backend, const JobPlaceOptions& options, Context& context);
 
 }  // namespace gdnctl::sweep

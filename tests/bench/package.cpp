@@ -1,6 +1,4 @@
 // Packing a working tree, as every submission does: 90 MiB of source files, deflated on one core.
-#include "services/job/package.h"
-
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -12,6 +10,7 @@
 #include "core/text.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
+#include "services/job/job.h"
 
 namespace {
 

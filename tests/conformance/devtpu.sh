@@ -1,4 +1,5 @@
 # A held TPU's host behind a real OpenSSH server: see tests/support/sshd_host.sh. Lost links are in devtpu_network.sh.
+# rooms: src/services/devtpu src/jobs src/commands/jobs
 . "$REPO/tests/support/sshd_host.sh"
 
 test_allocate_use_release() {

@@ -1,4 +1,5 @@
 # A held TPU's host at the end of a link that is cut or slow: sshd in a network namespace of its own.
+# rooms: src/services/devtpu src/jobs
 . "$REPO/tests/support/sshd_host.sh"
 
 cut_link() {

@@ -1,4 +1,5 @@
 # What a user's own ssh may do to gdnctl's, and gdnctl's to the user's: with a real OpenSSH, see sshd_host.sh.
+# rooms: src/services/devtpu src/platform/ssh_options
 . "$REPO/tests/support/sshd_host.sh"
 . "$REPO/tests/support/ssh_options.sh"
 

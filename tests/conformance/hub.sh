@@ -1,6 +1,7 @@
 # Download counterparts: the official clients of the Hugging Face Hub at our fake Hub (so the fake is true), gdnctl and they
 # in one folder, nginx as the CDN, W&B's own client at our scripted server. Versions are pinned; what cannot be installed
 # skips its tests.
+# rooms: src/services/hub src/platform/http src/commands/traces
 . "$REPO/tests/support/hub.sh"
 INSTALLED=$REPO/build/conformance/hub
 export HF_HUB_DISABLE_XET=1 HF_HUB_DISABLE_UPDATE_CHECK=1 HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_PROGRESS_BARS=1 NO_COLOR=1

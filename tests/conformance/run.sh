@@ -1,15 +1,29 @@
 #!/usr/bin/env bash
-# run.sh: every tests/conformance/*.sh but this one, function by function, and every tests/conformance/*/run.py,
-# against build/release/gdnctl. Ends with the closing line of a test run.
+# run.sh [--touched]: every tests/conformance/*.sh but this one, function by function, and every tests/conformance/*/run.py,
+# against build/release/gdnctl. With --touched only the suites about whose rooms the last ten commits are: a line
+# `# rooms: PATH...` in the suite says which. Ends with the closing line of a test run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 binary=$PWD/build/release/gdnctl
 tally=build/conformance/tally
 mkdir -p build/conformance
 : >"$tally"
+changed=''
+[ "${1:-}" != --touched ] || changed=$(git log -10 --no-merges --name-only --format= | sort -u)
+# wanted SUITE: whether it is to run.
+wanted() {
+    [ -n "$changed" ] || return 0
+    local path
+    for path in "$1" $(sed -n 's/^# rooms: *//p' "$1"); do
+        ! grep -q "^$path" <<<"$changed" || return 0
+    done
+    echo "[conformance] $1: nothing of its rooms was changed"
+    return 1
+}
 scripts() {
     for script in tests/conformance/*.sh; do
         case ${script##*/} in run.sh) continue ;; esac
+        wanted "$script" || continue
         for function in $(sed -n 's/^\(test_[A-Za-z0-9_]*\)().*/\1/p' "$script"); do
             status=0
             out=$(bash tests/support/run_cli_test.sh "$script" "$function" "$binary" 2>&1) || status=$?
@@ -29,6 +43,7 @@ scripts() {
 scripts >build/conformance/scripts.log 2>&1 &
 beside=$!
 for suite in tests/conformance/*/run.py; do
+    wanted "$suite" || continue
     status=0
     python3 "$suite" "$binary" "$tally" || status=$?
     # 1: failed cases, which it has counted itself.
@@ -37,4 +52,5 @@ done
 wait $beside || echo "0 1 0" >>"$tally.scripts"
 cat build/conformance/scripts.log
 cat "$tally.scripts" >>"$tally"
+[ -s "$tally" ] || echo "0 0 0" >>"$tally"  # nothing was touched
 tests/support/tally.sh --sum "$tally"

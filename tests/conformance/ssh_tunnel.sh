@@ -1,5 +1,6 @@
 # The way to a cluster through OpenSSH itself: an sshd of our own on a free port, a throw-away key, a scripted gcloud, and
 # a scripted dashboard (ray_server.py) behind them.
+# rooms: src/services/cluster src/services/ray src/jobs
 . "$REPO/tests/support/ray_server.sh"
 . "$REPO/tests/support/ssh_options.sh"
 

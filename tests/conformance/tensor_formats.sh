@@ -1,4 +1,5 @@
 # Tensor files of the real savers: NumPy's and safetensors' own writers and readers, bit for bit in both directions.
+# rooms: src/oracle/tensor src/harness/files
 venv() {
     local dir=$REPO/build/conformance/tensor-formats
     if ! "$dir/bin/python" -c 'import numpy, safetensors, ml_dtypes' 2>/dev/null; then

@@ -1,4 +1,5 @@
 # The whole of `gdnctl oracle verify`, which takes minutes with sanitizers; the other tests run a part of it.
+# rooms: src/oracle src/harness
 test_every_case_is_ok() {
     expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:chunk --slow
     out_has 'case   long_65537 '

@@ -1,5 +1,6 @@
 # The official client of Weights & Biases at our scripted server: it reads the same numbers there as the loop does, so the
 # server speaks as the client expects it to.
+# rooms: src/services/hub/wandb
 client() { # leaves in $python one that has the pinned client; skips where it is not to be had
   local venv=$REPO/build/conformance/wandb/venv
   python=$venv/bin/python

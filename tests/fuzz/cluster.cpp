@@ -3,22 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
-#include "services/cluster/forward.h"
-#include "services/cluster/gcloud.h"
-#include "services/cluster/url.h"
+#include "fuzz/fuzz.h"
+#include "services/cluster/tunnel.h"
 #include "services/cluster/yaml.h"
 
 namespace {
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
 
 // What a person may give as an address is either refused or in a form that stays as it is.
 void check_address(std::string_view text) {
@@ -34,7 +28,7 @@ void check_address(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(cluster) {
     constexpr std::size_t k_longest = 65536;
     const std::string_view text(reinterpret_cast<const char*>(data), size < k_longest ? size : k_longest);
     if (const auto yaml = gdnctl::cluster::parse_yaml(text, "input")) (void)gdnctl::to_text(*yaml);

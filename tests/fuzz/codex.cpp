@@ -3,25 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "core/text.h"
-#include "services/agent/events.h"
-#include "services/agent/reset_time.h"
+#include "fuzz/fuzz.h"
+#include "services/agent/codex_events.h"
 #include "services/agent/rollout.h"
-#include "services/agent/stream.h"
 #include "services/agent/verdict.h"
 
 namespace {
 
 using namespace gdnctl;
 using namespace gdnctl::codex;
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
 
 void check_stream(std::string_view text) {
     Stream stream;
@@ -47,7 +41,7 @@ void check_rollout(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(codex) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     check_stream(text);
     check_rollout(text);

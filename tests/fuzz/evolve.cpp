@@ -2,22 +2,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
-#include "loop/evolve/edits.h"
+#include "fuzz/fuzz.h"
+#include "loop/evolve/agent_dialogue.h"
 #include "loop/evolve/state.h"
-#include "loop/evolve/trace.h"
 
 using namespace gdnctl::loop::evolve;
 
 namespace {
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
 
 // Whatever the records say, there is a next step, and a verdict where it is due.
 void use_records(std::string_view bytes) {
@@ -40,7 +35,7 @@ void use_records(std::string_view bytes) {
 }  // namespace
 
 // A file, a line of four dashes, the reply.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(evolve) {
     const std::string_view bytes(reinterpret_cast<const char*>(data), size);
     const auto cut = bytes.find("\n----\n");
     const std::string_view file = cut == std::string_view::npos ? std::string_view() : bytes.substr(0, cut + 1);

@@ -5,17 +5,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
+
+#include "fuzz/fuzz.h"
 
 namespace {
 
 using namespace gdnctl::oracle;
 using namespace gdnctl::oracle::flashinfer;
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
 
 void check_workload(const Workload& workload) {
     constexpr std::size_t k_small = std::size_t{1} << 20U;
@@ -36,7 +33,7 @@ void check_workload(const Workload& workload) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(flashinfer) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     if (const auto definition = parse_definition(text, "d")) {
         for (const GdnDefinition& d : gdn_definitions()) (void)check_definition(*definition, d, "d");

@@ -6,8 +6,9 @@
 #include <string_view>
 
 #include "core/text.h"
+#include "fuzz/fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(http_policy) {
     const std::string_view input(reinterpret_cast<const char*>(data), size);
     const gdnctl::WallTime now(std::chrono::milliseconds(1'773'161'587'000));
     if (const auto wait = gdnctl::http::parse_retry_after(input, now)) {

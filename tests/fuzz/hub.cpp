@@ -1,23 +1,18 @@
 // What a Hub, or who stands in its place, may send: listings, links, errors, names, globs, addresses, traces. The first
 // byte says which.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
-#include "core/percent.h"
 #include "core/text.h"
+#include "fuzz/fuzz.h"
 #include "services/hub/hf/answers.h"
-#include "services/hub/hf/link_header.h"
 #include "services/hub/hf/repo.h"
-#include "services/hub/hf/tree.h"
-#include "services/hub/transfer/fnmatch.h"
-#include "services/hub/transfer/layout.h"
+#include "services/hub/transfer/names.h"
+#include "services/hub/transfer/out_folder.h"
 #include "services/hub/transfer/part_file.h"
-#include "services/hub/transfer/rate_limit.h"
-#include "services/hub/transfer/safe_path.h"
+#include "services/hub/transfer/retrying_client.h"
 #include "services/hub/transfer/selection.h"
-#include "services/hub/transfer/url.h"
 #include "services/hub/transfer/validate.h"
 #include "services/hub/wandb/artifact.h"
 
@@ -25,10 +20,6 @@ namespace {
 
 using namespace gdnctl;
 using namespace gdnctl::hub;
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
 
 void listing(std::string_view input) {
     if (const auto page = parse_tree_page(input)) {
@@ -113,7 +104,7 @@ void wandb_answer(std::string_view input) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(hub) {
     if (size == 0) return 0;
     const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
     const WallTime now(std::chrono::milliseconds(1'773'161'587'000));

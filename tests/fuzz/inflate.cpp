@@ -1,12 +1,13 @@
 // First byte: format and size of the pieces; the rest is the stream. What zlib accepts, isa-l must accept, with the
 // same bytes; a stream's bytes may not depend on how it is cut.
-#include "platform/inflate.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+
+#include "fuzz/fuzz.h"
+#include "platform/compression.h"
 
 namespace {
 
@@ -37,7 +38,7 @@ Outcome run(gdnctl::DeflateFormat format, gdnctl::InflateBackend backend, std::s
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(inflate) {
     if (size == 0) return 0;
     const auto format = static_cast<gdnctl::DeflateFormat>(data[0] % 3);
     const std::size_t piece = 1u + data[0] / 3u;

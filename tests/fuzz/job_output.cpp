@@ -1,21 +1,17 @@
 // Job logs, job details and the local backend's records: bytes that programs outside wrote, or a crash left.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "fuzz/fuzz.h"
 #include "services/job/job.h"
 #include "services/job/output.h"
 #include "services/local/store.h"
 
 namespace {
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
 
 // The same log, whole and in pieces, tells the same.
 void check_log(std::string_view text) {
@@ -59,7 +55,7 @@ void check_records(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(job_output) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     check_log(text);
     check_details(text);

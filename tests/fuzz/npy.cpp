@@ -2,9 +2,10 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "fuzz/fuzz.h"
 #include "oracle/tensor/formats.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(npy) {
     using namespace gdnctl::oracle;
     const auto array = parse_npy({data, size}, "input", {true});
     if (!array || !array->unread_dtype.empty()) return 0;

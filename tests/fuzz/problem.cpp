@@ -5,18 +5,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 
+#include "fuzz/fuzz.h"
 #include "oracle/gdn/layer_inputs/layer_inputs.h"
 #include "oracle/tensor/formats.h"
 
 namespace {
 
 using namespace gdnctl::oracle;
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
 
 bool has(const std::vector<double>& values, std::initializer_list<std::int64_t> shape) {
     return element_count(Shape(shape)) == values.size();
@@ -56,7 +52,7 @@ void try_layer(const TensorFile& file) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(problem) {
     const auto file = parse_safetensors({data, size}, "input");
     if (!file) return 0;
     try_layer(*file);

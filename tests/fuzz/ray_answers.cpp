@@ -1,7 +1,6 @@
 // What a dashboard, or whatever answers in its place, says: lists and records of jobs, versions, logs as JSON.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,18 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "fuzz/fuzz.h"
 #include "services/job/job.h"
-#include "services/ray/agent_file.h"
-#include "services/ray/answers.h"
-#include "services/ray/log_join.h"
+#include "services/ray/jobs_api.h"
+#include "services/ray/log.h"
 
 namespace {
 
 using namespace gdnctl;
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
 
 std::vector<std::string> split(std::string_view text, std::size_t piece) {
     std::vector<std::string> items;
@@ -74,7 +69,7 @@ void check_joint(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(ray_answers) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     check_list(text);
     check_logs(text);

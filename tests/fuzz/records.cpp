@@ -1,27 +1,22 @@
 // Records as foreign bytes: the journal, a record rendered into a log, an entry imported, rendered and read again.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
+#include "fuzz/fuzz.h"
+#include "runlog/history/append.h"
+#include "runlog/history/summary.h"
 #include "runlog/import/import.h"
-#include "runlog/records/append.h"
 #include "runlog/records/record.h"
 #include "runlog/records/store.h"
 #include "runlog/render/render.h"
-#include "runlog/render/stamp.h"
-#include "runlog/render/summary.h"
 
 using namespace gdnctl;
 using namespace gdnctl::runlog;
 
 namespace {
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
 
 void use_records(std::string_view jsonl, std::string_view log) {
     const auto lines = parse_records(jsonl, "fuzz");
@@ -58,7 +53,7 @@ void use_log(std::string_view log) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(records) {
     const std::string_view bytes(reinterpret_cast<const char*>(data), size);
     // Records, a line of four dashes, a log.
     const auto cut = bytes.find("\n----\n");

@@ -7,12 +7,12 @@ seconds=$1
 case $seconds in '' | *[!0-9]*) echo "[fuzz] SECONDS must be a number, not '$seconds'" >&2; exit 2 ;; esac
 
 one() {
-    local program=$1 name=${1##*/fuzz_} status=0
+    local name=$1 status=0
     local found=build/fuzz/findings/$name grown=build/fuzz/corpus/$name log=build/fuzz/$name.log dirs
     mkdir -p "$found" "$grown"
     dirs=("$grown")
     [ ! -d "tests/fuzz/corpus/$name" ] || dirs+=("tests/fuzz/corpus/$name")
-    "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    FUZZ=$name build/dev/fuzzers -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
         -artifact_prefix="$found/" "${dirs[@]}" >"$log" 2>&1 </dev/null || status=$?
     local runs
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
@@ -26,6 +26,5 @@ one() {
 }
 export -f one
 export seconds
-programs=$(find build/dev -maxdepth 1 -name 'fuzz_*' -type f -perm -u+x | sort)
-[ -n "$programs" ] || { echo "[fuzz] no fuzzer was built" >&2; exit 1; }
-xargs -P "$(nproc)" -I{} bash -c 'one {}' <<<"$programs"
+names=$(build/dev/fuzzers --names)
+xargs -P "$(nproc)" -I{} bash -c 'one {}' <<<"$names"

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "fuzz/fuzz.h"
 #include "runlog/lint/lint.h"
 #include "runlog/parse/block.h"
 
@@ -23,7 +24,7 @@ LintReport lint_text(const Document& document) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(runlog) {
     std::string bytes(reinterpret_cast<const char*>(data), size);
     const auto document = parse_document(bytes);
     if (!document) return 0;

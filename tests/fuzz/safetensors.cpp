@@ -2,9 +2,10 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "fuzz/fuzz.h"
 #include "oracle/tensor/formats.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(safetensors) {
     using namespace gdnctl::oracle;
     const auto file = parse_safetensors({data, size}, "input");
     if (!file) return 0;

@@ -1,20 +1,16 @@
 // Logs of the fused cross-entropy's scripts and journals of sweeps: bytes that other programs wrote, or a crash left.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "fuzz/fuzz.h"
 #include "sweep/parse.h"
 #include "sweep/report.h"
 
 namespace {
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
 
 // What is read of a log can be shown in every way, and is JSON that anyone reads.
 void check_log(std::string_view text) {
@@ -44,7 +40,7 @@ void check_journal(std::string_view line) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(sweep) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     check_log(text);
     check_journal(text.substr(0, text.find('\n')));

@@ -1,21 +1,13 @@
 // Plans of sweeps, as people write them.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/fuzz.h"
 #include "platform/toml.h"
 #include "sweep/plan.h"
 
-namespace {
-
-void require(bool holds) {
-    if (!holds) std::abort();
-}
-
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ(sweep_plan) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     gdnctl::ConfigOrigin origin;
     origin.source = "fuzz.toml";

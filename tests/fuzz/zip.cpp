@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+#include "fuzz/fuzz.h"
+
+FUZZ(zip) {
     const auto* bytes = reinterpret_cast<const char*>(data);
     constexpr std::uint64_t k_most = 1u << 20;
     const auto reader = gdnctl::ZipReader::over({bytes, size}, "fuzz",

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# run.sh [--alone] [--turn | BASE]: clang-format and clang-tidy over the project's own files, warnings are errors; with
+# run.sh [--alone] [--touched | BASE]: clang-format and clang-tidy over the project's own files, warnings are errors; with
 # --alone that every source and every header compiles by itself instead, which builds of several files at once do not show.
 # BASE (a git revision) leaves what changed since the merge base with it: those sources, and the sources that reach a
-# changed header. --turn leaves what the last ten commits touched, and a tenth of the rest, another tenth with each commit.
+# changed header. --touched leaves what the last ten commits touched.
 # Results of files without findings are remembered in build/lint/clean, by content.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-alone='' turn='' base=''
+alone='' recent='' base=''
 for word in "$@"; do
     case $word in
         --alone) alone=1 ;;
-        --turn) turn=1 ;;
+        --touched) recent=1 ;;
         -*) echo "[lint] there is no option '$word'" >&2; exit 2 ;;
         *) base=$word ;;
     esac
@@ -32,11 +32,9 @@ fi
 only() {  # FILE...: of what would be looked at
     mapfile -t looked_at < <(comm -12 <(printf '%s\n' "${looked_at[@]}") <(printf '%s\n' "$@" | sort -u))
 }
-if [ -n "$turn" ]; then
-    count=$(git rev-list --count HEAD)
+if [ -n "$recent" ]; then
     mapfile -t touched < <(git log -10 --no-merges --name-only --format= -- src include)
-    mapfile -t tenth < <(printf '%s\n' "${looked_at[@]}" | awk -v turn=$((count % 10)) 'NR % 10 == turn')
-    only "${touched[@]}" "${tenth[@]}"
+    only "${touched[@]}"
 elif [ -n "$base" ]; then
     from=$(git merge-base "$base" HEAD)
     touched=$(git diff --name-only "$from" -- src include)

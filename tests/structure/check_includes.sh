@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check_includes.sh ROOT: every #include under ROOT/src and ROOT/include against the arrows between rooms
-# (ROOT/cmake/arrows.txt) and the one place of each third-party header (docs/architecture.md). Prints one line per
-# violation; 1 when there are any.
+# (ROOT/cmake/arrows.txt) and the one place of each third-party header (docs/architecture.md); and that no folders include
+# each other in a circle. Prints one line per violation; 1 when there are any.
 set -euo pipefail
 cd "$1"
 { cat cmake/arrows.txt; grep -rnE '^[ \t]*#[ \t]*include[ \t]*["<]' src include; } | awk '
@@ -27,6 +27,25 @@ function descend(from, at,   heads, i, n, room) {
 function circles(   room) {
     for (room in arrows) { descend(room, room); if ((room, room) in reach) { where = "cmake/arrows.txt"; bad("a circle through " room) } }
     drawn = 1
+}
+function folder_of(path) { sub(/^src\//, "", path); sub(/\/?[^\/]*$/, "", path); return path }
+# Prints the first circle that leads from `at` back to `start`, and forgets what leads nowhere.
+function follow(start, at, path,   i, n, next_one, heads) {
+    n = split(includes[at], heads, " ")
+    for (i = 1; i <= n; i++) {
+        next_one = heads[i]
+        if (next_one == start) { where = "src"; bad("folders in a circle:" path " " start); return 1 }
+        if (next_one in visited) continue
+        visited[next_one] = 1
+        if (follow(start, next_one, path " " next_one)) return 1
+    }
+    return 0
+}
+function circles_of_folders(   folder, reported) {
+    for (folder in includes) {
+        split("", visited)
+        if (follow(folder, folder, " " folder)) return
+    }
 }
 BEGIN {
     # One place for each third-party header: the first pattern that matches decides.
@@ -63,7 +82,11 @@ function place(pattern, allowed, name) { patterns[++places] = pattern; allow[pla
         if (header ~ /^gdn\//) {
             if (from !~ /^(libgdn|commands|harness)$/) bad("the installed C headers belong to libgdn and the harness")
         } else if (header !~ /\//) bad("a header is named from src/, not as " header)
-        else { to = room_of("src/" header); if (from != to && !((from, to) in reach)) bad(from " may not include " header) }
+        else {
+            a = folder_of(file); b = folder_of("src/" header)
+            if (a != b && !((a, b) in edge)) { edge[a, b] = 1; includes[a] = includes[a] " " b }
+            to = room_of("src/" header); if (from != to && !((from, to) in reach)) bad(from " may not include " header)
+        }
         next
     }
     for (i = 1; i <= places; i++) if (header ~ patterns[i]) {
@@ -73,4 +96,4 @@ function place(pattern, allowed, name) { patterns[++places] = pattern; allow[pla
     }
     if (header ~ /\// || header !~ /^[a-z0-9_]+(\.h)?$/) bad("<" header "> has no row among the third-party headers")
 }
-END { exit found }'
+END { circles_of_folders(); exit found }'

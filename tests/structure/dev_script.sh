@@ -22,7 +22,7 @@ dev() { PATH="$PWD/fake" bash "$REPO/dev" "$@"; }
 
 test_without_arguments_it_explains_itself() {
     expect 0 "$REPO/dev"
-    for word in run test build coverage lint fmt fuzz bench conformance bare dist; do out_has "  $word"; done
+    for word in run test check build coverage lint fmt fuzz bench conformance bare dist; do out_has "  $word"; done
 }
 test_unknown_word_exits_2() {
     expect 2 "$REPO/dev" tset
@@ -72,10 +72,24 @@ test_uses_sudo_when_there_is_one() {
 }
 
 tally() { bash "$REPO/tests/support/tally.sh" "$@"; }
-test_closing_line_counts_tests() {
-    printf '40%% tests passed, 3 tests failed out of 7\n\nThe following tests did not run:\n\t  3 - c (Skipped)\n\t  5 - e (Disabled)\n' >log
+# entry NAME RESULT LINE...: one entry of ctest's LastTest.log.
+entry() {
+    local name=$1 result=$2
+    shift 2
+    printf '1/9 Testing: %s\n1/9 Test: %s\nOutput:\n-----\n' "$name" "$name"
+    [ $# = 0 ] || printf '%s\n' "$@"
+    printf '<end of output>\nTest time =   0.03 sec\n-----\nTest %s.\n"%s" end time: now\n' "$result" "$name"
+}
+test_closing_line_counts_the_cases_of_each_entry() {
+    {
+        entry unit/a Passed '[doctest] test cases:  5 |  5 passed | 0 failed | 90 skipped'
+        entry unit/b Failed '[doctest] test cases:  3 |  1 passed | 2 failed | 92 skipped'
+        entry cli/c Passed 'test_x: skipped: no sudo' '4 passed, 0 failed, 1 skipped'
+        entry fuzz/d Passed
+        entry unit/crashed Failed
+    } >log
     expect 0 tally log
-    [ "$(cat "$WORK/out")" = '3 3 1' ] || fail "got: $(cat "$WORK/out")"
+    [ "$(cat "$WORK/out")" = '11 3 1' ] || fail "got: $(cat "$WORK/out")"
     printf '3 3 1\n4 0 0\n' >sum
     expect 1 tally --sum sum
     [ "$(cat "$WORK/out")" = '7 passed, 3 failed, 1 skipped' ] || fail "got: $(cat "$WORK/out")"
@@ -84,7 +98,10 @@ test_closing_line_counts_tests() {
     [ "$(cat "$WORK/out")" = '4 passed, 0 failed' ] || fail "got: $(cat "$WORK/out")"
 }
 test_closing_line_of_a_run_that_broke_off_is_a_failure() {
-    echo 'No tests were found!!!' >log
+    : >log
+    expect 0 tally log
+    [ "$(cat "$WORK/out")" = '0 1 0' ] || fail "got: $(cat "$WORK/out")"
+    entry unit/a Passed | sed '/^Test Passed/,$d' >log
     expect 0 tally log
     [ "$(cat "$WORK/out")" = '0 1 0' ] || fail "got: $(cat "$WORK/out")"
     : >sum

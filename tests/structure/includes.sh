@@ -48,6 +48,15 @@ test_third_party_headers_are_really_checked() {
     out_has 'is already in'
 }
 
+test_circles_of_folders_are_seen() {
+    copy
+    mkdir -p tree/src/runlog/planted
+    echo '#include "runlog/parse/log.h"' >>tree/src/runlog/planted/planted.h
+    echo '#include "runlog/planted/planted.h"' >>tree/src/runlog/parse/planted.cpp
+    expect 1 check tree
+    out_has 'folders in a circle'
+}
+
 test_circles_of_arrows_are_seen() {
     copy
     echo 'core -> commands' >>tree/cmake/arrows.txt

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # run_cli_test.sh SCRIPT FUNCTION GDNCTL: runs one black-box test in a fresh folder with a pinned environment.
+# run_cli_test.sh SCRIPT all|quiet GDNCTL: runs those of the script, each with a limit of 300 s, that do not (quiet: do)
+# end with _on_a_quiet_machine. Prints what was skipped and what failed, and ends with "N passed, M failed, K skipped".
 # Inside a test: $GDNCTL is the binary, $WORK the folder (also the working directory), $FIXTURES the fixtures;
 # expect CODE COMMAND... runs a command, checks its exit code and leaves $WORK/out and $WORK/err;
 # launch COMMAND... starts one in the background as $pid, with SIGINT enabled as in a terminal, writing to the same files;
@@ -9,6 +11,24 @@ set -u
 exec </dev/null
 script=$1 function=$2 GDNCTL=$3
 here=$(cd "$(dirname "$0")" && pwd)
+if [ "$function" = all ] || [ "$function" = quiet ]; then
+  passed=0 failed=0 skipped=0
+  for each in $(sed -n 's/^\(test_[A-Za-z0-9_]*\)().*/\1/p' "$script"); do
+    case $each in *_on_a_quiet_machine) kind=quiet ;; *) kind=all ;; esac
+    [ $kind = "$function" ] || continue
+    out=$(timeout -k 10 300 bash "$0" "$script" "$each" "$GDNCTL" 2>&1)
+    case $? in
+      0) passed=$((passed + 1)) ;;
+      77) skipped=$((skipped + 1)) && printf '%s: %s\n' "$each" "$out" ;;
+      124) failed=$((failed + 1)) && printf '%s: took more than 300 s\n%s\n' "$each" "$out" ;;
+      *) failed=$((failed + 1)) && printf '%s: FAILED\n%s\n' "$each" "$out" ;;
+    esac
+  done
+  printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
+  [ $failed = 0 ] || exit 1
+  [ $passed -gt 0 ] || exit 77
+  exit 0
+fi
 FIXTURES=$(cd "$here/../fixtures" && pwd)
 REPO=$(cd "$here/../.." && pwd)
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/gdnctl-cli.XXXXXX")

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# tally.sh CTEST_LOG: prints "PASSED FAILED SKIPPED" of one ctest run; a run without a summary counts as one failure.
+# tally.sh LOG: prints "PASSED FAILED SKIPPED" of one ctest run, from its LastTest.log: the cases that a program or script
+# counted (doctest's summary; "N passed, M failed, K skipped"), or 1 for an entry that counted none. A run without an entry
+# counts as one failure.
 # tally.sh --sum FILE: adds up such lines and prints "N passed, M failed[, K skipped]"; exits with 1 if any failed.
 set -u
 if [ "${1:-}" = --sum ]; then
@@ -9,6 +11,11 @@ if [ "${1:-}" = --sum ]; then
                exit f > 0 }' "$2"
     exit
 fi
-awk '/tests? passed, [0-9]+ tests? failed out of [0-9]+/ { failed = $4; total = $NF; seen = 1 }
-     /^[ \t]+[0-9]+ - .* \(Skipped\)$/ { skipped++ }
-     END { if (!seen || total == 0) print 0, 1, 0; else print total - failed - skipped, failed, skipped + 0 }' "$1"
+awk '/^[0-9]+\/[0-9]+ Test: / { entries++; ep = ef = es = 0 }
+     /^\[doctest\] test cases: / { split($0, part, "|"); ep += part[2]; ef += part[3] }
+     /^[0-9]+ passed, [0-9]+ failed/ { ep += $1; ef += $3; es += $5 }
+     /^Test (Passed|Failed)|^Test time = .* sec$/ { if (/^Test time/) next
+        if (/Passed/ && ep + ef + es == 0) ep = 1
+        if (/Failed/ && ef == 0) ef = 1
+        p += ep; f += ef; s += es; closed++ }
+     END { f += entries - closed; if (!entries) f = 1; print p + 0, f + 0, s + 0 }' "$1"

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "commands/print.h"
-#include "commands/target.h"
+#include "commands/common.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "jobs/place.h"
+#include "jobs/job_destination.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "runlog/parse/log.h"

@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/args.h"
@@ -12,7 +14,7 @@
 #include "core/json.h"
 #include "platform/context.h"
 #include "platform/lock.h"
-#include "runlog/render/summary.h"
+#include "runlog/history/summary.h"
 
 namespace gdnctl::commands {
 
@@ -46,3 +48,12 @@ Result<LogHistory> load_history(const std::filesystem::path& log);
 Status set_commit(Json& record, std::string_view value, CommitFacts* facts);
 
 }  // namespace gdnctl::commands
+
+namespace gdnctl::commands::log_append {
+
+// gdnctl log append
+
+// The values of --outcome.
+std::span<const std::string_view> outcome_words();
+
+}  // namespace gdnctl::commands::log_append

@@ -1,27 +1,103 @@
-#include "commands/log/lint_log.h"
-
+// gdnctl lint-log
 #include <array>
+#include <cstddef>
+#include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "cli/args.h"
+#include "commands/common.h"
 #include "commands/log/common.h"
-#include "commands/log/lint_fix.h"
-#include "commands/rows.h"
-#include "commands/target.h"
+#include "commands/table.h"
 #include "core/config.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "platform/clock.h"
+#include "platform/context.h"
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
 #include "runlog/lint/lint.h"
-#include "runlog/lint/lint_records.h"
+#include "runlog/parse/log.h"
 #include "runlog/records/store.h"
 #include "services/git/git.h"
 #include "target/target.h"
+
+namespace gdnctl::commands::lint_log {
+
+enum class Scope { last_entry, all };
+enum class Format { text, json, github, sarif, automatic };
+
+struct Options {
+    std::optional<std::string> log_file;
+    Scope scope = Scope::last_entry;
+    bool allow_pending = false;
+    bool allow_this_commit = false;
+    bool allow_non_monotonic = false;
+    Format format = Format::text;
+    std::optional<std::string> output;
+    bool strict = false;
+    std::vector<std::string> rules;
+    std::optional<std::string> rules_file;
+    bool fix = false;
+    bool fix_unsafe = false;
+    bool diff = false;
+    std::optional<std::string> repo;
+    bool no_git = false;
+    runlog::TemplateChoice log_template = runlog::TemplateChoice::automatic;
+    std::optional<std::string> records;
+    std::optional<std::string> since;
+};
+
+namespace {
+
+// Applies the fixes of `lint-log --fix` and `--diff` to a log.
+
+struct FixedLog {
+    std::string bytes;
+    std::size_t count = 0;  // findings
+};
+
+// The log after repeated fixing until nothing changes. Error: bad_input.
+Result<FixedLog> fixed_log(std::string bytes, const Options& options, runlog::LintInput input,
+                           const runlog::LintOptions& lint_options) {
+    FixedLog fixed{std::move(bytes), 0};
+    constexpr int k_rounds = 500;  // one fix may have to wait for another, and each round has a limit
+    for (int round = 0; round < k_rounds; ++round) {
+        GDNCTL_TRY_ASSIGN(const runlog::Document document, runlog::parse_document(fixed.bytes, options.log_template));
+        input.document = &document;
+        const runlog::LintReport report = runlog::lint(input, lint_options);
+        runlog::FixResult applied = runlog::apply_fixes(fixed.bytes, report.findings, options.fix_unsafe);
+        if (applied.fixed == 0 || applied.bytes == fixed.bytes) break;
+        fixed.count += applied.fixed;
+        fixed.bytes = std::move(applied.bytes);
+    }
+    return fixed;
+}
+
+// Replaces the log unless it has changed since it was checked. Errors: conflict, local_io, interrupted.
+Status replace_log(const std::filesystem::path& path, std::string_view shown, std::string_view before,
+                   std::string_view after, const Context& context) {
+    // The lock of all writers: otherwise an entry that `log append` adds between the check and the replacement would be
+    // lost.
+    GDNCTL_TRY_ASSIGN(const auto lock, FileLock::acquire_folder(path.parent_path(), writer_wait(context)));
+    GDNCTL_TRY_ASSIGN(const std::string now, read_file(path));
+    if (now != before) {
+        return fail(ErrorKind::conflict, fmt::format("{} changed while it was checked", shown),
+                    "run the command again");
+    }
+    return atomic_replace(path, after);
+}
+
+}  // namespace
+
+}  // namespace gdnctl::commands::lint_log
 
 namespace gdnctl::commands::lint_log {
 

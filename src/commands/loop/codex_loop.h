@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "cli/args.h"
-#include "core/exit_code.h"
 #include "core/result.h"
 #include "loop/codex_loop.h"
 #include "loop/engine/options.h"
@@ -36,4 +35,27 @@ void never_ran(const Error& error);
 // Seconds of "90", "90s", "15m", "8h" or "7d"; nullopt: anything else.
 std::optional<std::int64_t> parse_span(std::string_view text);
 
+// codex-loop --mode evolve: checks its options and runs it.
+
+void describe_evolve(cli::Args& args, Options& options);
+// Rejects options that conflict with the mode. Error usage.
+Status check_mode(const Options& options);
+// `common`: the options that both modes share.
+Result<ExitCode> run_evolve_mode(const Options& options, const loop::CodexLoopRequest& common, Context& context);
+
 }  // namespace gdnctl::commands::codex_loop
+
+namespace gdnctl::commands {
+
+// The options --validation-*, --perf-* and --hold-dev-tpu of codex-loop.
+
+// Describes all of them, and checks the numbers.
+void describe_gates(cli::Args& args, loop::GateChoices& choices);
+
+// Only those of the policy: thresholds and the file.
+// `evolve`: the command has --mode evolve, which has a default of its own.
+void describe_perf_policy(cli::Args& args, loop::PerfOptions& options, bool evolve = false);
+// --hold-dev-tpu and related options.
+void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::string>& allocator);
+
+}  // namespace gdnctl::commands

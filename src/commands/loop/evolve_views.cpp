@@ -4,16 +4,16 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "commands/common.h"
 #include "commands/log/common.h"
-#include "commands/loop/evolve_common.h"
-#include "commands/print.h"
-#include "commands/rows.h"
-#include "core/exit_code.h"
+#include "commands/loop/loop_common.h"
+#include "commands/table.h"
 #include "core/json.h"
 #include "core/log.h"
-#include "loop/evolve/journal.h"
-#include "loop/evolve/prompt.h"
+#include "core/result.h"
+#include "loop/evolve/agent_dialogue.h"
 #include "loop/evolve/run.h"
+#include "loop/evolve/state.h"
 #include "loop/evolve/verify.h"
 #include "loop/measure/pairs.h"
 #include "platform/fs.h"

@@ -6,7 +6,7 @@
 #include "core/for_people.h"
 #include "core/log.h"
 #include "core/time.h"
-#include "jobs/place.h"
+#include "jobs/job_destination.h"
 #include "loop/evolve/run.h"
 #include "platform/fs.h"
 #include "target/target.h"

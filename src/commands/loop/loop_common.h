@@ -10,8 +10,9 @@
 
 #include "cli/args.h"
 #include "core/json.h"
-#include "loop/gates/own_jobs.h"
-#include "loop/report/report.h"
+#include "loop/evolve/views.h"
+#include "loop/gates/job_service.h"
+#include "loop/memory/run_view.h"
 #include "platform/context.h"
 
 namespace gdnctl::commands {
@@ -27,3 +28,17 @@ Result<std::filesystem::path> loop_dir(const std::optional<std::string>& given, 
 loop::ConfigAt config_at(const Context& context);
 
 }  // namespace gdnctl::commands
+
+namespace gdnctl::commands::evolve {
+
+// Shared by the `evolve` commands: which run to use.
+
+struct RunChoice {
+    std::optional<std::string> run, log_dir;
+};
+void describe_run(cli::Args& args, RunChoice& choice);
+void describe_id(cli::Args& args, std::string& id, std::string_view name);
+Result<std::filesystem::path> folder_of(const RunChoice& choice, const Context& context);
+Result<loop::evolve::RunView> load(const RunChoice& choice, const Context& context);
+
+}  // namespace gdnctl::commands::evolve

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/args.h"
-#include "commands/print.h"
-#include "commands/rows.h"
+#include "commands/common.h"
+#include "commands/table.h"
 #include "core/json.h"
-#include "oracle/linear_ce/blocks/infer.h"
+#include "oracle/linear_ce/blocks/block_sizes.h"
 #include "platform/context.h"
 #include "platform/terminal.h"
 

@@ -1,11 +1,10 @@
-#include "commands/oracle/flashinfer.h"
-
 #include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "commands/print.h"
+#include "commands/common.h"
+#include "commands/oracle/verbs.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "oracle/gdn/report/report.h"

@@ -7,7 +7,7 @@
 
 #include "cli/args.h"
 #include "commands/oracle/operators.h"
-#include "harness/gdn/reference.h"
+#include "harness/gdn/read.h"
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/compare/compare.h"
 #include "platform/context.h"
@@ -34,3 +34,11 @@ void describe_threads(cli::Args& args, std::int64_t& threads);
 void describe_tolerances(cli::Args& args, std::optional<double>& rtol, std::optional<double>& atol, bool& budget);
 
 }  // namespace gdnctl::commands::oracle_gdn
+
+namespace gdnctl::commands::oracle_layer {
+
+// oracle run and oracle compare for gdn-layer, the layer around the operator.
+
+extern const Operator k_operator;  // its row
+
+}  // namespace gdnctl::commands::oracle_layer

@@ -6,7 +6,10 @@
 #include <string>
 
 #include "cli/args.h"
-#include "harness/child/kernel.h"
+#include "core/json.h"
+#include "core/result.h"
+#include "harness/child/library.h"
+#include "platform/env.h"
 
 namespace gdnctl::commands {
 
@@ -24,5 +27,23 @@ std::optional<std::uint64_t> seed_of(const std::optional<std::string>& given);
 
 // What --kernel takes, for help.
 const std::string& kernel_help();
+
+// What an evaluation of a candidate gets from its environment, unknown while the candidate is being written:
+// GDNCTL_EVAL_SEED, GDNCTL_EVAL_SHAPES and GDNCTL_EVAL_NONCE (docs/evolve.md).
+
+struct Hidden {
+    std::optional<std::uint64_t> seed;
+    bool unseen = false;  // shapes that are not those of the listed cases, or of the options
+    std::string nonce;    // repeated in the result
+};
+
+// Takes the three out of this process's environment as well: no code that is judged finds them. Error: usage.
+Result<Hidden> take_hidden(const Env& env);
+// `nonce`, and `shapes` where they are unseen.
+void add_hidden(Json& report, const Hidden& hidden);
+// A line where shapes are unseen; else nothing.
+std::string hidden_text(const Hidden& hidden);
+// Another size than `size`, of the same order.
+std::int64_t unseen_size(std::int64_t size, std::uint64_t seed);
 
 }  // namespace gdnctl::commands

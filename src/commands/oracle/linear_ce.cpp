@@ -1,13 +1,235 @@
 #include "commands/oracle/linear_ce.h"
 
-#include "commands/oracle/bench.h"
-#include "commands/oracle/linear_ce_selftest.h"
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/common.h"
+#include "commands/oracle/operators.h"
 #include "commands/oracle/plain.h"
-#include "commands/oracle/selftest.h"
-#include "commands/oracle/verify.h"
+#include "commands/oracle/verbs.h"
+#include "core/json.h"
+#include "core/version.h"
+#include "harness/files.h"
+#include "harness/linear_ce/operator.h"
 #include "oracle/linear_ce/judge/cases.h"
+#include "oracle/linear_ce/judge/selftest.h"
+#include "oracle/linear_ce/report/report.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::commands::linear_ce {
+
+namespace {
+
+namespace hce = harness::linear_ce;
+namespace lce = oracle::linear_ce;
+
+constexpr std::array<cli::Choice<lce::Level>, 3> k_levels = {{
+    {"exact", lce::Level::exact, "every row and column"},
+    {"sampled", lce::Level::sampled, "some rows and columns, and the invariants"},
+    {"invariants", lce::Level::invariants, "only relations between gradients: can reject a result, never accept it"},
+}};
+
+}  // namespace
+
+void describe_compare(cli::Args& args, CompareOptions& options) {
+    describe_contract(args, options.contract);
+    const char* group = "linear-ce";
+    args.option(options.contract.matmul, {.names = "--matmul",
+                                          .value = "exact|bf16|tf32",
+                                          .help = "linear-ce: round the operands first: bf16 as a TPU does by default, "
+                                                  "tf32 as JAX and PyTorch do on NVIDIA devices",
+                                          .group = group,
+                                          .default_text = "exact"});
+    args.option(options.contract.ignore_index, {.names = "--ignore-index",
+                                                .value = "N",
+                                                .help = "linear-ce: rows with label N have weight 0",
+                                                .group = group});
+    args.option(options.level, k_levels,
+                {.names = "--level", .value = "LEVEL", .help = "linear-ce: how much to compare", .group = group});
+    args.option(options.rows,
+                {.names = "--rows", .value = "N", .help = "linear-ce: number of rows to sample", .group = group});
+    args.option(
+        options.columns,
+        {.names = "--cols", .value = "N", .help = "linear-ce: number of columns of gw to sample", .group = group});
+    args.option(options.seed,
+                {.names = "--seed", .value = "N", .help = "linear-ce: seed of the sample", .group = group});
+    args.check([&options]() -> Status {
+        if (options.rows < 1 || options.columns < 1)
+            return fail(ErrorKind::usage, "--rows and --cols must be at least 1");
+        if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
+        return {};
+    });
+}
+
+// What says nothing about this operator is refused, not ignored.
+Status check_compare(const oracle_compare::Options& o) {
+    GDNCTL_TRY(with_sets({}, o.contract.sets));
+    if (o.contract.contract != oracle_gdn::ContractOptions{}.contract || o.rtol || o.budget || o.heatmap ||
+        o.allow_suspect || oracle_flashinfer::wanted(o.flashinfer)) {
+        return fail(ErrorKind::usage,
+                    "linear-ce does not support --contract, --rtol, --atol, --budget, --heatmap, --allow-suspect "
+                    "or the options for FlashInfer-Bench");
+    }
+    return {};
+}
+
+Result<std::unique_ptr<harness::Reading>> read(const Operator& /*op*/, const oracle::TensorFile& inputs,
+                                               const ReadOptions& options) {
+    const CompareOptions& ce = options.ce;
+    const oracle::Tensor* x = inputs.find("x");
+    const oracle::Tensor* w = inputs.find("w");
+    if (x != nullptr && w != nullptr && x->shape.size() == 2 && x->shape[1] > 0) {  // before they are copied
+        const auto hidden = static_cast<std::size_t>(x->shape[1]);
+        GDNCTL_TRY(hce::check_memory(x->count() / hidden, hidden, w->count() / hidden, ce.level == lce::Level::exact));
+    }
+    GDNCTL_TRY_ASSIGN(const Contract contract, with_sets(ce.contract, options.contract.sets));
+    GDNCTL_TRY_ASSIGN(lce::Problem problem, hce::read_problem(inputs, contract));
+    lce::CompareOptions how;
+    how.level = ce.level;
+    how.rows = static_cast<std::size_t>(ce.rows);
+    how.columns = static_cast<std::size_t>(ce.columns);
+    how.seed = static_cast<std::uint64_t>(ce.seed);
+    return std::make_unique<hce::ReadProblem>(std::move(problem), inputs, how);
+}
+
+namespace {
+
+namespace hce = harness::linear_ce;
+namespace lce = oracle::linear_ce;
+
+void print(const oracle::TensorFile& file, const lce::Problem& p, const std::string& out, Context& context) {
+    if (!context.global.json) {
+        for (const auto& [name, tensor] : file.tensors) {
+            context.terminal.out(
+                fmt::format("{:<8} {:<9} {}\n", name, oracle::name_of(tensor.dtype), oracle::text_of(tensor.shape)));
+        }
+        context.terminal.out(lce::contract_text(p.contract) + fmt::format("wrote {}\n", out));
+        return;
+    }
+    Json report = {{"schema", "gdnctl.oracle-run/1"}, {"op", hce::k_op}, {"path", out}, {"method", "exact64"}};
+    report["tensors"] = Json::array();
+    for (const auto& [name, tensor] : file.tensors) {
+        report["tensors"].push_back(
+            {{"name", name}, {"dtype", oracle::name_of(tensor.dtype)}, {"shape", tensor.shape}});
+    }
+    report["contract"] = lce::contract_json(p.contract);
+    print_json(report, context);
+}
+
+}  // namespace
+
+void describe_run(cli::Args& args, RunOptions& options) {
+    const char* group = "linear-ce";
+    args.option(options.batch,
+                {.names = "--batch", .value = "B", .help = "linear-ce: number of rows to generate", .group = group});
+    args.option(options.hidden,
+                {.names = "--hidden", .value = "H", .help = "linear-ce: hidden size (columns of x)", .group = group});
+    args.option(options.vocab,
+                {.names = "--vocab", .value = "V", .help = "linear-ce: vocabulary size", .group = group});
+    args.option(options.weights, {.names = "--weights",
+                                  .value = "zero-every=K",
+                                  .help = "linear-ce: give every K-th row weight 0, the others weight 1",
+                                  .group = group});
+}
+
+Status check_run(const oracle_run::Options& o) {
+    const bool shape = o.ce.batch || o.ce.hidden || o.ce.vocab;
+    const int sources = (shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
+    if (sources != 1) {
+        return fail(ErrorKind::usage, "pass one of --case, --inputs, and --batch with --hidden and --vocab");
+    }
+    GDNCTL_TRY(with_sets({}, o.contract.sets));
+    const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract;
+    const bool method = o.method != oracle_run::Method::recurrent64 || o.chunk;
+    if (contract || o.shape || method || o.backward || o.parts || o.stream) {
+        return fail(ErrorKind::usage,
+                    "linear-ce does not support --contract, --shape, --method, --chunk, --backward, --parts or "
+                    "--stream",
+                    "results and gradients are always exact");
+    }
+    return {};
+}
+
+Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    GDNCTL_TRY_ASSIGN(oracle::TensorFile file,
+                      oracle_run::inputs(options, context, [&]() -> Result<oracle::TensorFile> {
+                          hce::Generated from = options.ce;
+                          from.case_name = options.case_name;
+                          from.layout = options.ce_contract.layout;
+                          GDNCTL_TRY_ASSIGN(const Contract set, with_sets({}, options.contract.sets));
+                          if (const auto layout = set.sets.find("layout"); layout != set.sets.end()) {
+                              from.layout = layout->second;
+                          }
+                          from.seed = options.seed;
+                          from.bf16 = options.dtype == oracle::DType::bf16;
+                          return hce::generate(from);
+                      }));
+    const CompareOptions all{options.ce_contract, lce::Level::exact};
+    GDNCTL_TRY_ASSIGN(const auto reading, op.read(op, file, {options.contract, all}));
+    const lce::Problem& problem = static_cast<const hce::ReadProblem&>(*reading).value();
+    if (!problem.unstable_reason.empty()) return fail(ErrorKind::bad_input, problem.unstable_reason);
+    hce::add_results(problem, {threads, [&] { return context.stop.stop_requested(); }}, file);
+    for (auto& [field, value] : problem.contract.as_metadata()) file.metadata[field] = value;
+    file.metadata["op"] = op.name;
+    file.metadata["method"] = "exact64";
+    file.metadata["loss"] = "lse - label logit, before penalty and weight";
+    file.metadata["version"] = fmt::format("gdnctl {}", gdnctl::version());
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    GDNCTL_TRY(oracle_files::write(context, options.out, file));
+    print(file, problem, options.out, context);
+    return ExitCode::ok;
+}
+
+// gdnctl oracle selftest linear-ce
+
+Result<ExitCode> selftest(const Operator& op, const oracle_selftest::Options& options, Context& context);
+
+namespace {
+
+namespace lce = oracle::linear_ce;
+
+std::string selftest_text(const lce::SelftestReport& r) {
+    std::string text;
+    for (const lce::SelftestFinding& f : r.findings) {
+        text += fmt::format("{}: {}\n    expected {}, got {}\n", f.kind, f.name, f.expected, f.got);
+    }
+    text += fmt::format("mutants caught  {:>4} of {:<4} target 100 %\n", r.caught, r.mutants);
+    text += fmt::format("right stage     {:>4} of {:<4} target 90 %\n", r.right_stage, r.mutants);
+    text += fmt::format("false alarms    {:>4} of {:<4} target 0\n", r.false_alarms, r.variants);
+    return text + fmt::format("selftest: {}\n", r.passed() ? "passed" : "FAILED");
+}
+
+Json selftest_json(const lce::SelftestReport& r) {
+    Json object = {{"schema", "gdnctl.oracle-selftest/1"},
+                   {"op", harness::linear_ce::k_op},
+                   {"passed", r.passed()},
+                   {"mutants", {{"total", r.mutants}, {"caught", r.caught}, {"right_stage", r.right_stage}}},
+                   {"honest_variants", {{"total", r.variants}, {"false_alarms", r.false_alarms}}},
+                   {"targets", {{"caught_percent", 100}, {"right_stage_percent", 90}, {"false_alarms", 0}}},
+                   {"findings", Json::array()}};
+    for (const lce::SelftestFinding& f : r.findings) {
+        object["findings"].push_back({{"kind", f.kind}, {"name", f.name}, {"expected", f.expected}, {"got", f.got}});
+    }
+    return object;
+}
+
+}  // namespace
+
+Result<ExitCode> selftest(const Operator& /*op*/, const oracle_selftest::Options& options, Context& context) {
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    const auto report = lce::run_selftest({threads, [&] { return context.stop.stop_requested(); }});
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    if (context.global.json) {
+        print_json(selftest_json(report), context);
+    } else {
+        context.terminal.out(selftest_text(report));
+    }
+    return report.passed() ? ExitCode::ok : ExitCode::check_failed;
+}
 
 void describe_contract(cli::Args& args, Contract& options) {
     const char* group = "linear-ce";

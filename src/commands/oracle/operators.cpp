@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "commands/oracle/gdn.h"
-#include "commands/oracle/layer.h"
 #include "commands/oracle/linear_ce.h"
 
 namespace gdnctl::commands {

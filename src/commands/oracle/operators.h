@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/args.h"
-#include "core/exit_code.h"
+#include "core/result.h"
 #include "platform/context.h"
 
 namespace gdnctl::harness {

@@ -3,14 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "commands/oracle/bench.h"
-#include "commands/oracle/cases.h"
-#include "commands/oracle/compare.h"
-#include "commands/oracle/read.h"
-#include "commands/oracle/verify.h"
-#include "commands/print.h"
+#include "commands/common.h"
+#include "commands/oracle/verbs.h"
 #include "core/json.h"
-#include "harness/child/kernel.h"
+#include "harness/child/library.h"
 #include "harness/files.h"
 #include "harness/plain/bench.h"
 #include "harness/plain/verify.h"

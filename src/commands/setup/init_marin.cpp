@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/args.h"
+#include "commands/common.h"
 #include "commands/log/common.h"
-#include "commands/print.h"
-#include "commands/rows.h"
+#include "commands/table.h"
 #include "core/config.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "loop/prompt/presets.h"
+#include "loop/engine/prompt.h"
 #include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"

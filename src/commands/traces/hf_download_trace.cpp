@@ -6,15 +6,14 @@
 
 #include <fmt/format.h>
 
-#include "commands/rows.h"
+#include "commands/table.h"
 #include "commands/traces/trace_download.h"
-#include "commands/traces/wandb_download_trace.h"
 #include "core/log.h"
-#include "platform/http_pool.h"
+#include "platform/http.h"
 #include "services/hub/hf/access.h"
 #include "services/hub/hf/hub.h"
 #include "services/hub/hf/repo.h"
-#include "services/hub/transfer/layout.h"
+#include "services/hub/transfer/out_folder.h"
 
 namespace gdnctl::commands::hf_download_trace {
 

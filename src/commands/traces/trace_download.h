@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "cli/args.h"
-#include "core/exit_code.h"
+#include "core/result.h"
 #include "platform/context.h"
-#include "platform/http_pool.h"
+#include "platform/http.h"
 #include "services/hub/transfer/download.h"
 #include "services/hub/transfer/report.h"
+#include "services/hub/transfer/retrying_client.h"
 #include "services/hub/transfer/selection.h"
-#include "services/hub/transfer/wire.h"
 
 namespace gdnctl::commands {
 
@@ -67,3 +67,22 @@ std::optional<hub::Report> earlier_report(const TraceDownloadOptions& options, h
 hub::Failure nothing_matched(std::string what, const std::vector<std::string>& others, std::string_view wanted);
 
 }  // namespace gdnctl::commands
+
+namespace gdnctl::commands::wandb_download_trace {
+
+// gdnctl wandb-download-trace: download the profile of a run at Weights & Biases.
+
+struct RunOptions {
+    std::optional<std::string> entity, project, artifact, alias;
+};
+
+struct Options {
+    TraceDownloadOptions download;
+    RunOptions run;
+    std::string target;
+};
+
+void describe_run(cli::Args& args, RunOptions& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::wandb_download_trace

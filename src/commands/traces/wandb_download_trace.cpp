@@ -1,15 +1,13 @@
-#include "commands/traces/wandb_download_trace.h"
-
 #include <memory>
 
 #include <fmt/format.h>
 
-#include "commands/rows.h"
+#include "commands/table.h"
+#include "commands/traces/trace_download.h"
 #include "core/log.h"
 #include "core/redact.h"
-#include "platform/http_pool.h"
-#include "services/hub/wandb/artifacts.h"
-#include "services/hub/wandb/query.h"
+#include "platform/http.h"
+#include "services/hub/wandb/artifact.h"
 #include "services/hub/wandb/wandb.h"
 
 namespace gdnctl::commands::wandb_download_trace {

@@ -12,11 +12,9 @@
 
 #include "harness/child/arena.h"
 #include "harness/child/entry.h"
-#include "platform/exec_words.h"
-#include "platform/fd.h"
 #include "platform/fs.h"
+#include "platform/process.h"
 #include "platform/sandbox.h"
-#include "platform/shared_memory.h"
 
 namespace gdnctl::harness {
 

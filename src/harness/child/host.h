@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "core/exit_code.h"
 #include "core/result.h"
 
 namespace gdnctl::harness {

@@ -10,16 +10,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/last_lines.h"
 #include "core/text.h"
 #include "gdn/gdn_kernel.h"
-#include "harness/child/stopwatch.h"
+#include "harness/timing.h"
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
 
 namespace gdnctl::harness {
+
+Result<Folder> make_folder(const Context& context) {
+    const auto configured = context.env.get("TMPDIR").value_or("");
+    return Folder::make(context.cwd / (configured.empty() ? "/tmp" : configured), "gdnctl-kernel");
+}
 
 namespace {
 

@@ -1,4 +1,4 @@
-// A loaded kernel in a child process: arrays in shared memory, one call at a time, and what became of it.
+// The folder in TMPDIR that a kernel under test is built and run in.
 #pragma once
 
 #include <atomic>
@@ -10,16 +10,21 @@
 #include <thread>
 #include <vector>
 
+#include "core/result.h"
 #include "harness/child/arena.h"
 #include "harness/child/entry.h"
-#include "harness/child/folder.h"
 #include "oracle/judge/kernel.h"
 #include "platform/context.h"
+#include "platform/fs.h"
 #include "platform/process.h"
 #include "platform/sandbox.h"
-#include "platform/shared_memory.h"
 
 namespace gdnctl::harness {
+
+using Folder = TempFolder;
+Result<Folder> make_folder(const Context& context);  // error: local_io
+
+// A loaded kernel in a child process: arrays in shared memory, one call at a time, and what became of it.
 
 struct Limits {
     std::chrono::milliseconds wall{60000};         // of one call, or one run of a program

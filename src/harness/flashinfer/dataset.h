@@ -3,9 +3,13 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "oracle/flashinfer/flashinfer.h"
 #include "oracle/tensor/tensor.h"
 #include "platform/context.h"
@@ -40,5 +44,15 @@ private:
 
     std::filesystem::path m_root;
 };
+
+// Trace files: JSON lines that several programs may append to, and that outlive all of them.
+
+// Appends one line, whole and on the disk, or nothing: writers take turns, a line that another left unfinished is
+// closed and stays as it is. Creates the file and its folders. Error: local_io.
+Status append_trace(const std::filesystem::path& path, std::string_view line);
+
+// Solution and uuid of every whole trace in the file; a file that does not exist has none. Lines that are no traces are
+// logged and left out. Error: local_io.
+Result<std::set<std::pair<std::string, std::string>>> recorded_traces(const std::filesystem::path& path);
 
 }  // namespace gdnctl::harness::flashinfer

@@ -2,6 +2,7 @@
 // them on.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "harness/plain/operator.h"
 #include "oracle/linear_ce/judge/compare.h"
 #include "oracle/linear_ce/judge/problem.h"
+#include "oracle/linear_ce/judge/truth.h"
 
 namespace gdnctl::harness::linear_ce {
 
@@ -53,5 +55,22 @@ private:
     const oracle::TensorFile& m_inputs;
     std::optional<oracle::linear_ce::CompareOptions> m_how;
 };
+
+// oracle run for linear-ce: inputs of a case or of sizes, and the exact results.
+
+// A case, or all three sizes.
+struct Generated {
+    std::optional<std::string> case_name;
+    std::optional<std::int64_t> batch, hidden, vocab;
+    std::optional<std::string> weights;  // "zero-every=K"
+    std::optional<std::string> layout;   // that w is written in
+    std::optional<std::int64_t> seed;
+    bool bf16 = false;
+};
+// Usage errors: no such case, sizes that are missing or too large.
+Result<oracle::TensorFile> generate(const Generated& from);
+
+// Adds loss, lse, gx, gw, argmax and what the contract reduces to, in place of those of an earlier run.
+void add_results(const oracle::linear_ce::Problem& p, const oracle::linear_ce::Work& work, oracle::TensorFile& file);
 
 }  // namespace gdnctl::harness::linear_ce

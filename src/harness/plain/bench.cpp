@@ -9,10 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
-#include "harness/child/kernel.h"
-#include "harness/timing/floor.h"
-#include "harness/timing/machine.h"
-#include "harness/timing/rounds.h"
+#include "harness/child/library.h"
+#include "harness/timing.h"
 #include "oracle/gdn/bench/bench.h"
 #include "platform/clock.h"
 #include "platform/signals.h"

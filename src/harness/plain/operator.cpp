@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "oracle/judge/page.h"
 #include "oracle/judge/report.h"
 
 namespace gdnctl::harness {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/json.h"
-#include "harness/kernel.h"
+#include "harness/child/foreign_kernel.h"
 #include "oracle/judge/verdict.h"
 #include "oracle/simd/isa.h"
 #include "oracle/tensor/tensor.h"

@@ -7,14 +7,74 @@
 
 #include "core/log.h"
 #include "core/text.h"
-#include "harness/child/kernel.h"
+#include "harness/child/library.h"
 #include "harness/files.h"
-#include "harness/verify/alike.h"
-#include "harness/verify/vectors.h"
 #include "oracle/judge/report.h"
 #include "platform/signals.h"
 
 namespace gdnctl::harness {
+
+std::string text_of(const std::vector<SkippedCase>& cases) {
+    std::vector<std::pair<std::string, int>> counts;
+    for (const SkippedCase& c : cases) {
+        const auto found =
+            std::find_if(counts.begin(), counts.end(), [&](const auto& count) { return count.first == c.reason; });
+        if (found == counts.end()) {
+            counts.emplace_back(c.reason, 1);
+        } else {
+            ++found->second;
+        }
+    }
+    if (counts.empty()) return {};
+    std::string text = fmt::format("skipped, not as declared: {} case{}\n", cases.size(), cases.size() == 1 ? "" : "s");
+    for (const auto& [reason, count] : counts) text += fmt::format("       {:>4}  {}\n", count, reason);
+    return text;
+}
+
+Json json_of(const std::vector<SkippedCase>& cases) {
+    Json all = Json::array();
+    for (const SkippedCase& c : cases) all.push_back({{"name", c.name}, {"reason", c.reason}});
+    return all;
+}
+
+std::string alike_text(const std::string& analysed, const std::vector<std::string>& others) {
+    std::string line = fmt::format("fault in {}", analysed);
+    if (others.empty()) return line;
+    line += fmt::format("; {} more look{} like it:", others.size(), others.size() == 1 ? "s" : "");
+    constexpr std::size_t k_listed = 5;
+    for (std::size_t i = 0; i < std::min(others.size(), k_listed); ++i) {
+        line += fmt::format("{} {}", i == 0 ? "" : ",", others[i]);
+    }
+    return line + (others.size() > k_listed ? ", ..." : "");
+}
+
+Result<std::vector<std::pair<std::string, RecordedVector>>> find_vectors(const std::filesystem::path& folder) {
+    constexpr std::string_view k_inputs = ".inputs.safetensors";
+    constexpr std::string_view k_outputs = ".outputs.safetensors";
+    std::error_code error;
+    std::vector<std::string> files;
+    for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+        files.push_back(it->path().filename().string());
+    }
+    if (error)
+        return fail(ErrorKind::usage, fmt::format("cannot read the folder {}: {}", folder.string(), error.message()));
+    std::sort(files.begin(), files.end());
+    std::vector<std::pair<std::string, RecordedVector>> vectors;
+    for (const std::string& file : files) {
+        if (!file.ends_with(k_inputs)) continue;
+        const std::string name = file.substr(0, file.size() - k_inputs.size());
+        RecordedVector vector{folder / file, {}};
+        for (const std::string& other : files) {
+            if (other.starts_with(name + ".") && other.ends_with(k_outputs)) vector.outputs.push_back(folder / other);
+        }
+        if (!vector.outputs.empty()) vectors.emplace_back(name, std::move(vector));
+    }
+    if (vectors.empty()) {
+        return fail(ErrorKind::bad_input,
+                    fmt::format("{} has no NAME.inputs.safetensors with NAME.*.outputs.safetensors", folder.string()));
+    }
+    return vectors;
+}
 
 namespace {
 

@@ -1,16 +1,78 @@
-// oracle verify for a PlainOperator: its kernels on its cases.
+// Failures that look alike, one of which is analysed for all: to judge a kernel is cheap, to find its mistake is not.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/json.h"
+#include "core/result.h"
 #include "harness/plain/operator.h"
-#include "harness/verify/skipped.h"
 
 namespace gdnctl::harness {
+
+// `Kept` is what the analysis needs.
+template <class Kept>
+class Alike {
+public:
+    struct Group {
+        std::string look;
+        std::vector<std::size_t> items;  // in the order of adding
+        std::size_t analysed = 0;        // the item to analyse: the smallest
+        double size = 0;
+        Kept kept;
+    };
+
+    void add(std::string look, std::size_t item, double size, Kept kept) {
+        for (Group& group : m_groups) {
+            if (group.look != look) continue;
+            group.items.push_back(item);
+            if (size >= group.size) return;
+            group.analysed = item;
+            group.size = size;
+            group.kept = std::move(kept);
+            return;
+        }
+        m_groups.push_back({std::move(look), {item}, item, size, std::move(kept)});
+    }
+
+    std::vector<Group>& groups() { return m_groups; }
+
+private:
+    std::vector<Group> m_groups;
+};
+
+// "fault in case gva_2; 3 more look like it: d128, varlen, g1"; `analysed` is "case gva_2".
+std::string alike_text(const std::string& analysed, const std::vector<std::string>& others);
+
+// Cases that a declared contract leaves out.
+
+struct SkippedCase {
+    std::string name;
+    std::string reason;  // "needs head_map=tiled"
+};
+
+// "skipped, not as declared: 23 cases", and a line for each reason with its count; or nothing.
+std::string text_of(const std::vector<SkippedCase>& cases);
+// [{name, reason}]
+Json json_of(const std::vector<SkippedCase>& cases);
+
+// Recorded inputs and outputs of real implementations.
+
+struct RecordedVector {
+    std::filesystem::path inputs;
+    std::vector<std::filesystem::path> outputs;
+};
+
+// NAME.inputs.safetensors with all NAME.*.outputs.safetensors beside it, in the order of their names. Errors: the
+// folder cannot be read, or holds none.
+Result<std::vector<std::pair<std::string, RecordedVector>>> find_vectors(const std::filesystem::path& folder);
+
+// oracle verify for a PlainOperator: its kernels on its cases.
 
 struct CaseVerdict {
     std::string_view kind = "case";  // or "vector": recorded outputs of somebody else

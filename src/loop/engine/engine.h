@@ -16,12 +16,10 @@
 #include <string_view>
 #include <vector>
 
-#include "loop/engine/artefacts.h"
 #include "loop/engine/journal.h"
+#include "loop/engine/log_dir.h"
 #include "loop/engine/options.h"
 #include "loop/engine/outcome.h"
-#include "loop/engine/resume.h"
-#include "loop/engine/stage.h"
 #include "loop/engine/transaction.h"
 #include "platform/clock.h"
 #include "services/agent/agent.h"

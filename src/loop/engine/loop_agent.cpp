@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include "core/log.h"
-#include "core/log_timed.h"
 #include "core/text.h"
 #include "platform/env.h"
-#include "platform/temp_folder.h"
+#include "platform/fs.h"
 
 namespace gdnctl::loop {
 

@@ -159,4 +159,13 @@ std::optional<std::string_view> budget_end(const Budget& budget, const Spent& sp
     return std::nullopt;
 }
 
+std::string_view to_text(StageVerdict verdict) {
+    switch (verdict) {
+        case StageVerdict::pass: return "pass";
+        case StageVerdict::fail: return "fail";
+        case StageVerdict::skip: break;
+    }
+    return "skip";
+}
+
 }  // namespace gdnctl::loop

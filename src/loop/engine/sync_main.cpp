@@ -5,10 +5,9 @@
 #include <fmt/format.h>
 
 #include "core/log.h"
-#include "core/log_timed.h"
 #include "core/redact.h"
 #include "core/text.h"
-#include "loop/engine/resume.h"
+#include "loop/engine/journal.h"
 #include "platform/process.h"
 
 namespace gdnctl::loop {

@@ -1,9 +1,10 @@
-// --hold-dev-tpu: a development TPU that another program allocates and holds while it runs.
+// What users of a development TPU held by a run need to know about it.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,12 +16,24 @@
 #include <vector>
 
 #include "core/result.h"
-#include "loop/engine/held_tpu.h"
+#include "jobs/hold.h"
 #include "loop/engine/options.h"
 #include "platform/clock.h"
 #include "platform/process.h"
 
 namespace gdnctl::loop {
+
+class HeldTpu {
+public:
+    virtual ~HeldTpu() = default;
+    virtual bool active() const = 0;
+    virtual std::string cluster() const = 0;  // the current one; it may change when the TPU is lost
+    virtual std::string name() const = 0;
+    // Allocates a TPU again on any of its clusters; false: none is available. The holder limits how often it tries.
+    virtual bool reacquire(std::string_view reason) = 0;
+};
+
+// --hold-dev-tpu: a development TPU that another program allocates and holds while it runs.
 
 struct HoldSettings {
     HoldOptions options;
@@ -99,6 +112,39 @@ private:
     std::optional<Clock::Monotonic> m_since;  // when the current hold started
     std::chrono::milliseconds m_held{0};      // before the current hold
     std::optional<Clock::Monotonic> m_tried;  // last attempt to allocate again
+};
+
+// --hold-dev-tpu: a development TPU held by this process itself.
+
+class OwnHold final : public LoopHold {
+public:
+    OwnHold(HoldSettings settings, Context& context);
+    ~OwnHold() override;
+    OwnHold(const OwnHold&) = delete;
+    OwnHold& operator=(const OwnHold&) = delete;
+
+    Status acquire() override;
+    void release() override;
+
+    bool active() const override { return m_holding != nullptr && !m_lost; }
+    std::string cluster() const override { return m_cluster; }
+    std::string name() const override { return m_settings.options.name; }
+    bool reacquire(std::string_view reason) override;
+    std::chrono::milliseconds held() const override;
+
+private:
+    Status allocate(const std::string& cluster, std::int64_t attempt);
+    HoldPlan plan();
+
+    HoldSettings m_settings;
+    Context& m_context;
+    std::unique_ptr<Holding> m_holding;
+    std::atomic<bool> m_lost{false};
+    std::jthread m_watch;  // notices when the TPU is lost
+    std::string m_cluster;
+    std::optional<Clock::Monotonic> m_since;
+    std::chrono::milliseconds m_held{0};
+    std::optional<Clock::Monotonic> m_tried;
 };
 
 }  // namespace gdnctl::loop

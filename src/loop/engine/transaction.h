@@ -24,7 +24,7 @@
 #include <string_view>
 #include <vector>
 
-#include "loop/engine/artefacts.h"
+#include "loop/engine/log_dir.h"
 #include "services/git/checkout.h"
 #include "services/git/setup.h"
 

@@ -13,10 +13,9 @@
 #include <vector>
 
 #include "core/result.h"
-#include "loop/evolve/budget.h"
 #include "loop/evolve/evaluate.h"
-#include "loop/evolve/journal.h"
-#include "loop/evolve/names.h"
+#include "loop/evolve/ref_guard.h"
+#include "loop/evolve/state.h"
 #include "loop/evolve/store.h"
 #include "platform/clock.h"
 #include "services/agent/agent.h"

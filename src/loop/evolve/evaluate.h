@@ -1,5 +1,4 @@
-// The evaluator of candidates, out of the agent's reach: each launch has a fresh checkout of a commit, and the numbers
-// are taken from what the target's own jobs print.
+// What a profile printed, read so that what a candidate's own code prints does not count. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +13,42 @@
 
 #include "core/result.h"
 #include "loop/evolve/state.h"
-#include "loop/gates/own_jobs.h"
+#include "loop/gates/job_service.h"
 #include "loop/gates/validation_jobs.h"
 #include "loop/measure/pairs.h"
 #include "platform/context.h"
+#include "target/target.h"
 
 namespace gdnctl::loop::evolve {
+
+struct ProfileResult {
+    // The target's metric, if it comes from JSON; with several shapes, their geometric mean.
+    std::optional<double> value, floor;
+    std::map<std::string, double> shapes;  // where the metric is a list or an object of numbers
+    bool nonce = false;                    // the object that they are of has this launch's nonce
+    bool unseen = false;                   // the evaluator says that it obeyed GDNCTL_EVAL_SHAPES=unseen
+    bool has_op = true;                    // Target::kernel_op is in the text
+    std::string lack;                      // why there is no value
+};
+// The last object with the nonce. Objects with a different nonce are ignored; one without a nonce counts only if no
+// object has it.
+ProfileResult read_profile(std::string_view text, const Target& target, std::string_view nonce);
+
+// Whether a test or a profile says that it used unseen shapes: a line "shapes: unseen", or that member of an object.
+bool says_unseen(std::string_view text);
+
+// The checks of stage anticheat that a profile's text allows: "pass", "fail", or "skip" where the target does not say
+// how to check.
+struct ProfileChecks {
+    std::string floor, kernel_op;
+    std::string problem;      // of the one that fails
+    bool impossible = false;  // faster than is physically possible: never believed
+    double roofline = 0;      // share of what is physically possible; 0: not known
+};
+ProfileChecks check_profile(const ProfileResult& result, double value, const Target& target);
+
+// The evaluator of candidates, out of the agent's reach: each launch has a fresh checkout of a commit, and the numbers
+// are taken from what the target's own jobs print.
 
 class Store;
 
@@ -147,5 +176,19 @@ struct NoiseVerdict {
 // What to do about noise that does not fit, for people.
 std::string noise_hint(const NoiseVerdict& noise, double min_gain, double target_gain, int pairs);
 NoiseVerdict judge_noise(double sd, double min_gain, double target_gain, int pairs);
+
+// Stage anticheat: detects cheats that do not show as wrong results (docs/evolve.md).
+
+struct CheatCheck {
+    bool skipped = false;                       // there is nothing to check by
+    Launch end;                                 // of the launch that failed, or of all
+    std::map<std::string, std::string> checks;  // "relations", "floor", "kernel_op", "nonce": pass, fail, skip
+};
+// Errors: those of Evaluator::launch().
+Result<CheatCheck> check_cheats(Evaluator& evaluator, const std::string& commit, const std::filesystem::path& log);
+
+// Words of sources that cheats need and kernels rarely do ("clock_gettime"), as hints for people: nothing is refused
+// for them. Pure.
+std::vector<std::string> cheat_hints(const std::map<std::string, std::string>& files);
 
 }  // namespace gdnctl::loop::evolve

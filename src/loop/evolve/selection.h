@@ -1,4 +1,5 @@
-// Chooses the next parents and the agent's task: operators, lineages, rank weights. Pure.
+// Random numbers of an evolve run, by counter: a draw depends only on its name and place, so that a resumed run and
+// `evolve replay` get the same numbers. Pure.
 #pragma once
 
 #include <array>
@@ -10,9 +11,24 @@
 #include <vector>
 
 #include "core/result.h"
-#include "loop/evolve/draw.h"
 
 namespace gdnctl::loop::evolve {
+
+struct Draw {
+    std::string name;
+    int k = 0;
+    double u = 0.0;
+    bool operator==(const Draw&) const = default;
+};
+
+// In [0, 1): the first 8 bytes (big-endian) of SHA-256 of "gdnctl-evolve/1|<seed>|<attempt>|<name>|<k>", >> 11, times
+// 2^-53.
+double draw(std::uint64_t seed, std::int64_t attempt, std::string_view name, int k);
+
+// Of a number read from a draw's first 8 bytes.
+double unit_of(std::uint64_t first_bytes);
+
+// Chooses the next parents and the agent's task: operators, lineages, rank weights. Pure.
 
 enum class Operator { explore, exploit, repair, cross, simplify, ablate };
 std::string_view to_text(Operator op);

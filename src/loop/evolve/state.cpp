@@ -7,11 +7,47 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/json_fields.h"
+#include "core/json.h"
 #include "core/time.h"
-#include "loop/engine/chain.h"
+#include "loop/engine/journal.h"
+#include "loop/evolve/views.h"
 
 namespace gdnctl::loop::evolve {
+
+std::string_view ended_by(const Budget& budget, const Spent& spent) {
+    const double share = 1.0 - budget.reserve;
+    if (budget.attempts && spent.attempts >= *budget.attempts) return "max-attempts";
+    if (budget.wall_s && spent.wall_s >= static_cast<double>(*budget.wall_s) * share) return "max-wall";
+    if (budget.tokens && spent.tokens >= *budget.tokens) return "max-tokens";
+    if (budget.usd && spent.usd >= *budget.usd) return "max-usd";
+    if (budget.device_s && spent.device_s >= *budget.device_s * share) return "max-device-seconds";
+    if (budget.no_improve && spent.since_kept >= *budget.no_improve) return "max-no-improve";
+    return {};
+}
+
+std::map<std::string, double> left_of(const Budget& budget, const Spent& spent) {
+    std::map<std::string, double> out;
+    const auto put = [&out](const char* name, const auto& limit, double share, auto gone) {
+        if (limit) out[name] = std::max(static_cast<double>(*limit) * share - static_cast<double>(gone), 0.0);
+    };
+    put("attempts", budget.attempts, 1, spent.attempts);
+    put("wall_s", budget.wall_s, 1 - budget.reserve, spent.wall_s);
+    put("tokens", budget.tokens, 1, spent.tokens);
+    put("usd", budget.usd, 1, spent.usd);
+    put("device_s", budget.device_s, 1 - budget.reserve, spent.device_s);
+    put("no_improve", budget.no_improve, 1, spent.since_kept);
+    return out;
+}
+
+bool used_up(const Budget& budget, const Spent& spent) {
+    return (budget.wall_s && spent.wall_s >= static_cast<double>(*budget.wall_s)) ||
+           (budget.device_s && spent.device_s >= *budget.device_s);
+}
+
+double cost_of(const Price& price, std::int64_t in, std::int64_t cached, std::int64_t out) {
+    const auto fresh = static_cast<double>(std::max<std::int64_t>(in - cached, 0));
+    return (fresh * price.in + static_cast<double>(cached) * price.cached + static_cast<double>(out) * price.out) / 1e6;
+}
 
 namespace {
 
@@ -387,6 +423,125 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
     open_import(*this);
     records = line;
     return {};
+}
+
+// From a state to the next step and to a verdict.
+
+Verdict verdict_of_class(std::string_view kind) {
+    if (kind == "empty" || kind == "noop") return Verdict::noop;
+    if (kind == "abstained") return Verdict::abstained;
+    if (kind == "infra") return Verdict::infra;
+    if (kind == "ok" || kind == "partial_edit") return kind == "ok" ? Verdict::none : Verdict::invalid;
+    return Verdict::invalid;  // timeout, idle_timeout, over_tokens, truncated, refused, agent_error
+}
+
+Step next(const State& state, bool interrupted) {
+    if (!state.begun()) return {StepKind::start_run};
+    if (!state.noise_measured) return {StepKind::measure_noise};
+    const OpenAttempt& open = state.open;
+    if (open.number == 0) return {StepKind::begin_attempt};
+    if (state.at(open.number).gone) return {StepKind::abandon};
+    if (open.quarantined) return {open.rerun_verdict.empty() ? StepKind::measure_again : StepKind::decide};
+    if (!open.proposed) return {interrupted ? StepKind::abandon : StepKind::run_agent};
+    const Attempt& one = state.at(open.number);
+    if (open.tampered || verdict_of_class(one.kind) != Verdict::none) return {StepKind::decide};
+    if (!open.has_snapshot) return {StepKind::abandon};  // killed before its commit was on record
+    const bool same = state.find_same_content(one.mutable_key, one.number) != 0 || state.find_same_patch(one) != 0 ||
+                      one.mutable_key == state.at(0).mutable_key;
+    if (!open.refused.empty() || same) return {StepKind::decide};
+    for (const StageResult& stage : open.stages) {
+        if (stage.verdict == "fail") return {StepKind::decide};
+    }
+    // What is not kept has nothing to check again.
+    const bool judged = !open.pair_verdict.empty() && open.pair_verdict != "keep";
+    if (judged || open.stages.size() >= k_stages.size()) return {StepKind::decide};
+    return {StepKind::run_stage, k_stages[open.stages.size()]};
+}
+
+Decision decide(const State& state) {
+    const OpenAttempt& open = state.open;
+    const Attempt& one = state.at(open.number);
+    if (open.quarantined) {
+        if (open.rerun_verdict == "keep") return {Verdict::kept, "an independent run agrees", open.fresh, open.gate};
+        return {Verdict::rejected, "an independent run does not agree: " + open.rerun_verdict};
+    }
+    if (open.tampered) return {Verdict::tampered, "protected files were changed"};
+    if (const Verdict by_class = verdict_of_class(one.kind); by_class != Verdict::none) return {by_class, one.kind};
+    if (!open.refused.empty()) return {Verdict::invalid, "refused: " + open.refused.front()};
+    if (one.mutable_key == state.at(0).mutable_key) {
+        return {Verdict::duplicate, "the same content as the base"};
+    }
+    int same = state.find_same_content(one.mutable_key, one.number);
+    if (same == 0) same = state.find_same_patch(one);
+    if (same != 0) {
+        return {Verdict::duplicate,
+                fmt::format("the same change as attempt {}: {}", same, to_text(state.at(same).verdict)), std::nullopt,
+                std::nullopt, same};
+    }
+    for (const StageResult& stage : open.stages) {
+        if (stage.verdict == "fail" && open.impossible) {
+            return {.verdict = Verdict::quarantined,
+                    .reason = fmt::format("{}: {}", stage.name, stage.reason),
+                    .last = true};
+        }
+        if (stage.verdict == "fail") {
+            return {Verdict::invalid, fmt::format("{}: {}", stage.name, stage.reason)};
+        }
+    }
+    if (!open.slower_shape.empty()) {
+        return {Verdict::rejected, "slower on shape " + open.slower_shape, open.gate, open.gate};
+    }
+    if (open.pair_verdict == "refuse") return {Verdict::rejected, "slower than the champion", open.gate, open.gate};
+    if (open.pair_verdict == "keep") {
+        // A gain above 2x in one step is not believed without an independent run.
+        if (open.gate.est > std::log(2.0)) {
+            return {Verdict::quarantined, "a gain above 2x: measured again", open.fresh, open.gate};
+        }
+        return {Verdict::kept, {}, open.fresh, open.gate};
+    }
+    return {Verdict::tie, "not distinguishable from the champion", open.gate, open.gate};
+}
+
+namespace fs = std::filesystem;
+
+std::string attempt_folder(int attempt) { return fmt::format("attempt-{:04}", attempt); }
+
+Result<EvolveJournal> EvolveJournal::open(const fs::path& log_dir) {
+    const fs::path file = log_dir / k_journal;
+    State state;
+    GDNCTL_TRY_ASSIGN(ChainJournal chain, ChainJournal::open(file, [&](const Json& record, std::size_t line) {
+                          return state.apply(record, file.string(), line);
+                      }));
+    return EvolveJournal(std::move(chain), std::move(state), file.string());
+}
+
+Status EvolveJournal::add(std::string_view type, Json facts, WallTime now) {
+    const std::string time = format_iso8601(now);
+    GDNCTL_TRY(m_chain.append(type, facts, time));
+    facts["type"] = type;
+    facts["ts"] = time;
+    GDNCTL_TRY(m_state.apply(facts, m_name, m_chain.records()));
+    write_index(fs::path(m_name).parent_path(), m_state, m_chain.last_line());
+    return {};
+}
+
+Status each_record(const fs::path& log_dir, const UseRecord& use) {
+    const fs::path file = log_dir / k_journal;
+    std::error_code problem;
+    if (!fs::exists(file, problem)) {
+        return fail(ErrorKind::remote_missing, fmt::format("no evolve run in {}", log_dir.string()),
+                    "start one with `gdnctl codex-loop --mode evolve`, or name another directory with --log-dir");
+    }
+    GDNCTL_TRY_ASSIGN(const std::string last, read_chain_file(file, use));
+    return last.empty() ? check_never_begun(file) : Status();
+}
+
+Result<State> load_state(const fs::path& log_dir) {
+    State state;
+    const std::string name = (log_dir / k_journal).string();
+    GDNCTL_TRY(
+        each_record(log_dir, [&](const Json& record, std::size_t line) { return state.apply(record, name, line); }));
+    return state;
 }
 
 }  // namespace gdnctl::loop::evolve

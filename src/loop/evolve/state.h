@@ -1,12 +1,9 @@
-// What the records of an evolve run say, folded one by one, and what comes next. The same function drives an
-// undisturbed run and one that goes on after a kill. Pure.
-//
-// Types and payloads are those of docs/evolve.md. `attempt` is in every record from attempt_start to verdict; attempt 0
-// is the base.
+// What a run may spend, and when that ends it. Pure.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -16,11 +13,50 @@
 
 #include "core/json.h"
 #include "core/result.h"
-#include "loop/evolve/budget.h"
+#include "core/time.h"
+#include "loop/engine/journal.h"
 #include "loop/evolve/selection.h"
 #include "loop/measure/pairs.h"
 
 namespace gdnctl::loop::evolve {
+
+struct Budget {
+    std::optional<std::int64_t> attempts, wall_s, tokens, no_improve;
+    std::optional<double> usd, device_s;
+    double reserve = 0.10;  // of wall and device time: for the final verification alone
+    bool any() const { return attempts || wall_s || tokens || no_improve || usd || device_s; }
+};
+
+struct Spent {
+    std::int64_t attempts = 0;  // that have a verdict; abandoned ones do not count
+    double wall_s = 0;
+    std::int64_t tokens = 0;
+    double usd = 0;
+    double device_s = 0;
+    std::int64_t since_kept = 0;  // attempts
+    bool operator==(const Spent&) const = default;
+};
+
+// Why no further attempt begins: "max-attempts", "max-wall", "max-tokens", "max-usd", "max-device-seconds",
+// "max-no-improve"; empty: one may.
+std::string_view ended_by(const Budget& budget, const Spent& spent);
+// What is left of each limit that is set, by its word above with `_` ("wall_s", "device_s": the reserve aside).
+std::map<std::string, double> left_of(const Budget& budget, const Spent& spent);
+
+// Whether a limit of wall or device time is used up, the reserve included.
+bool used_up(const Budget& budget, const Spent& spent);
+
+struct Price {  // USD for a million tokens
+    double in = 0, cached = 0, out = 0;
+};
+// `in` counts the cached ones, too.
+double cost_of(const Price& price, std::int64_t in, std::int64_t cached, std::int64_t out);
+
+// What the records of an evolve run say, folded one by one, and what comes next. The same function drives an
+// undisturbed run and one that goes on after a kill. Pure.
+//
+// Types and payloads are those of docs/evolve.md. `attempt` is in every record from attempt_start to verdict; attempt 0
+// is the base.
 
 // What a candidate has to pass, in this order; the first that fails ends it.
 inline constexpr std::array<std::string_view, 8> k_stages = {"paths",     "build", "test",   "oracle",
@@ -145,5 +181,33 @@ Decision decide(const State& state);
 
 // What a class of proposal means by itself; none: its work is judged.
 Verdict verdict_of_class(std::string_view kind);
+
+// The journal of an evolve run: records on the climb's chain, folded into a State as they come.
+
+inline constexpr std::string_view k_journal = "journal.jsonl";
+// "attempt-0007": the folder of an attempt in the log directory.
+std::string attempt_folder(int attempt);
+
+class EvolveJournal {
+public:
+    // Errors: those of ChainJournal and State::apply().
+    static Result<EvolveJournal> open(const std::filesystem::path& log_dir);
+    const State& state() const { return m_state; }
+    const std::string& cut_off() const { return m_chain.cut_off(); }
+    // Returns when it is on the disk.
+    Status add(std::string_view type, Json facts, WallTime now);
+
+private:
+    EvolveJournal(ChainJournal chain, State state, std::string name)
+        : m_chain(std::move(chain)), m_state(std::move(state)), m_name(std::move(name)) {}
+    ChainJournal m_chain;
+    State m_state;
+    std::string m_name;
+};
+
+// A run as its log directory has it, for views. Errors: remote_missing (exit 6: no journal there), those of open().
+Result<State> load_state(const std::filesystem::path& log_dir);
+// Every record of it, in order.
+Status each_record(const std::filesystem::path& log_dir, const UseRecord& use);
 
 }  // namespace gdnctl::loop::evolve

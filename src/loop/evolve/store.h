@@ -1,8 +1,5 @@
-// Candidates as commits: refs, notes, and what an agent left, sorted into what may be judged and what may not.
-//
-//   refs/gdnctl/evolve/<run>/base, /best, /cand/<attempt>, /lineage/<k>     refs/notes/gdnctl-<run>
-//
-// The loop commits, not the agent: the mutable paths of its worktree, everything else from the parent.
+// The parts of a source file that a compiler reads: two changes that differ only in comments and white space are the
+// same.
 #pragma once
 
 #include <filesystem>
@@ -20,6 +17,17 @@
 #include "services/git/setup.h"
 
 namespace gdnctl::loop::evolve {
+
+// The content without comments, blank lines and white space at the ends of lines; runs of it are one blank. Which
+// comments there are is told by the name's ending: those of C (.c, .h, .cc, .cpp, .hpp, .cu) or those with `#` (.py,
+// .sh; the indentation of .py stays). Any other file is as it is. Strings are left alone.
+std::string without_comments(std::string_view path, std::string_view content);
+
+// Candidates as commits: refs, notes, and what an agent left, sorted into what may be judged and what may not.
+//
+//   refs/gdnctl/evolve/<run>/base, /best, /cand/<attempt>, /lineage/<k>     refs/notes/gdnctl-<run>
+//
+// The loop commits, not the agent: the mutable paths of its worktree, everything else from the parent.
 
 std::string ref_of(std::string_view run, std::string_view name);  // "best", "cand/7"
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
-#include "loop/evolve/draw.h"
+#include "loop/evolve/selection.h"
 #include "platform/fs.h"
 #include "platform/process.h"
 #include "services/git/git.h"

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/json_fields.h"
+#include "core/json.h"
 #include "core/version.h"
-#include "loop/evolve/anticheat.h"
+#include "loop/evolve/evaluate.h"
 #include "platform/fs.h"
 
 namespace gdnctl::loop::evolve {

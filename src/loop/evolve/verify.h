@@ -10,7 +10,7 @@
 
 #include "core/result.h"
 #include "loop/evolve/evaluate.h"
-#include "loop/evolve/journal.h"
+#include "loop/evolve/state.h"
 #include "loop/evolve/store.h"
 #include "platform/context.h"
 

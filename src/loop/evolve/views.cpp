@@ -1,18 +1,26 @@
 #include "loop/evolve/views.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
+#include <regex>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "core/time.h"
-#include "loop/evolve/journal.h"
-#include "loop/evolve/prompt.h"
+#include "loop/evolve/agent_dialogue.h"
+#include "loop/evolve/state.h"
 #include "loop/evolve/verify.h"
-#include "loop/report/report.h"
+#include "loop/measure/pairs.h"
+#include "loop/memory/run_view.h"
+#include "platform/fs.h"
+#include "platform/hash.h"
+#include "render/page.h"
 
 namespace gdnctl::loop::evolve {
 
@@ -350,6 +358,334 @@ std::string lineage_text(const State& state, const std::vector<int>& numbers) {
 Json lineage_json(const State& state, const std::vector<int>& numbers) {
     Json out = Json::array();
     for (const int number : numbers) out.push_back(summary_json(state, state.at(number)));
+    return out;
+}
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Size of the journal and hash of its last line, without the newline; empty: it has none.
+Json mark_of(const fs::path& journal, std::string_view last_line) {
+    std::error_code problem;
+    const auto size = fs::file_size(journal, problem);
+    const auto hash = hash_hex(HashKind::sha256, last_line);
+    if (problem || !hash) return {};
+    return {{"bytes", size}, {"last", *hash}};
+}
+
+// Without its newline; empty: the file ends in the middle of a line, or has none.
+std::string last_line_of(const fs::path& journal) {
+    constexpr std::streamoff k_piece = 1 << 16;
+    std::ifstream file(journal, std::ios::binary | std::ios::ate);
+    std::streamoff end = file ? static_cast<std::streamoff>(file.tellg()) : 0;
+    std::string tail;
+    while (end > 0) {
+        const std::streamoff from = std::max<std::streamoff>(end - k_piece, 0);
+        std::string piece(static_cast<std::size_t>(end - from), '\0');
+        file.seekg(from);
+        file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+        if (!file) return {};
+        tail.insert(0, piece);
+        if (tail.back() != '\n') return {};
+        const auto newline = tail.size() < 2 ? std::string::npos : tail.rfind('\n', tail.size() - 2);
+        if (newline != std::string::npos) return tail.substr(newline + 1, tail.size() - newline - 2);
+        end = from;
+    }
+    return tail.empty() ? std::string() : tail.substr(0, tail.size() - 1);
+}
+
+}  // namespace
+
+void write_index(const fs::path& log_dir, const State& state, std::string_view last_line) {
+    const Json mark = mark_of(log_dir / k_journal, last_line);
+    if (mark.is_null() || !state.begun()) return;
+    const Json index = {{"schema", "gdnctl.evolve-state/1"}, {"journal", mark},
+                        {"stopped", state.stopped},          {"run", state.run},
+                        {"status", status_facts(state)},     {"words", status_body(state)}};
+    // As it is derived, it need not survive a crash: replaced, and not flushed to the disk.
+    const fs::path place = log_dir / k_index, fresh = log_dir / ".state.json.new";
+    {
+        std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
+        file << gdnctl::to_text(index) << "\n";
+        if (!file.flush()) return;
+    }
+    std::error_code ignored;
+    fs::permissions(fresh, fs::perms::owner_read | fs::perms::owner_write, ignored);
+    fs::rename(fresh, place, ignored);
+}
+
+std::optional<StatusIndex> read_index(const fs::path& log_dir, bool running) {
+    const auto text = read_file_if_exists(log_dir / k_index);
+    if (!text || !*text) return std::nullopt;
+    const Json index = Json::parse(**text, nullptr, false);
+    const fs::path journal = log_dir / k_journal;
+    if (!index.is_object() || !index.contains("journal") || !index.contains("words") ||
+        index["journal"] != mark_of(journal, last_line_of(journal))) {
+        return std::nullopt;
+    }
+    const std::string stopped = index.value("stopped", ""), run = index.value("run", "");
+    StatusIndex out;
+    Json status = index.value("status", Json::object());
+    status.update(status_head(log_dir, stopped, running));
+    out.status = gdnctl::to_text(status);
+    out.text = status_heading(run, stopped, running) + index.value("words", "") + status_place(log_dir);
+    return out;
+}
+
+namespace {
+
+using html::escaped;
+using svg::Anchor;
+
+const html::Look& look() {
+    static const html::Look k_look{{{"best", "#1d6fd1", "#62a8ff"},
+                                    {"kept", "#3f8f52", "#5cb874"},
+                                    {"tie", "#8b6fb8", "#a98bd8"},
+                                    {"rejected", "#c44e52", "#e8696e"},
+                                    {"other", "#b4bcc5", "#59636e"}},
+                                   R"css(
+.edge { stroke: var(--line); stroke-width: 1.4; fill: none; } .best { stroke: var(--best); stroke-width: 3; }
+.bar { stroke-width: 2; } .bar.kept { stroke: var(--kept); } .bar.tie { stroke: var(--tie); }
+.bar.rejected { stroke: var(--rejected); }
+)css"};
+    return k_look;
+}
+
+std::string_view colour_of(Verdict verdict) {
+    switch (verdict) {
+        case Verdict::kept: return "kept";
+        case Verdict::tie: return "tie";
+        case Verdict::rejected:
+        case Verdict::invalid:
+        case Verdict::tampered: return "rejected";
+        default: return "other";
+    }
+}
+
+// Attempts from left to right, a row for each lineage; lines lead to parents.
+std::string tree_svg(const State& state) {
+    constexpr double k_step = 34, k_row = 46, k_left = 80, k_top = 24;
+    const auto x = [&](int number) { return k_left + k_step * number; };
+    const auto y = [&](const Attempt& one) { return k_top + k_row * (one.number == 0 ? 0 : one.lineage); };
+    const double width = x(static_cast<int>(state.attempts.size())), height = k_top + k_row * state.rules.lineages;
+    std::string out = svg::open(width, height, "Tree");
+    for (int k = 0; k < state.rules.lineages; ++k) {
+        out += svg::text(0, k_top + k_row * k + 4, fmt::format("lineage {}", k));
+    }
+    for (const Attempt& one : state.attempts) {
+        for (const int number : one.parents) {
+            const Attempt& parent = state.at(number);
+            const double middle = (x(number) + x(one.number)) / 2;
+            out +=
+                svg::path({"edge"}, fmt::format("M{:.0f} {:.0f} C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}", x(number),
+                                                y(parent), middle, y(parent), middle, y(one), x(one.number), y(one)));
+        }
+    }
+    for (const Attempt& one : state.attempts) {
+        const auto css = fmt::format("{}{}", colour_of(one.verdict), one.number == state.best ? " best" : "");
+        const auto title = fmt::format("{} {} {} {}", one.number, one.technique, verdict_word(one), one.reason);
+        out += svg::circle({css, title}, x(one.number), y(one), 8) +
+               svg::text(x(one.number), y(one) + 21, std::to_string(one.number), Anchor::middle);
+    }
+    return out.append(svg::k_close);
+}
+
+std::string gains_svg(const State& state) {
+    constexpr double k_step = 34, k_left = 80, k_height = 180, k_margin = 16;
+    double low = 0, high = .001;
+    for (const Attempt& one : state.attempts) {
+        if (!one.gate || one.number == 0) continue;
+        low = std::min(low, one.gate->lo);
+        high = std::max(high, one.gate->hi);
+    }
+    // A candidate that is many times slower would flatten all others, so it is drawn at the edge, with its value.
+    low = std::max(low, -std::max(2 * high, .05));
+    const auto y = [&](double gain) {
+        return k_margin + (high - std::max(gain, low)) / (high - low) * (k_height - 2 * k_margin);
+    };
+    const double width = k_left + k_step * static_cast<double>(state.attempts.size());
+    std::string out = svg::open(width, k_height + 20, "Gains");
+    for (const double gain : {low, 0.0, high}) {
+        out += svg::line("axis", k_left - 20, y(gain), width, y(gain)) +
+               svg::text(0, y(gain) + 4, fmt::format("{:+.1f} %", to_percent(gain)));
+    }
+    for (const Attempt& one : state.attempts) {
+        if (!one.gate || one.number == 0) continue;
+        const double x = k_left + k_step * one.number;
+        const std::string_view colour = colour_of(one.verdict);
+        out += svg::line(fmt::format("bar {}", colour), x, y(one.gate->lo), x, y(one.gate->hi)) +
+               svg::circle({colour, gain_text(*one.gate)}, x, y(one.gate->est), 4) +
+               svg::text(x, k_height + 14, std::to_string(one.number), Anchor::middle);
+        if (one.gate->est < low) {
+            out += svg::text(x, y(low) - 8, fmt::format("{:+.0f} %", to_percent(one.gate->est)), Anchor::middle);
+        }
+    }
+    return out.append(svg::k_close);
+}
+
+std::string attempts_table(const State& state) {
+    html::Table table(
+        "N@n|operator|technique|lineage@n|verdict|gain over the champion, or why|tokens@n|device s@n|commit");
+    for (const Attempt& one : state.attempts) {
+        if (one.number == 0) continue;
+        table.row({std::to_string(one.number), to_text(one.op), escaped(one.technique), std::to_string(one.lineage),
+                   verdict_word(one), escaped(one.gate ? gain_text(*one.gate) : one.reason),
+                   one.tokens ? std::to_string(*one.tokens) : std::string("unknown"),
+                   fmt::format("{:.1f}", one.device_s), one.commit.substr(0, 7)});
+    }
+    return table.section("Attempts");
+}
+
+// Text of a table's cell in Markdown.
+std::string cell(std::string_view text) {
+    std::string out;
+    for (const char c : text::visible(text)) {
+        if (c == '|') out += '\\';
+        out += c == '\n' ? ' ' : c;
+    }
+    return out;
+}
+
+}  // namespace
+
+std::string report_markdown(const RunView& view) {
+    const State& state = view.state;
+    std::string out = fmt::format("# Evolve run {}\n\n```\n{}```\n\n## Attempts\n\n", state.run, status_text(view));
+    out +=
+        "| N | operator | technique | lineage | verdict | gain over the champion, or why | commit "
+        "|\n|---|---|---|---|---|---|---|\n";
+    for (const Attempt& one : state.attempts) {
+        if (one.number == 0) continue;
+        out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", one.number, to_text(one.op), cell(one.technique),
+                           one.lineage, verdict_word(one), cell(one.gate ? gain_text(*one.gate) : one.reason),
+                           one.commit.substr(0, 7));
+    }
+    const std::string known = insights(state);
+    if (!known.empty()) out += "\n## What is known\n\n" + known;
+    return out;
+}
+
+std::string report_html(const RunView& view) {
+    const State& state = view.state;
+    const Attempt& best = state.at(state.best);
+    const std::string best_text = best.number == 0
+                                      ? std::string("the base commit")
+                                      : fmt::format("attempt {}, {}", best.number, against_base_text(best));
+    const std::string body =
+        fmt::format("<h1>Evolve run {}</h1>\n", escaped(state.run)) +
+        html::facts({{"best", best_text},
+                     {"attempts", std::to_string(state.attempts.size() - 1)},
+                     {"noise of a pair",
+                      state.noise_measured ? fmt::format("{:.2f} %", to_percent(state.noise_sd)) : std::string()},
+                     {"tokens", std::to_string(state.spent.tokens)},
+                     {"device", fmt::format("{:.0f} s", state.spent.device_s)},
+                     {"wall", fmt::format("{:.0f} s", state.spent.wall_s)}}) +
+        html::section("Tree", tree_svg(state)) +
+        html::section("Gains against the champion at that time", gains_svg(state)) + attempts_table(state);
+    return html::document("Evolve run " + state.run, look(), body);
+}
+
+Json report_json(const RunView& view) {
+    Json out = status_json(view);
+    out["all"] = log_json(view.state);
+    return out;
+}
+
+namespace {
+
+constexpr std::size_t k_most_listed = 10;
+
+std::string proven(const Attempt& one) { return fmt::format("{} (eval {})", gain_text(*one.gate), one.eval); }
+
+std::string what_of(const Attempt& one) { return one.technique.empty() ? std::string(to_text(one.op)) : one.technique; }
+
+std::string actions(const State& state, const Session& session) {
+    std::map<std::string, int> verdicts;
+    for (const Attempt& one : state.attempts) {
+        if (one.number < session.first || one.verdict == Verdict::none) continue;
+        ++verdicts[std::string(to_text(one.verdict))];
+    }
+    std::string out;
+    for (const auto& [word, count] : verdicts) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, word);
+    return fmt::format("- Attempts {} to {}: {}.\n", session.first, state.attempts.size() - 1,
+                       out.empty() ? "none has a verdict" : out);
+}
+
+std::string outcome(const State& state, const Session& session) {
+    std::string kept;
+    std::size_t listed = 0;
+    for (std::size_t i = state.attempts.size(); i-- > 1;) {
+        const Attempt& one = state.attempts[i];
+        if (one.number < session.first || one.verdict != Verdict::kept || !one.gate) continue;
+        if (++listed > k_most_listed) break;
+        kept += fmt::format("- Kept: attempt {} ({}), commit `{}`: {}.\n", one.number, what_of(one), one.commit,
+                            proven(one));
+    }
+    const Attempt& best = state.at(state.best);
+    const std::string standing =
+        state.best == 0 ? fmt::format("the base `{}`: +0.00 % (eval {})", state.base, state.noise_eval)
+                        : fmt::format("attempt {}, commit `{}`: {}", best.number, best.commit, proven(best));
+    return kept.empty() ? fmt::format("- No improvement. The standing best is {}.\n", standing)
+                        : kept + fmt::format("- The best is {}.\n", standing);
+}
+
+std::string insight(const State& state, const Session& session) {
+    std::map<std::string, int> dead;
+    for (const Attempt& one : state.attempts) {
+        if (one.number < session.first) continue;
+        if (one.verdict == Verdict::rejected || one.verdict == Verdict::invalid) ++dead[what_of(one)];
+    }
+    std::string out = fmt::format("- Noise: a pair has a standard deviation of {:.2f} % (eval {}).\n",
+                                  to_percent(state.noise_sd), state.noise_eval);
+    for (const auto& [what, count] : dead) out += fmt::format("- Dead end: {}, {} times.\n", what, count);
+    return out;
+}
+
+}  // namespace
+
+std::string experiment_entry(const State& state, const Session& session, WallTime now) {
+    const std::string goal(text::trim(session.goal));
+    return text::visible(fmt::format(
+        "\n## {} - Evolve run {}, attempts {} to {}\n\n### Goal\n{}\n\n### Hypothesis\n"
+        "One of these candidates of {} lineages, drawn with seed {}, is faster than the best so far by more than the "
+        "smallest gain that is kept.\n\n### Action\n{}\n### Outcome\n{}\n### Breakthrough / Insight\n{}\n"
+        "### Next Step\n{}\n",
+        format_iso8601(now).substr(0, 10), state.run, session.first, state.attempts.size() - 1,
+        goal.empty() ? std::string("A better metric of the target.") : goal, state.rules.lineages, state.seed,
+        actions(state, session), outcome(state, session), insight(state, session),
+        fmt::format("The session ended with `{}`. {}", session.reason,
+                    state.best == 0 ? "Continue it with a larger budget, or try other directives."
+                                    : "Verify the best with `gdnctl evolve promote best`, or continue from it.")));
+}
+
+LogCheck check_log(std::string_view text, const std::set<int>& evals) {
+    static const std::regex k_number(R"((^|[^\w.(])([-+]?\d+(?:\.\d+)?\s?(?:%|x\b|ms\b|us\b|s\b))|\(eval (\d+)\))");
+    LogCheck out;
+    std::size_t number = 0;
+    bool fenced = false;
+    for (const std::string_view view : text::split(text, '\n')) {
+        ++number;
+        if (text::trim(view).starts_with("```")) fenced = !fenced;
+        if (fenced) continue;
+        const std::string line(view.substr(0, 4096));
+        std::vector<std::string> open;
+        for (std::sregex_iterator it(line.begin(), line.end(), k_number), end; it != end; ++it) {
+            if ((*it)[2].matched) {
+                open.push_back((*it)[2].str());
+                ++out.numbers;
+                continue;
+            }
+            const int eval = static_cast<int>(text::parse_int((*it)[3].str()).value_or(0));
+            if (!evals.contains(eval)) {
+                out.problems.push_back({number, (*it)[0].str(), "there is no such evaluation"});
+            }
+            open.clear();
+        }
+        for (std::string& one : open) {
+            out.problems.push_back({number, std::move(one), "names no evaluation: add (eval N) after it"});
+        }
+    }
     return out;
 }
 

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
-#include "core/json_fields.h"
 #include "platform/fs.h"
 #include "platform/journal.h"
 

@@ -1,6 +1,25 @@
 #include "loop/gates/job_service.h"
 
+#include <atomic>
+#include <cerrno>
 #include <optional>
+#include <thread>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/text.h"
+#include "core/time.h"
+#include "jobs/held_job.h"
+#include "jobs/run.h"
+#include "jobs/stop.h"
+#include "jobs/target_job.h"
+#include "platform/clock.h"
+#include "platform/fs.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
 
 namespace gdnctl::loop {
 
@@ -73,6 +92,257 @@ std::vector<std::string> command_words(const JobSpec& spec) {
         put_words(words, "--submission-id", spec.id);
     }
     return words;
+}
+
+namespace {
+
+// Appends all output about a job to a file. Write errors are reported at the end.
+class JobLogFile final : public Terminal {
+public:
+    static Result<std::unique_ptr<JobLogFile>> open(const std::filesystem::path& path) {
+        UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+        if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "open", path, errno));
+        return std::make_unique<JobLogFile>(std::move(fd), path);
+    }
+    JobLogFile(UniqueFd fd, std::filesystem::path path) : m_fd(std::move(fd)), m_path(std::move(path)) {}
+
+    void out(std::string_view bytes) override { append(bytes); }
+    void err(std::string_view bytes) override { append(bytes); }
+    Status flush() override { return {}; }
+    bool out_closed() const override { return false; }
+    bool out_is_tty() const override { return false; }
+    bool err_is_tty() const override { return false; }
+    int columns() const override { return 100; }
+    bool color_out() const override { return false; }
+    bool color_err() const override { return false; }
+
+    Status written() const {
+        if (m_problem == 0) return {};
+        return tl::unexpected(file_error(ErrorKind::local_io, "write", m_path, m_problem));
+    }
+
+private:
+    void append(std::string_view bytes) {
+        while (!bytes.empty() && m_problem == 0) {
+            const ssize_t n = ::write(m_fd.get(), bytes.data(), bytes.size());
+            if (n < 0 && errno == EINTR) continue;
+            if (n < 0) {
+                m_problem = errno;
+                return;
+            }
+            bytes.remove_prefix(static_cast<std::size_t>(n));
+        }
+    }
+
+    UniqueFd m_fd;
+    std::filesystem::path m_path;
+    int m_problem = 0;
+};
+
+// The context of a command that starts in `folder`.
+Context context_at(const Context& c, const std::filesystem::path& folder, const Config& config, Terminal& terminal,
+                   std::stop_token stop) {
+    GlobalOptions global;
+    global.json = true;
+    return {c.env,           c.clock, terminal,    config,    c.process, c.http,
+            std::move(stop), folder,  c.state_dir, c.program, global};
+}
+
+// A stop source that fires when `outer` does, or after a time limit.
+class Patience {
+public:
+    Patience(std::stop_token outer, std::chrono::milliseconds limit, Clock& clock)
+        : m_forward(std::move(outer), [this] { m_stop.request_stop(); }),
+          m_timer([this, limit, &clock](std::stop_token given_up) {
+              if (!clock.sleep_for(limit, given_up)) return;
+              m_over = true;
+              m_stop.request_stop();
+          }) {}
+    std::stop_token token() const { return m_stop.get_token(); }
+    bool over() const { return m_over; }
+
+private:
+    std::stop_source m_stop;
+    std::atomic<bool> m_over{false};
+    std::stop_callback<std::function<void()>> m_forward;
+    std::jthread m_timer;
+};
+
+PlaceOptions place_at(const std::string& cluster) {
+    PlaceOptions options;
+    if (!cluster.empty()) options.cluster = cluster;
+    return options;
+}
+
+Result<Target> target_of(const JobSpec& spec, const Context& context) {
+    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    auto& job = spec.kind == JobKind::tests ? target.test : target.profile;
+    if (!spec.argv.empty() && job) {
+        job->argv = spec.argv;
+        job->argv_here.clear();
+    }
+    return target;
+}
+
+void add_env(JobPlan& plan, const JobSpec& spec) {
+    plan.command.env.insert(plan.command.env.end(), spec.env.begin(), spec.env.end());
+}
+
+Result<ProfileSettings> settings_of(const JobSpec& spec) {
+    ProfileSettings settings = spec.profile;
+    GDNCTL_TRY(check_settings(settings));
+    GDNCTL_TRY(add_profile_env(settings, spec.profile_env));
+    return settings;
+}
+
+ExitCode conclude(const JobSpec& spec, const PlannedJob& job, JobRun& run) {
+    const ExitCode exit =
+        spec.kind == JobKind::tests ? conclude_test(run, job.target, {}) : conclude_profile(run, job.target, true);
+    return run.cut_short ? exit_code_of(run.cut_short->kind) : exit;
+}
+
+// The message with which commands end after an error.
+void say(const Error& error) {
+    log::error("error: {}", text::visible(error.text()));
+    if (!error.hint.empty()) log::warning("hint: {}", text::visible(error.hint));
+}
+
+Result<JobAnswer> run_on_cluster(const JobSpec& spec, Context& context) {
+    const PlaceOptions place = place_at(spec.site.cluster);
+    GDNCTL_TRY_ASSIGN(Target target, target_of(spec, context));
+    Result<PlannedJob> job = fail(ErrorKind::internal, "");
+    if (spec.kind == JobKind::tests) {
+        const std::string& tpu = spec.site.tpu;
+        job = plan_test(std::move(target), spec.selection, tpu.empty() ? "auto" : tpu, place, context);
+    } else {
+        GDNCTL_TRY_ASSIGN(ProfileSettings settings, settings_of(spec));
+        job = plan_profile(std::move(target), std::move(settings), false, place, context);
+    }
+    if (!job) return tl::unexpected(std::move(job).error());
+    add_env(job->plan, spec);
+    job->plan.log_decides = job->plan.log_decides || spec.kind == JobKind::profile;
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(job->place, place, context));
+    SubmitOptions submit;
+    if (!spec.id.empty()) submit.submission_id = spec.id;
+    submit.auto_stop = true;
+    submit.timeout_s = static_cast<double>(spec.limit_s);
+    GDNCTL_TRY_ASSIGN(JobRun run, run_job(job->plan, submit, *backend, context));
+    JobAnswer answer;
+    answer.exit = conclude(spec, *job, run);
+    answer.report = job_report(run, *job);
+    if (run.cut_short) say(*run.cut_short);
+    return answer;
+}
+
+// The hold counts the cost of a held TPU, so the report stays empty.
+Result<JobAnswer> run_on_held(const JobSpec& spec, Context& context) {
+    HeldRunOptions options;
+    options.sync.no_sync = spec.no_sync;
+    options.run.timeout_s = static_cast<double>(spec.limit_s);
+    GDNCTL_TRY_ASSIGN(Target target, target_of(spec, context));
+    GDNCTL_TRY(check_target_is_named(target, place_at(spec.site.cluster), context));
+    GDNCTL_TRY_ASSIGN(ProfileSettings settings, settings_of(spec));
+    Via via = options.run.via;
+    GDNCTL_TRY_ASSIGN(const FoundHold hold,
+                      ready_hold(spec.site.dev_tpu, place_at(spec.site.cluster), options.sync, via, context));
+    std::optional<std::string> prefix;
+    if (!spec.marin_prefix.empty()) prefix = spec.marin_prefix;
+    GDNCTL_TRY_ASSIGN(PlannedJob job,
+                      spec.kind == JobKind::tests
+                          ? plan_held_test(std::move(target), spec.selection, hold, context)
+                          : plan_held_profile(std::move(target), std::move(settings), prefix, hold, via, context));
+    add_env(job.plan, spec);
+    job.plan.log_decides = job.plan.log_decides || spec.kind == JobKind::profile;
+    GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, job.plan, options, context));
+    JobAnswer answer;
+    answer.exit = conclude(spec, job, run);
+    if (run.cut_short) say(*run.cut_short);
+    return answer;
+}
+
+Status ask(const gdnctl::Place& place, Context& context) {
+    if (place.local) return {};
+    GDNCTL_TRY_ASSIGN(const RayAccess access, open_access(place, context));
+    GDNCTL_TRY_ASSIGN(const std::string url, access.route->url());
+    const std::string token = access.withheld ? std::string() : access.token.value;
+    const auto facts = ask_dashboard(context.http, url, token, context.stop);
+    return facts ? Status() : Status(tl::unexpected(facts.error()));
+}
+
+}  // namespace
+
+JobReport job_report(const JobRun& run, const PlannedJob& job) {
+    const auto milliseconds = [](const std::optional<WallTime>& time) {
+        return time ? std::optional<std::int64_t>(time->time_since_epoch().count()) : std::nullopt;
+    };
+    const JobDetails& details = run.details;
+    JobReport report;
+    report.submission_id = details.submission_id;
+    report.backend = run.place.backend;
+    report.cluster = run.place.cluster;
+    if (run.submitted) report.status = status_of(details);
+    report.failure_class = to_text(run.verdict.failure);
+    report.message = details.message;
+    report.target = job.target.name;
+    report.entrypoint = own_command(run.request.entrypoint);
+    report.tpu = job.tpu;
+    if (details.driver_exit_code) report.driver_exit_code = *details.driver_exit_code;
+    report.start_ms = milliseconds(details.start_time);
+    report.end_ms = milliseconds(details.end_time);
+    report.tpu_evidence = is_tpu_evidence(run.place, run.verdict, details, run.output);
+    report.runs_as_written = job.target.style == TargetStyle::argv;
+    if (run.metric && job.target.metric) {
+        report.metric_name = job.target.metric->name;
+        report.metric_value = run.metric->value();
+    }
+    return report;
+}
+
+Result<JobAnswer> OwnJobs::run(const JobSpec& spec) {
+    GDNCTL_TRY_ASSIGN(const auto log, JobLogFile::open(spec.log));
+    const log::Diverted diverted([&](std::string_view line) { log->err(std::string(line) + "\n"); });
+    const auto answer = [&]() -> Result<JobAnswer> {
+        GDNCTL_TRY_ASSIGN(const Config config, m_config(spec.tree));
+        Context context = context_at(m_context, spec.tree, config, *log, spec.stop);
+        return spec.site.held() ? run_on_held(spec, context) : run_on_cluster(spec, context);
+    }();
+    if (!answer) say(answer.error());
+    if (spec.stop.stop_requested()) return tl::unexpected(stopped_error());
+    GDNCTL_TRY(log->written());
+    return answer ? *answer : JobAnswer{exit_code_of(answer.error().kind), {}};
+}
+
+Status OwnJobs::stop(const std::string& id, const JobSite& site, const std::filesystem::path& tree, bool wait) {
+    constexpr std::chrono::minutes k_patience{2};
+    const log::Diverted diverted([](std::string_view) {});
+    GDNCTL_TRY_ASSIGN(const Config config, m_config(tree));
+    // Without `wait`, this is cleanup after a stop request, so the request must not interrupt it.
+    const Patience patience(wait ? m_context.stop : std::stop_token(), k_patience, m_context.clock);
+    Context context = context_at(m_context, tree, config, m_context.terminal, patience.token());
+    context.global.quiet = true;
+    const auto stopped = [&]() -> Status {
+        GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place_at(site.cluster), !wait, context));
+        GDNCTL_TRY(stop_job(*backend, id, {wait, k_patience}, context));
+        return {};
+    }();
+    if (!stopped && patience.over() && is_interruption(stopped.error())) {
+        return fail(ErrorKind::timeout, "the job did not end within " + format_duration(k_patience));
+    }
+    return stopped;
+}
+
+Status OwnJobs::check(const std::string& cluster, std::chrono::milliseconds patience) {
+    const log::Diverted diverted([](std::string_view) {});
+    const Patience limited(m_context.stop, patience, m_context.clock);
+    Context context = context_at(m_context, m_context.cwd, m_context.config, m_context.terminal, limited.token());
+    const auto answers = [&]() -> Status {
+        GDNCTL_TRY_ASSIGN(const gdnctl::Place place, choose_place(place_at(cluster), context));
+        return ask(place, context);
+    }();
+    if (!answers && limited.over() && is_interruption(answers.error())) {
+        return fail(ErrorKind::timeout, "no answer within " + format_duration(patience));
+    }
+    return answers;
 }
 
 }  // namespace gdnctl::loop

@@ -5,14 +5,17 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/exit_code.h"
+#include "core/config.h"
 #include "core/result.h"
-#include "loop/measure/metrics.h"
+#include "jobs/target_job.h"
+#include "loop/measure/measurement.h"
+#include "platform/context.h"
 #include "target/target.h"
 
 namespace gdnctl::loop {
@@ -68,5 +71,28 @@ public:
     // Checks that the cluster answers and accepts our token. Error: why not; timeout after `patience`.
     virtual Status check(const std::string& cluster, std::chrono::milliseconds patience) = 0;
 };
+
+// Runs the gates' jobs in this process, the same way as the commands ray-test, ray-profile, dev-tpu-test,
+// dev-tpu-profile, ray-stop and cluster check.
+
+// The configuration that a command started in this folder would read. Errors: usage, config, local_io.
+using ConfigAt = std::function<Result<Config>(const std::filesystem::path& folder)>;
+
+class OwnJobs final : public JobService {
+public:
+    // Both must outlive the object.
+    OwnJobs(const ConfigAt& config, Context& context) : m_config(config), m_context(context) {}
+
+    Result<JobAnswer> run(const JobSpec& spec) override;
+    Status stop(const std::string& id, const JobSite& site, const std::filesystem::path& tree, bool wait) override;
+    Status check(const std::string& cluster, std::chrono::milliseconds patience) override;
+
+private:
+    const ConfigAt& m_config;
+    Context& m_context;
+};
+
+// The report for gates about a run that ended or was interrupted.
+JobReport job_report(const JobRun& run, const PlannedJob& job);
 
 }  // namespace gdnctl::loop

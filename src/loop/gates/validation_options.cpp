@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "loop/perf/policy_file.h"
+#include "loop/perf/gates.h"
 #include "services/job/job.h"
 
 namespace gdnctl::loop {

@@ -7,8 +7,8 @@
 
 #include "core/for_people.h"
 #include "core/log.h"
-#include "loop/report/model.h"
-#include "runlog/records/words.h"
+#include "loop/memory/run_view.h"
+#include "runlog/records/record.h"
 
 namespace gdnctl::loop {
 

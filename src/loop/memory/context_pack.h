@@ -12,7 +12,7 @@
 
 #include "core/result.h"
 #include "loop/memory/ideas.h"
-#include "loop/report/report.h"
+#include "loop/memory/run_view.h"
 
 namespace gdnctl::loop {
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,7 +18,9 @@
 
 #include "core/json.h"
 #include "core/result.h"
+#include "loop/engine/outcome.h"
 #include "loop/memory/ledger.h"
+#include "services/git/checkout.h"
 
 namespace gdnctl::loop {
 
@@ -83,5 +86,11 @@ struct SlotView {
 };
 // Every slot in order, then those that only the ledger has.
 std::vector<SlotView> coverage(std::span<const CoverageSlot> slots, std::span<const PastIdea> past);
+
+// A stage of an iteration that catches a candidate whose idea was refused before.
+
+// Applies check_idea() before any time is spent on the candidate: warns, or refuses it. Earlier attempts come from
+// <log-dir>/ledger.jsonl, including those of earlier runs. `repository` must outlive it.
+std::unique_ptr<Stage> make_idea_stage(IdeaPolicy policy, const GitCheckout& repository);
 
 }  // namespace gdnctl::loop

@@ -1,16 +1,248 @@
 #include "loop/perf/state.h"
 
 #include <chrono>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
-#include "core/json_fields.h"
-#include "loop/perf/record.h"
 #include "platform/fs.h"
 #include "platform/lock.h"
 
 namespace gdnctl::loop {
+
+namespace {
+
+// The recipe keeps what a run reports of itself apart from where its time went.
+bool is_hotspot(std::string_view name, std::string_view metric) {
+    return name != metric && !name.starts_with("throughput/");
+}
+
+Json numbers_json(const MetricMap& metrics, std::string_view metric, bool hotspots) {
+    Json out = Json::object();
+    for (const auto& [name, value] : metrics) {
+        if (is_hotspot(name, metric) == hotspots && std::isfinite(value)) out[name] = value;
+    }
+    return out;
+}
+
+void read_numbers(const Json& value, const char* field, MetricMap& into) {
+    const Json* it = json::object(value, field);
+    if (it == nullptr) return;
+    for (const auto& [name, number] : it->items()) {
+        if (number.is_number()) into[name] = number.get<double>();
+    }
+}
+
+std::map<std::string, std::string> words_in(const Json& value, const char* field) {
+    std::map<std::string, std::string> out;
+    const Json* it = json::object(value, field);
+    if (it == nullptr) return out;
+    for (const auto& [name, word] : it->items()) {
+        if (word.is_string()) out[name] = word.get<std::string>();
+    }
+    return out;
+}
+
+Json ce_compare_json(const CeCompare& c, const std::string& metric) {
+    Json out;
+    out["ce_requested_implementation"] = c.implementation;
+    out["ce_bwd_mode"] = c.bwd_mode;
+    out["ce_backend_selected"] = json::or_null(c.backend_selected);
+    out["profile_prefix"] = c.profile_prefix;
+    out["metric_value"] = json::or_null(c.value);
+    out["metric_source"] = json::or_null(c.source);
+    out["metric_points"] = json::or_null(c.window_points);
+    out["delta_pct"] = json::or_null(c.delta_pct);
+    out["metrics"] = numbers_json(c.metrics, metric, false);
+    out["hotspot_metrics"] = numbers_json(c.metrics, metric, true);
+    out["run_url"] = json::or_null(c.run_url);
+    out["failure"] = json::or_null(c.failure);
+    return out;
+}
+
+// What another program has written there is of another form, and not looked at.
+std::optional<CeCompare> read_ce_compare(const Json& value) {
+    const Json* it = json::object(value, "ce_ab_compare");
+    if (it == nullptr || json::text(*it, "profile_prefix").empty()) return std::nullopt;
+    CeCompare c;
+    c.implementation = json::text(*it, "ce_requested_implementation");
+    c.bwd_mode = json::text(*it, "ce_bwd_mode");
+    c.backend_selected = json::text(*it, "ce_backend_selected");
+    c.profile_prefix = json::text(*it, "profile_prefix");
+    c.value = json::number(*it, "metric_value");
+    c.source = json::text(*it, "metric_source");
+    c.window_points = json::integer(*it, "metric_points");
+    c.delta_pct = json::number(*it, "delta_pct");
+    read_numbers(*it, "metrics", c.metrics);
+    read_numbers(*it, "hotspot_metrics", c.metrics);
+    c.run_url = json::text(*it, "run_url");
+    c.failure = json::text(*it, "failure");
+    return c;
+}
+
+void put_measurement(Json& out, const Measurement& m) {
+    out["metric"] = m.metric;
+    out["metric_value"] = json::or_null(m.value);
+    out["metric_source"] = m.source;
+    out["metric_points"] = m.window_points ? Json(*m.window_points) : Json(m.points.size());
+    out["points"] = m.points;
+    out["ce_backend_selected"] = json::or_null(m.ce_backend_selected);
+    out["ce_requested_implementation"] = json::or_null(m.ce_requested_implementation);
+    out["ce_bwd_mode"] = json::or_null(m.ce_bwd_mode);
+    out["ce_ab_compare"] = m.ce_ab_compare ? ce_compare_json(*m.ce_ab_compare, m.metric) : Json(nullptr);
+    out["profile_architecture"] = json::or_null(m.profile_architecture);
+    out["gdn_layers_per_block"] = json::or_null(m.gdn_layers_per_block);
+    out["gdn_block_size"] = json::or_null(m.gdn_block_size);
+    out["gdn_layer_fraction"] = json::or_null(m.gdn_layer_fraction);
+    out["metrics"] = numbers_json(m.metrics, m.metric, false);
+    out["hotspot_metrics"] = numbers_json(m.metrics, m.metric, true);
+    out["run_url"] = json::or_null(m.run_url);
+    if (!m.warnings.empty()) out["warnings"] = m.warnings;
+    if (!m.busy.empty()) out["busy"] = m.busy;
+    out["fingerprint_key"] = m.fingerprint.key();
+    out["fingerprint"] = {{"asked", m.fingerprint.asked}, {"effective", m.fingerprint.effective}};
+}
+
+void read_gates(const Json& value, std::vector<GateResult>& into) {
+    const Json* it = json::array(value, "gates");
+    if (it == nullptr) return;
+    for (const Json& gate : *it) {
+        if (!gate.is_object()) continue;
+        const std::string result = json::text(gate, "result");
+        using Kind = GateResult::Kind;
+        into.push_back({json::text(gate, "id"),
+                        result == "fail"   ? Kind::fail
+                        : result == "skip" ? Kind::skip
+                                           : Kind::pass,
+                        json::text(gate, "reason"), json::text(gate, "numbers")});
+    }
+}
+
+std::optional<PairLook> read_pairs(const Json& value) {
+    const Json* it = json::object(value, "pairs");
+    if (it == nullptr) return std::nullopt;
+    PairLook look;
+    const auto share = [&](const char* field) { return std::log1p(json::number(*it, field).value_or(0.0) / 100.0); };
+    look.n = static_cast<int>(json::integer(*it, "n").value_or(0));
+    look.mean = share("gain_pct");
+    look.low = share("low_pct");
+    look.high = share("high_pct");
+    look.deviation = json::number(*it, "deviation_pct").value_or(0.0) / 100.0;
+    const std::string verdict = json::text(*it, "verdict");
+    for (const PairVerdict one : {PairVerdict::next, PairVerdict::keep, PairVerdict::refuse, PairVerdict::tie}) {
+        if (to_text(one) == verdict) look.verdict = one;
+    }
+    return look;
+}
+
+}  // namespace
+
+Json gates_json(const std::vector<GateResult>& gates) {
+    Json out = Json::array();
+    for (const GateResult& gate : gates) {
+        out.push_back({{"id", gate.id},
+                       {"result", to_text(gate.kind)},
+                       {"reason", json::or_null(gate.reason)},
+                       {"numbers", json::or_null(gate.numbers)}});
+    }
+    return out;
+}
+
+Json pairs_json(const PairLook& look) {
+    return {{"n", look.n},
+            {"gain_pct", to_percent(look.mean)},
+            {"low_pct", to_percent(look.low)},
+            {"high_pct", to_percent(look.high)},
+            {"deviation_pct", 100.0 * look.deviation},
+            {"verdict", to_text(look.verdict)}};
+}
+
+Json measurement_json(const Measurement& measurement) {
+    Json out;
+    out["schema"] = "gdnctl.measurement/1";
+    put_measurement(out, measurement);
+    return out;
+}
+
+Measurement parse_measurement(const Json& value) {
+    Measurement m;
+    m.metric = json::text(value, "metric");
+    m.value = json::number(value, "metric_value");
+    m.source = json::text(value, "metric_source");
+    if (const Json* it = json::array(value, "points")) {
+        for (const Json& point : *it) {
+            if (point.is_number()) m.points.push_back(point.get<double>());
+        }
+    }
+    if (m.points.empty() && m.value) m.points.push_back(*m.value);
+    if (m.source.starts_with("wandb-history-")) m.window_points = json::integer(value, "metric_points");
+    read_numbers(value, "metrics", m.metrics);
+    read_numbers(value, "hotspot_metrics", m.metrics);
+    m.ce_backend_selected = json::text(value, "ce_backend_selected");
+    m.ce_requested_implementation = json::text(value, "ce_requested_implementation");
+    m.ce_bwd_mode = json::text(value, "ce_bwd_mode");
+    m.ce_ab_compare = read_ce_compare(value);
+    m.profile_architecture = json::text(value, "profile_architecture");
+    m.gdn_layers_per_block = json::integer(value, "gdn_layers_per_block");
+    m.gdn_block_size = json::integer(value, "gdn_block_size");
+    m.gdn_layer_fraction = json::number(value, "gdn_layer_fraction");
+    m.run_url = json::text(value, "run_url");
+    m.busy = json::text(value, "busy");
+    if (const Json* it = json::array(value, "warnings")) {
+        for (const Json& warning : *it) {
+            if (warning.is_string()) m.warnings.push_back(warning.get<std::string>());
+        }
+    }
+    if (const Json* it = json::object(value, "fingerprint")) {
+        m.fingerprint = {words_in(*it, "asked"), words_in(*it, "effective")};
+    }
+    return m;
+}
+
+Json record_json(const PerfRecord& record) {
+    Json out;
+    out["iteration"] = record.iteration;
+    out["commit"] = record.commit;
+    put_measurement(out, record.measured);
+    out["hotspot_heading"] = nullptr;
+    out["hotspot_baseline_heading"] = nullptr;
+    out["timestamp_unix"] = record.timestamp_unix;
+    out["decision"] = to_text(record.decision);
+    out["delta_vs_champion_pct"] = json::or_null(record.delta_vs_champion_pct);
+    out["hotspot_baseline_source"] = json::or_null(record.baseline_source);
+    out["hotspot_baseline_metrics"] = numbers_json(record.baseline_metrics, record.measured.metric, true);
+    out["control_gate_reasons"] = Json::array();
+    for (const GateResult& gate : record.gates) {
+        if (gate.kind == GateResult::Kind::fail) out["control_gate_reasons"].push_back(gate.reason);
+    }
+    out["change_class"] = json::or_null(record.change_class);
+    out["gates"] = gates_json(record.gates);
+    out["pairs"] = record.pairs ? pairs_json(*record.pairs) : Json(nullptr);
+    out["metric_unit"] = json::or_null(record.unit);
+    out["gain"] = record.gain ? runlog::gain_json(*record.gain) : Json(nullptr);
+    out["suspect"] = record.suspect;
+    return out;
+}
+
+PerfRecord parse_record(const Json& value) {
+    PerfRecord record;
+    record.iteration = static_cast<int>(json::integer(value, "iteration").value_or(0));
+    record.commit = json::text(value, "commit");
+    record.measured = parse_measurement(value);
+    record.timestamp_unix = static_cast<std::int64_t>(json::number(value, "timestamp_unix").value_or(0.0));
+    record.decision = parse_perf_verdict(json::text(value, "decision")).value_or(PerfVerdict::within_threshold);
+    record.delta_vs_champion_pct = json::number(value, "delta_vs_champion_pct");
+    record.baseline_source = json::text(value, "hotspot_baseline_source");
+    read_numbers(value, "hotspot_baseline_metrics", record.baseline_metrics);
+    record.change_class = json::text(value, "change_class");
+    read_gates(value, record.gates);
+    record.pairs = read_pairs(value);
+    if (const auto gain = value.find("gain"); gain != value.end()) record.gain = runlog::parse_gain(*gain);
+    record.unit = json::text(value, "metric_unit");
+    record.suspect = json::boolean(value, "suspect").value_or(false);
+    return record;
+}
 
 namespace {
 

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,5 +60,14 @@ Result<PerfState> load_perf_state(const std::filesystem::path& path);
 // Reads, changes and replaces the file under a lock (PATH.lock); when `change` fails, or the file does not parse,
 // nothing is written. Errors: those of load and of `change`, conflict (locked), local_io, the old content being whole.
 Status update_perf_state(const std::filesystem::path& path, const std::function<Status(PerfState&)>& change);
+
+// The JSON form of a record of the performance state is declared in state.h; these are its parts.
+
+Json gates_json(const std::vector<GateResult>& gates);  // [{"id", "result", "reason", "numbers"}]
+Json pairs_json(const PairLook& look);                  // shares as per cent
+
+// A Measurement as evidence of a stage: `gdnctl.measurement/1`.
+Json measurement_json(const Measurement& measurement);
+Measurement parse_measurement(const Json& value);
 
 }  // namespace gdnctl::loop

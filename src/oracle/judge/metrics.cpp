@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "oracle/judge/blocks.h"
 #include "oracle/simd/tasks.h"
 
 namespace gdnctl::oracle {

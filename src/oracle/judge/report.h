@@ -1,13 +1,14 @@
 // How verdicts on any operator look: lines for people, objects for programs.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/exit_code.h"
 #include "core/json.h"
+#include "core/result.h"
 #include "oracle/judge/metrics.h"
 #include "oracle/judge/verdict.h"
 #include "oracle/tensor/tensor.h"
@@ -49,3 +50,37 @@ void add_diagnosis(Json& object, const std::vector<std::string>& stages, const s
 std::string verdict_text(std::string_view verdict, std::string_view reason);  // the last line
 
 }  // namespace gdnctl::oracle_report
+
+namespace gdnctl::oracle {
+
+// Where an error is: along the named axes of an operator.
+
+struct PlaceAxis {
+    std::string_view name, several;     // "value head", "value heads"
+    std::vector<std::int64_t> at = {};  // in ascending order; empty: the name says it all
+    std::int64_t extent = 0;            // of the axis; 0: not told
+    std::string_view note = {};         // "(of 64 tokens)"
+    bool whole = false;                 // all from the first of `at` to the second
+};
+
+// "where: value heads 0-2 of 8; chunk 3 (of 64 tokens)"
+std::string place_text(const std::vector<PlaceAxis>& axes);
+
+// A verdict on any operator as one self-contained page: no scripts, nothing from elsewhere, light or dark.
+
+struct Page {
+    std::string_view what;      // "Gated DeltaNet"
+    std::string_view verdict;   // "WRONG"
+    std::string_view reason;    // may be empty
+    std::string about = {};     // sizes, in a line
+    std::string why = {};       // place, stage and hints, in lines; may be empty
+    std::string sections = {};  // HTML, as charts, html::Table and the functions below give it
+};
+std::string page_html(const Page& page);
+
+std::string verdict_html(Verdict verdict);  // for cells of tables
+// Elements with got, want and difference; those that are equal are left out.
+std::string worst_html(const std::vector<Worst>& elements);
+std::string contract_html(std::string_view title, const std::vector<ContractField>& fields);
+
+}  // namespace gdnctl::oracle

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "oracle/simd/peak.h"
+#include "oracle/simd/isa.h"
 #include "oracle/simd/vector.h"
 
 namespace gdnctl::oracle {

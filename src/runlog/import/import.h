@@ -9,7 +9,6 @@
 #include "core/json.h"
 #include "core/result.h"
 #include "core/time.h"
-#include "runlog/parse/experiment.h"
 #include "runlog/parse/log.h"
 #include "runlog/records/record.h"
 

@@ -162,3 +162,17 @@ std::string lint_as_github(const LintReport& report, std::string_view path);
 std::string lint_as_step_summary(const LintReport& report, std::string_view path);
 
 }  // namespace gdnctl::runlog
+
+namespace gdnctl::runlog {
+
+// What the linter needs from a log's records.
+
+struct RecordFactsFile {
+    std::vector<RecordFacts> records;   // current records (superseded ones omitted), in file order
+    std::vector<std::string> warnings;  // a torn last line was dropped
+};
+
+// Pure. Errors: bad_input for a line that is not a record; `name` is for errors.
+Result<RecordFactsFile> read_record_facts(std::string_view jsonl, std::string_view name);
+
+}  // namespace gdnctl::runlog

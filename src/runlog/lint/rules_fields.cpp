@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <map>
 
 #include <fmt/format.h>
 
 #include "core/text.h"
+#include "core/time.h"
 #include "runlog/lint/rules.h"
 #include "runlog/parse/detail.h"
 
@@ -327,4 +329,233 @@ void experiment_template_text(const ExperimentFacts& facts, Reporter& reporter) 
 
 }  // namespace rule
 
+// L301-L303: dates are ISO 8601 in UTC, in order, and close to the commit's date.
+
+namespace {
+
+using std::chrono::hours;
+
+std::string_view date_text(const Field& field) { return strip_marks(field.value); }
+
+// "2026-02-18 12:55:20 UTC" and "2026-02-18T12:55:20+02:00" -> the same instant with a Z; empty: the offset is unknown.
+std::string with_known_offset(std::string_view s) {
+    if (s.size() <= 10 || !detail::is_date(s.substr(0, 10))) return {};
+    std::string iso(s);
+    for (const std::string_view zone : {" UTC", " utc", " GMT", "UTC", " Z", "z"}) {
+        if (!s.ends_with(zone)) continue;
+        iso = std::string(s.substr(0, s.size() - zone.size())) + "Z";
+        break;
+    }
+    if (iso[10] == ' ' || iso[10] == 't') iso[10] = 'T';
+    const std::string_view clock = std::string_view(iso).substr(11);
+    if (clock.find_first_of("Z+-") == std::string_view::npos) return {};
+    const auto time = parse_iso8601(iso);
+    return time ? format_iso8601(*time) : std::string();
+}
+
+bool is_utc(std::string_view s) { return parse_iso8601(s) && (s.size() == 10 || s.ends_with("Z")); }
+
+std::chrono::sys_days day_of(WallTime t) { return std::chrono::floor<std::chrono::days>(t); }
+
+}  // namespace
+
+std::optional<EntryDate> date_of(const Entry& entry) {
+    const Field* field = entry.field(entry.date);
+    if (field == nullptr) return std::nullopt;
+    const std::string_view s = date_text(*field);
+    auto time = parse_iso8601(s);
+    if (!time) {
+        if (const std::string mended = with_known_offset(s); !mended.empty()) time = parse_iso8601(mended);
+    }
+    if (!time) return std::nullopt;
+    return EntryDate{*time, s.size() == 10};
+}
+
+namespace rule {
+
+void date_format(const EntryFacts& facts, Reporter& reporter) {
+    const Field* field = facts.entry.field(facts.entry.date);
+    if (field == nullptr) return;
+    const std::string_view s = date_text(*field);
+    if (s.empty() || s.starts_with("<")) return;  // L106
+    if (is_utc(s)) {
+        if (s == field->value) return;
+        const char* marks = field->value.find('`') != std::string_view::npos ? "backticks" : "asterisks";
+        reporter.add(value_of(*field), fmt::format("the date needs no {}", marks),
+                     reporter.safe(field->value, std::string(s)));
+        return;
+    }
+    std::optional<Fix> fix;
+    if (std::string mended = with_known_offset(s); !mended.empty())
+        fix = reporter.safe(field->value, std::move(mended));
+    reporter.add(value_of(*field), "the date is not ISO 8601 in UTC (2026-02-18 or 2026-02-18T12:55:20Z)",
+                 std::move(fix));
+}
+
+void date_order(const EntryFacts& facts, Reporter& reporter) {
+    const auto date = date_of(facts.entry);
+    if (!date || facts.previous == nullptr || !facts.previous->date) return;
+    const EntryDate& before = *facts.previous->date;
+    const bool by_day = date->day_only || before.day_only;
+    const bool earlier = by_day ? day_of(date->time) < day_of(before.time) : date->time < before.time;
+    if (!earlier) return;
+    reporter.add(value_of(*facts.entry.field(facts.entry.date)),
+                 fmt::format("earlier than the date of iteration {}, {}", facts.previous->dated_iteration,
+                             format_iso8601(before.time)));
+}
+
+void date_plausible(const EntryFacts& facts, Reporter& reporter) {
+    const auto date = date_of(facts.entry);
+    if (!date) return;
+    const Field& field = *facts.entry.field(facts.entry.date);
+    const LintOptions& options = facts.run.options;
+    const hours slack{1};  // for clock differences between two machines
+    if (options.now != WallTime{} && date->time > options.now + slack) {
+        reporter.add(value_of(field), "the date is in the future");
+        return;
+    }
+    if (facts.entry.commit_value.kind != CommitKind::committed) return;
+    CommitFacts* history = facts.run.facts();
+    if (history == nullptr) return;
+    const auto commit = history->resolve(facts.entry.commit_value.sha);
+    if (!commit || !*commit) return;
+    const WallTime committed = (*commit)->time;
+    const auto last = date->day_only ? date->time + hours{24} : date->time;
+    if (committed <= last + hours{48} && committed >= date->time - hours{48}) return;
+    reporter.add(value_of(field),
+                 fmt::format("more than 48 h from the commit's own date, {}", format_iso8601(committed)),
+                 reporter.unsafe(date_text(field), format_iso8601(committed)));
+}
+
+}  // namespace rule
+
 }  // namespace gdnctl::runlog
+
+namespace gdnctl::runlog::rule {
+
+// The rules of experiment logs (L102, L301, L302 there, L801-L803).
+
+namespace {
+
+// The first word such as 22.4212 or speedup=28.5 in an outcome; empty: none.
+std::string_view claimed_score(std::string_view text) {
+    for (std::size_t at = text.find('.'); at != std::string_view::npos; at = text.find('.', at + 1)) {
+        std::size_t begin = at, end = at + 1;
+        while (begin > 0 && detail::is_digit(text[begin - 1])) --begin;
+        while (end < text.size() && detail::is_digit(text[end])) ++end;
+        const bool bounded = (begin == 0 || !(detail::is_word(text[begin - 1]) || text[begin - 1] == '.')) &&
+                             (end == text.size() || !(detail::is_word(text[end]) || text[end] == '.'));
+        if (begin < at && end - at >= 3 && bounded) return text.substr(begin, end - begin);
+    }
+    return {};
+}
+
+// A file name or a run id in code: `proposal_21_metrics.json`, `ap-LG0DrZ`, outputs/run3.
+bool names_source(std::string_view text) {
+    bool code = false;
+    std::size_t open = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != '`') continue;
+        if (code) {
+            const std::string_view inner = text.substr(open + 1, i - open - 1);
+            const bool word = inner.find(' ') == std::string_view::npos && inner.size() >= 4;
+            bool letter = false, joined = false;
+            for (const char c : inner) {
+                letter = letter || detail::is_alpha(c);
+                joined = joined || c == '_' || c == '-' || c == '/' || c == '.';
+            }
+            if (word && letter && joined && inner.find('=') == std::string_view::npos) return true;
+        }
+        open = i;
+        code = !code;
+    }
+    return false;
+}
+
+Line line_at(std::string_view body, std::uint32_t first, const char* place) {
+    LineCursor cursor(body, first);
+    Line line;
+    while (cursor.next(line) && line.text.data() + line.text.size() < place) {
+    }
+    return line;
+}
+
+}  // namespace
+
+void experiment_sections(const ExperimentFacts& facts, Reporter& reporter) {
+    const ExperimentEntry& entry = facts.entry();
+    std::vector<std::string> missing;
+    for (const char* name : {"Goal", "Hypothesis", "Action", "Outcome", "Next Step"}) {
+        const bool optional = !entry.numbered.empty();
+        if (entry.section(name) == nullptr && !optional) missing.emplace_back(name);
+    }
+    if (!entry.numbered.empty() && entry.section("Next Step") == nullptr) missing.emplace_back("Next Step");
+    if (!missing.empty()) reporter.add({entry.heading}, fmt::format("missing: {}", text::join(missing, ", ")));
+    if (entry.section("Reasoning") == nullptr && entry.numbered.empty()) {
+        reporter.note({entry.heading}, "no `### Reasoning`");
+    }
+}
+
+void experiment_date(const ExperimentFacts& facts, Reporter& reporter) {
+    const ExperimentEntry& entry = facts.entry();
+    if (!parse_iso8601(entry.date)) reporter.add({entry.heading, entry.date}, "no such date");
+}
+
+void experiment_date_order(const ExperimentFacts& facts, Reporter& reporter) {
+    const ExperimentEntry& entry = facts.entry();
+    if (!parse_iso8601(entry.date)) return;  // L301
+    for (std::size_t i = facts.index; i-- > 0;) {
+        const std::string_view before = facts.entries[i].date;
+        if (!parse_iso8601(before)) continue;
+        if (entry.date >= before) return;
+        reporter.add({entry.heading, entry.date}, fmt::format("earlier than the entry before it, {}", before));
+        return;
+    }
+}
+
+// Numbers continue through the whole file.
+void experiment_numbers(const LintRun& run, Reporter& reporter) {
+    std::map<std::int64_t, std::uint32_t> seen;
+    std::int64_t last = -1;
+    for (const ExperimentEntry& entry : run.experiments) {
+        for (const NumberedExperiment& experiment : entry.numbered) {
+            const auto [first, fresh] = seen.emplace(experiment.number, experiment.heading.number);
+            if (!fresh) {
+                reporter.add({experiment.heading},
+                             fmt::format("experiment {} is already in line {}", experiment.number, first->second));
+            } else if (experiment.number < last) {
+                reporter.add({experiment.heading},
+                             fmt::format("experiment {} comes after {}", experiment.number, last));
+            }
+            last = std::max(last, experiment.number);
+        }
+    }
+}
+
+void score_source(const ExperimentFacts& facts, Reporter& reporter) {
+    const ExperimentEntry& entry = facts.entry();
+    const ExperimentSection* outcome = entry.section("Outcome");
+    if (outcome == nullptr) return;
+    const std::string_view score = claimed_score(outcome->body);
+    if (score.empty() || names_source(outcome->body)) return;
+    if (const ExperimentSection* action = entry.section("Action"); action != nullptr && names_source(action->body))
+        return;
+    reporter.add({line_at(outcome->body, outcome->heading.number + 1, score.data()), score},
+                 fmt::format("the score {} names no evidence file or run id", score));
+}
+
+void standing_best(const ExperimentFacts& facts, Reporter& reporter) {
+    const ExperimentSection* outcome = facts.entry().section("Outcome");
+    if (outcome == nullptr) return;
+    const std::string lower_case = text::to_lower(outcome->body);
+    for (const std::string_view phrase : {"no improvement", "did not improve", "no uplift", "not improved"}) {
+        if (lower_case.find(phrase) == std::string::npos) continue;
+        const bool compared = lower_case.find("x faster") != std::string::npos;
+        if (claimed_score(outcome->body).empty() && !compared) {
+            reporter.add({outcome->heading}, "no improvement: say what the standing best is");
+        }
+        return;
+    }
+}
+
+}  // namespace gdnctl::runlog::rule

@@ -1,6 +1,8 @@
 // Declarations that the parser's files share.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -78,4 +80,81 @@ std::optional<Line> first_conflict(std::string_view text);
 // Merges readings by key and adds derived values.
 std::vector<Metric> resolve_metrics(const std::vector<Reading>& readings);
 
+// Numbers, units and arrows of metric lines.
+
+struct Scale {
+    Unit unit = Unit::none;
+    double factor = 1;  // factor to the canonical unit
+};
+
+// A number as written.
+struct Printed {
+    double value = 0;
+    double half_digit = 0;
+    std::string_view text;
+    bool null = false;  // n/a
+    Scale scale;
+    std::size_t end = 0;  // after number and unit
+};
+
+// The value or two values after a label.
+struct Values {
+    Printed first;
+    std::optional<Printed> second;
+    std::size_t begin = 0, end = 0;
+};
+
+// Blanks, and characters for emphasis and code.
+inline bool is_soft(char c) { return c == '`' || c == '*' || c == '"' || c == ' ' || c == '\t'; }
+std::size_t skip_soft(std::string_view s, std::size_t at);
+
+// [+-]digits[.digits][e[+-]digits], thousands separated by commas; no unit.
+std::optional<Printed> read_number(std::string_view s, std::size_t at);
+std::optional<Values> read_values(std::string_view s, std::size_t at);
+// Length of the arrow at this position (->, U+2192, =>); 0: none.
+std::size_t arrow_length(std::string_view s, std::size_t at);
+
 }  // namespace gdnctl::runlog::detail
+
+namespace gdnctl::runlog {
+
+// Relations between the known metrics. The parser uses them to derive missing values, the linter to check given ones.
+
+struct EquationTerm {
+    std::string_view key;
+    double sign;
+};
+
+// sum = terms[0] ± terms[1] ± terms[2], in ms; an empty key ends the terms.
+struct Equation {
+    std::string_view sum;
+    std::array<EquationTerm, 3> terms;
+    std::string_view text;
+    bool any_term = false;  // derived if any term is known; a missing term counts as 0
+};
+
+// Each equation uses only sums of earlier ones.
+constexpr std::array k_equations = {
+    Equation{"kernel_budget_ms",
+             {{{"forward_closed_call_ms", 1}, {"backward_closed_call_ms", 1}, {}}},
+             "forward + backward",
+             true},
+    Equation{"control_budget_ms", {{{"while_ms", 1}, {"conditional_ms", 1}, {}}}, "while + conditional", true},
+    Equation{"train_path_budget_ms", {{{"kernel_budget_ms", 1}, {"control_budget_ms", 1}, {}}}, "kernel + control"},
+    Equation{"remainder_budget_ms", {{{"step_duration_ms", 1}, {"train_path_budget_ms", -1}, {}}}, "step - train-path"},
+    Equation{"upper_bound_gap_ms", {{{"step_duration_ms", 1}, {"upper_bound_ms", -1}, {}}}, "step - upper bound"},
+    Equation{"interaction_remainder_ms",
+             {{{"upper_bound_gap_ms", 1}, {"train_path_budget_ms", -1}, {"hybrid_generic_shell_delta_budget_ms", -1}}},
+             "gap - train-path - hybrid generic"},
+};
+
+// key = budget / upper_bound_gap_ms, if the gap is positive.
+struct GapShare {
+    std::string_view key, budget;
+};
+constexpr std::array k_gap_shares = {
+    GapShare{"gap_explained_by_train_path", "train_path_budget_ms"},
+    GapShare{"gap_explained_by_decoder_layer_shell", "decoder_layer_shell_budget_ms"},
+    GapShare{"gap_explained_by_hybrid_generic_shell_delta", "hybrid_generic_shell_delta_budget_ms"}};
+
+}  // namespace gdnctl::runlog

@@ -1,3 +1,4 @@
+// Bullets and their labels.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -7,6 +8,169 @@
 #include "runlog/parse/log.h"
 
 namespace gdnctl::runlog {
+
+namespace detail {
+
+namespace {
+
+// "value <!-- note -->" -> "value": Markdown does not show the note. A comment in backticks is shown as code, and
+// stays.
+std::string_view without_trailing_comments(std::string_view content) {
+    while (content.ends_with("-->")) {
+        const std::size_t begin = content.rfind("<!--");
+        if (begin == std::string_view::npos) break;
+        const std::string_view before = content.substr(0, begin);
+        if (std::count(before.begin(), before.end(), '`') % 2 != 0) break;
+        content = text::trim(before);
+    }
+    return content;
+}
+
+}  // namespace
+
+bool has_text(std::string_view part) {
+    constexpr std::string_view no_text = " \t\r\n-*+`";
+    if (part.find("<!--") == std::string_view::npos) return part.find_first_not_of(no_text) != std::string_view::npos;
+    BlockTracker tracker;
+    Line line;
+    for (LineCursor cursor(part); cursor.next(line);) {
+        tracker.inside(line.text);
+        if (tracker.commented()) continue;
+        const auto bullet = match_bullet(line.text);
+        const std::string_view shown = bullet ? bullet->content : line.text;
+        if (shown.find_first_not_of(no_text) != std::string_view::npos) return true;
+    }
+    return false;
+}
+
+std::optional<Bullet> match_bullet(std::string_view line) {
+    Bullet bullet;
+    std::size_t at = 0;
+    for (; at < line.size() && is_blank(line[at]); ++at) bullet.indent += line[at] == '\t' ? 4 : 1;
+    if (at >= line.size() || (line[at] != '-' && line[at] != '*' && line[at] != '+')) return std::nullopt;
+    if (at + 1 >= line.size() || !is_blank(line[at + 1])) return std::nullopt;
+    bullet.marker = line[at];
+    bullet.content = without_trailing_comments(text::trim(line.substr(at + 1)));
+    return bullet;
+}
+
+namespace {
+
+// A colon that ends a label is followed by a blank, a mark or nothing (those in "12:55" and "a.py:7" do not end one).
+bool ends_label(std::string_view s, std::size_t colon) {
+    if (colon + 1 >= s.size()) return true;
+    const char next = s[colon + 1];
+    return is_blank(next) || next == '`' || next == '*' || next == '"';
+}
+
+std::size_t find_label_colon(std::string_view s, bool inside_code) {
+    bool code = false;
+    for (std::size_t i = 0; i < s.size() && i < 200; ++i) {
+        if (s[i] == '`' && !inside_code) code = !code;
+        if (s[i] == ':' && !code && i > 0 && ends_label(s, i)) return i;
+    }
+    return std::string_view::npos;
+}
+
+}  // namespace
+
+std::optional<Labelled> split_label(std::string_view content) {
+    // `label: value` entirely in backticks.
+    if (content.size() > 2 && content.front() == '`' && content.find('`', 1) == content.size() - 1) {
+        content = content.substr(1, content.size() - 2);
+    }
+    const std::size_t colon = find_label_colon(content, false);
+    if (colon == std::string_view::npos) return std::nullopt;
+    std::string_view value = content.substr(colon + 1);
+    while (!value.empty() && value.front() == '*') value.remove_prefix(1);
+    const std::string_view label = strip_marks(content.substr(0, colon));
+    if (label.empty()) return std::nullopt;
+    return Labelled{label, text::trim(value)};
+}
+
+bool label_is(std::string_view label, std::string_view lower_case_name, bool prefix) {
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < label.size(); ++i) {
+        const char c = label[i];
+        if (c == '`' || c == '*') continue;
+        if (at == lower_case_name.size()) return prefix ? !is_word(c) : text::trim(label.substr(i)).starts_with("(");
+        if (lower(c) != lower_case_name[at]) return false;
+        ++at;
+    }
+    return at == lower_case_name.size();
+}
+
+bool contains_word(std::string_view text, std::string_view needle) {
+    for (std::size_t at = text.find(needle); at != std::string_view::npos; at = text.find(needle, at + 1)) {
+        const std::size_t end = at + needle.size();
+        if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
+    }
+    return false;
+}
+
+}  // namespace detail
+
+// What a line says about a test run: counts and a verdict.
+
+namespace {
+
+// The verdict, if it is the line's whole value: "OK", "verdict: WRONG", "FAILED (exit 1)", "`run` -> `OK`".
+std::string_view read_verdict(std::string_view line) {
+    constexpr std::array<std::string_view, 7> words = {"OK",     "WRONG", "SUSPECT",       "NO_DATA",
+                                                       "FAILED", "FAIL",  "UNSTABLE_INPUT"};
+    constexpr std::string_view name = "verdict";
+    std::string_view value = line;
+    if (const auto bullet = detail::match_bullet(line)) value = bullet->content;
+    if (const auto labelled = detail::split_label(value)) value = labelled->value;
+    if (const std::size_t arrow = value.rfind("->"); arrow != std::string_view::npos) value.remove_prefix(arrow + 2);
+    value = strip_marks(value);
+    if (text::to_lower(value.substr(0, name.size())) == name) {
+        value = value.substr(std::min(value.find_first_not_of(":= `*", name.size()), value.size()));
+    }
+    const auto end = static_cast<std::size_t>(
+        std::find_if_not(value.begin(), value.end(), [](char c) { return detail::is_word(c); }) - value.begin());
+    const std::string_view word = value.substr(0, end);
+    if (std::find(words.begin(), words.end(), word) == words.end()) return {};
+    const std::string_view rest = strip_marks(value.substr(end));
+    return rest.empty() || std::string_view(".,;(").find(rest[0]) != std::string_view::npos ? word : std::string_view();
+}
+
+}  // namespace
+
+TestCounts read_test_counts(std::string_view line) {
+    TestCounts counts;
+    counts.line = line;
+    const std::array<std::pair<std::string_view, std::optional<std::int64_t>*>, 11> words = {
+        {{"passed", &counts.passed},
+         {"failed", &counts.failed},
+         {"errors", &counts.errors},
+         {"error", &counts.errors},
+         {"skipped", &counts.skipped},
+         {"deselected", &counts.deselected},
+         {"xfailed", &counts.xfailed},
+         {"xpassed", &counts.xpassed},
+         {"warnings", &counts.warnings},
+         {"warning", &counts.warnings},
+         {"rerun", &counts.rerun}}};
+    for (std::size_t at = 0; at < line.size();) {
+        if (!detail::is_digit(line[at]) || (at > 0 && (detail::is_word(line[at - 1]) || line[at - 1] == '.'))) {
+            ++at;
+            continue;
+        }
+        const std::size_t begin = at;
+        while (at < line.size() && detail::is_digit(line[at])) ++at;
+        if (at - begin > 18 || at >= line.size() || line[at] != ' ') continue;
+        const std::string_view rest = line.substr(at + 1);
+        for (const auto& [word, slot] : words) {
+            if (!rest.starts_with(word) || (rest.size() > word.size() && detail::is_word(rest[word.size()]))) continue;
+            const std::int64_t n = text::parse_int(detail::strip_zeros(line.substr(begin, at - begin))).value_or(0);
+            if (!slot->has_value()) *slot = n;
+            break;
+        }
+    }
+    counts.verdict = read_verdict(line);
+    return counts;
+}
 
 namespace {
 

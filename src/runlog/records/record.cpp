@@ -1,18 +1,55 @@
 #include "runlog/records/record.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/json_fields.h"
+#include "core/json.h"
 #include "core/redact.h"
 #include "core/text.h"
-#include "runlog/parse/home_path.h"
+#include "runlog/parse/detail.h"
 
 namespace gdnctl::runlog {
+
+namespace {
+
+constexpr std::string_view k_file_url = "file://";
+
+bool is_name_char(char c) { return detail::is_word(c) || c == '.' || c == '-'; }
+
+// Where the path that contains a root begins; npos: the root is in the middle of another path.
+std::size_t path_begin(std::string_view text, std::size_t root, bool windows) {
+    if (windows) {
+        const bool drive = root > 0 && detail::is_alpha(text[root - 1]);
+        return drive && (root == 1 || !is_name_char(text[root - 2])) ? root - 1 : std::string_view::npos;
+    }
+    if (text.substr(0, root).ends_with(k_file_url)) return root - k_file_url.size();
+    const bool inside = root > 0 && (is_name_char(text[root - 1]) || text[root - 1] == '/' || text[root - 1] == '~');
+    return inside ? std::string_view::npos : root;
+}
+
+}  // namespace
+
+std::vector<HomePath> find_home_paths(std::string_view text) {
+    std::vector<HomePath> found;
+    for (const std::string_view root : {"/Users/", "/home/", ":\\Users\\"}) {
+        for (std::size_t at = text.find(root); at != std::string_view::npos; at = text.find(root, at + root.size())) {
+            const std::size_t begin = path_begin(text, at, root[0] == ':');
+            if (begin == std::string_view::npos) continue;
+            const std::size_t name = at + root.size();
+            std::size_t end = name;
+            while (end < text.size() && is_name_char(text[end])) ++end;
+            while (end > name && text[end - 1] == '.') --end;
+            if (end > name) found.push_back({begin, end - begin});
+        }
+    }
+    std::sort(found.begin(), found.end(), [](const HomePath& a, const HomePath& b) { return a.offset < b.offset; });
+    return found;
+}
 
 std::string IterationNumber::text() const { return std::to_string(number) + suffix; }
 
@@ -266,6 +303,57 @@ void make_public(Json& record) {
     } else if (record.is_array()) {
         for (auto& item : record) make_public(item);
     }
+}
+
+namespace {
+
+struct Known {
+    std::string_view outcome;
+    OutcomeWords words;
+};
+constexpr std::array k_outcomes = {
+    Known{"test-fail", {"rejected", "tests failed"}}, Known{"compile", {"rejected", "compile error"}},
+    Known{"oom", {"rejected", "out of memory"}},      Known{"flaky", {"accepted", "flaky test"}},
+    Known{"infra", {"parked", "infrastructure"}},     Known{"environment", {"parked", "environment"}},
+    Known{"agent-error", {"failed", "agent error"}},  Known{"timeout", {"failed", "timed out"}},
+    Known{"error", {"failed", "loop error"}}};
+
+struct KnownDecision {
+    std::string_view name, words;
+};
+constexpr std::array k_decisions = {KnownDecision{"within_threshold", "no clear gain"},
+                                    KnownDecision{"control_flow_regression", "regression found by a gate"},
+                                    KnownDecision{"promote_corrupt_champion", "promoted"},
+                                    KnownDecision{"metric_missing", "no measurement"},
+                                    KnownDecision{"incomparable", "not comparable"},
+                                    KnownDecision{"common_factor", "not comparable"},
+                                    KnownDecision{"baseline_shift", "new baseline"},
+                                    KnownDecision{"aa_ok", "base unchanged"}};
+
+}  // namespace
+
+OutcomeWords outcome_words(std::string_view outcome) {
+    const auto at =
+        std::find_if(k_outcomes.begin(), k_outcomes.end(), [&](const Known& one) { return one.outcome == outcome; });
+    return at == k_outcomes.end() ? OutcomeWords{outcome, {}} : at->words;
+}
+
+std::string outcome_phrase(std::string_view outcome) {
+    const OutcomeWords words = outcome_words(outcome);
+    return words.cause.empty() ? std::string(words.result) : fmt::format("{} ({})", words.result, words.cause);
+}
+
+std::string_view decision_words(std::string_view decision) {
+    const auto at = std::find_if(k_decisions.begin(), k_decisions.end(),
+                                 [&](const KnownDecision& one) { return one.name == decision; });
+    return at == k_decisions.end() ? decision : at->words;
+}
+
+std::string reason_words(std::string_view reason) {
+    const std::size_t end = std::min(reason.find_first_of(":;"), reason.size());
+    const std::string_view decision = reason.substr(0, end);
+    if (decision == "promoted") return std::string(text::trim(reason.substr(std::min(end + 1, reason.size()))));
+    return std::string(decision_words(decision)) + std::string(reason.substr(end));
 }
 
 }  // namespace gdnctl::runlog

@@ -5,6 +5,7 @@
 // fields are preserved. Absent is null or missing, never 0.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -58,5 +59,32 @@ std::vector<Json> current_records(const std::vector<Json>& all);
 // Masks secret-shaped strings, replaces home directories by `~/` and escapes what text::visible() does in every text of
 // the record, because logs are public.
 void make_public(Json& record);
+
+// The words for what became of an iteration, the same in all views for people. JSON, the records and the decision line
+// of an entry keep the names of the schema: `outcome` test-fail, `decision` within_threshold.
+
+struct OutcomeWords {
+    std::string_view result;  // accepted, rejected, parked, failed, no-op
+    std::string_view cause;   // "tests failed"; empty: the reason says it
+};
+// An outcome that is not known is its own result.
+OutcomeWords outcome_words(std::string_view outcome);
+// "rejected (tests failed)"
+std::string outcome_phrase(std::string_view outcome);
+// "no clear gain" for within_threshold; a decision that is not known stays as it is.
+std::string_view decision_words(std::string_view decision);
+// "within_threshold: 1.01x faster" -> "no clear gain: 1.01x faster"; "promoted: 2x faster" -> "2x faster", because the
+// result says it.
+std::string reason_words(std::string_view reason);
+
+// Paths that reveal a user's name.
+
+// What `~` stands for: "/home/x", "/Users/x", "C:\Users\x", also after "file://"; without a trailing slash.
+struct HomePath {
+    std::size_t offset, length;
+};
+
+// Every home directory in a text, in order; only where a path may begin.
+std::vector<HomePath> find_home_paths(std::string_view text);
 
 }  // namespace gdnctl::runlog

@@ -11,7 +11,6 @@
 
 #include "core/log.h"
 #include "core/text.h"
-#include "platform/fd.h"
 #include "platform/fs.h"
 #include "platform/journal.h"
 #include "runlog/parse/log.h"

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +11,7 @@
 
 #include "core/json.h"
 #include "core/result.h"
+#include "runlog/parse/log.h"
 #include "runlog/records/record.h"
 
 namespace gdnctl::runlog {
@@ -75,5 +78,28 @@ Result<Placement> place_records(std::string_view log, std::span<const Json> curr
 
 // Digest of a hand-written entry. Its imported record stores it, to detect later changes of the entry.
 std::string entry_digest(std::string_view entry_text);
+
+// Writes the commit's sha into an entry that was written before the commit existed.
+
+struct Stamp {
+    bool stamped = false;
+    std::string text;        // the whole log; only set if stamped
+    std::uint32_t line = 0;  // of the commit bullet
+    std::string record_id;   // of the generated block that contains the bullet; empty: none
+    std::string reason;      // why nothing was stamped
+};
+
+// Searches the last entry from its end for a line that starts with `- Commit:`, and stamps it if its value is `this
+// commit` or `(pending)`. Indentation and line endings stay; the file ends with a newline. With any other value, or
+// without an entry, nothing changes. Errors: usage (file over its limits).
+Result<Stamp> stamp_last_entry(std::string_view log, std::string_view sha);
+
+// Templates for a new log and for a new hand-written entry.
+
+// Title, purpose and sections of a new log, without entries.
+std::string log_head(Template kind);
+
+// The template of an entry, with the known values of `record` filled in.
+std::string entry_skeleton(const Json& record);
 
 }  // namespace gdnctl::runlog

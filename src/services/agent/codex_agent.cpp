@@ -10,12 +10,10 @@
 #include "platform/clock.h"
 #include "platform/descendants.h"
 #include "platform/fs.h"
+#include "services/agent/attempt.h"
 #include "services/agent/codex.h"
-#include "services/agent/human.h"
-#include "services/agent/request.h"
+#include "services/agent/codex_events.h"
 #include "services/agent/rollout.h"
-#include "services/agent/stream.h"
-#include "services/agent/transcript.h"
 #include "services/agent/verdict.h"
 
 namespace gdnctl {

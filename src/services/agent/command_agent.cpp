@@ -3,17 +3,14 @@
 
 #include <fmt/format.h>
 
-#include "core/last_lines.h"
 #include "core/log.h"
 #include "core/redact.h"
 #include "core/text.h"
 #include "platform/clock.h"
 #include "platform/descendants.h"
 #include "platform/fs.h"
-#include "platform/replace.h"
 #include "services/agent/agent.h"
-#include "services/agent/request.h"
-#include "services/agent/transcript.h"
+#include "services/agent/attempt.h"
 #include "services/agent/verdict.h"
 
 namespace gdnctl {

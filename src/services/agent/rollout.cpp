@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "services/agent/json_fields.h"
-#include "services/agent/transcript.h"
+#include "services/agent/attempt.h"
+#include "services/agent/codex_events.h"
 
 namespace gdnctl::codex {
 

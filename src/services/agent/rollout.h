@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "platform/fd.h"
+#include "platform/fs.h"
 #include "services/agent/agent.h"
 
 namespace gdnctl::codex {

@@ -19,7 +19,7 @@
 #include "platform/env.h"
 #include "platform/http.h"
 #include "platform/process.h"
-#include "services/job/route.h"
+#include "services/job/job.h"
 
 namespace gdnctl {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/json_fields.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "platform/fs.h"
 #include "services/cluster/cluster.h"

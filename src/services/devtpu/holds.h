@@ -1,4 +1,4 @@
-// $STATE/holds.json: what this user holds from this machine, for other terminals and later commands.
+// Names of held TPUs, and names derived from them.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,25 @@
 
 #include "core/result.h"
 #include "core/time.h"
-#include "services/devtpu/host_info.h"
-#include "services/devtpu/terms.h"
+#include "services/devtpu/holder.h"
 
 namespace gdnctl::devtpu {
+
+// [A-Za-z0-9][A-Za-z0-9_.-]{0,62}: it becomes part of a host alias and of file names. Error: usage.
+Status check_tpu_name(std::string_view name);
+
+std::string ssh_alias(std::string_view name);  // "dev-tpu-alice-gdn"
+
+// The error of every command for a name that is not held (exit code 4).
+Error not_held(std::string_view name);
+
+// The lease file on the TPU's host.
+std::string lease_path(std::string_view submission_id);
+
+// The bucket for the data of a run near a TPU: "gs://marin-us-east5" for us-east5-a; empty: no such region.
+std::string marin_prefix(std::string_view cluster_or_zone);
+
+// $STATE/holds.json: what this user holds from this machine, for other terminals and later commands.
 
 struct HoldRecord {
     std::string tpu_name, cluster, address;  // cluster: "local", a name, a file; empty: only an address

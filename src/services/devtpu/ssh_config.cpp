@@ -9,7 +9,7 @@
 #include "core/text.h"
 #include "platform/fs.h"
 #include "platform/lock.h"
-#include "services/devtpu/names.h"
+#include "services/devtpu/holds.h"
 
 namespace gdnctl::devtpu {
 

@@ -1,6 +1,9 @@
+// What every git that gdnctl starts is told, so that no configuration and no variable of a user or an agent changes
+// what it sees or does.
 #include "services/git/calls.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <set>
 
@@ -10,6 +13,132 @@
 #include "platform/clock.h"
 #include "platform/fs.h"
 #include "services/git/git.h"
+
+namespace gdnctl {
+
+namespace {
+
+// The values are git's own defaults unless the comment says otherwise.
+//
+// These stay the user's:
+// - Facts about the file system: core.fileMode, core.symlinks, core.ignoreCase, core.precomposeUnicode.
+// - What a commit stores: core.autocrlf, core.eol, *.renormalize, filter.* (an agent's filters: GitCheckout::trust()).
+// - Which files count at all: core.excludesFile, core.attributesFile (an agent's: GitSetup).
+// - Formats that the user's git shares: core.splitIndex, index.*, feature.*, core.untrackedCache (which git verifies),
+//   core.sharedRepository, extensions.*.
+// - Speed and space: pack.*, core.fsync*, core.compression, *.threads, *.workers, fetch.parallel.
+// - Whose commits they are: user.*, author.*, committer.*.
+// - How the user merges: merge.renames, merge.directoryRenames, merge.log, merge.<driver>.*.
+// - diff.ignoreSubmodules, submodule.<name>.ignore: no call here touches work inside a submodule of the user.
+// - How to reach a server: remote.*, url.*, http.*, credential.*, protocol.*, core.sshCommand (see trust()).
+// - safe.*, init.*; and alias.*, since an alias cannot replace a command of git.
+constexpr std::array k_fixed = {
+    // Programs. Not defaults: nothing is run, signed, paged or collected.
+    "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.pager=cat", "commit.gpgSign=false",
+    "log.showSignature=false", "merge.verifySignatures=false", "gc.auto=0", "maintenance.auto=false",
+    "fetch.writeCommitGraph=false",
+    // Which files count as changed. `core.ignoreStat` would mark files so that git never looks at them again, and the
+    // weaker comparisons miss an edit that keeps size and time.
+    "status.showUntrackedFiles=normal", "core.ignoreStat=false", "core.checkStat=default", "core.trustctime=true",
+    "add.ignoreErrors=false", "diff.autoRefreshIndex=true",
+    // Which commits count as parents: a file that anybody may write must not say. Not the default.
+    "core.commitGraph=false",
+    // What calls do besides what they are asked.
+    "merge.autoStash=false", "rebase.autoStash=false", "rebase.updateRefs=false", "rebase.autoSquash=false",
+    "rebase.backend=merge", "rebase.forkPoint=false", "rebase.missingCommitsCheck=ignore", "rerere.enabled=false",
+    "rerere.autoUpdate=false", "submodule.recurse=false", "fetch.prune=false", "fetch.pruneTags=false",
+    "clone.rejectShallow=false",
+    "apply.whitespace=warn",  // `git stash apply --index` goes through `git apply`
+    "apply.ignoreWhitespace=no", "commit.cleanup=default", "i18n.commitEncoding=UTF-8", "core.filesRefLockTimeout=100",
+    "core.packedRefsTimeout=1000",
+    // What calls print.
+    "i18n.logOutputEncoding=UTF-8", "core.quotePath=false", "core.safecrlf=false", "core.warnAmbiguousRefs=false",
+    "advice.addEmbeddedRepo=false", "advice.objectNameWarning=false", "color.ui=false", "color.diff=false",
+    "color.status=false", "color.branch=false", "color.grep=false", "color.advice=false", "color.remote=false",
+    "column.ui=never", "column.status=never", "status.branch=false", "status.showStash=false",
+    "status.relativePaths=false", "status.submoduleSummary=false", "merge.stat=false", "merge.verbosity=2",
+    "rebase.stat=false", "grep.fullName=false", "log.showRoot=true", "log.diffMerges=separate", "log.follow=false",
+    "log.mailmap=false", "diff.noprefix=false", "diff.mnemonicPrefix=false", "diff.suppressBlankEmpty=false",
+    "diff.context=3", "diff.interHunkContext=0", "diff.algorithm=default", "diff.indentHeuristic=true",
+    "diff.relative=false", "diff.submodule=short",
+    "diff.orderFile=/dev/null",  // not the default, but as good: a missing file would end even `git status`
+};
+
+// Variables that would send a call elsewhere, change what it takes its arguments for, or write into its output.
+// The user keeps GIT_CONFIG_GLOBAL, GIT_CONFIG_SYSTEM and GIT_CONFIG_NOSYSTEM (where the configuration is),
+// GIT_AUTHOR_* and GIT_COMMITTER_*, GIT_SSH*, GIT_SSL_*, GIT_HTTP_*, GIT_PROXY_* (how to reach a server),
+// GIT_CEILING_DIRECTORIES, GIT_DISCOVERY_ACROSS_FILESYSTEM (where to look for a repository) and GIT_EXEC_PATH.
+constexpr std::array k_unset = {
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INDEX_VERSION",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_QUARANTINE_PATH",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_CONFIG",
+    "GIT_SHALLOW_FILE",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_ATTR_SOURCE",
+    "GIT_ATTR_NOSYSTEM",
+    "GIT_LITERAL_PATHSPECS",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_NOGLOB_PATHSPECS",
+    "GIT_ICASE_PATHSPECS",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_DIFF_OPTS",
+    "GIT_MERGE_VERBOSITY",
+    "GIT_REFLOG_ACTION",
+    "GIT_NOTES_REF",
+    "GIT_NOTES_DISPLAY_REF",
+    "GIT_NOTES_REWRITE_REF",
+    "GIT_NOTES_REWRITE_MODE",
+    "GIT_ADVICE",
+    "GIT_DEFAULT_HASH",
+    "GIT_DEFAULT_REF_FORMAT",
+    "GIT_CURL_VERBOSE",
+    "GIT_TRACE",
+    "GIT_TRACE_CURL",
+    "GIT_TRACE_FSMONITOR",
+    "GIT_TRACE_PACK_ACCESS",
+    "GIT_TRACE_PACKET",
+    "GIT_TRACE_PACKFILE",
+    "GIT_TRACE_PERFORMANCE",
+    "GIT_TRACE_REFS",
+    "GIT_TRACE_SETUP",
+    "GIT_TRACE_SHALLOW",
+};
+
+}  // namespace
+
+std::vector<std::string> git_command(std::vector<std::string> words) {
+    std::vector<std::string> argv = {"git"};
+    for (const char* setting : k_fixed) argv.insert(argv.end(), {"-c", setting});
+    argv.insert(argv.end(), std::make_move_iterator(words.begin()), std::make_move_iterator(words.end()));
+    return argv;
+}
+
+std::map<std::string, std::optional<std::string>> git_environment() {
+    std::map<std::string, std::optional<std::string>> environment = {{"GIT_TERMINAL_PROMPT", "0"},
+                                                                     {"GIT_OPTIONAL_LOCKS", "0"},
+                                                                     {"GIT_NO_REPLACE_OBJECTS", "1"},
+                                                                     // /dev/null itself would be reported as a graft
+                                                                     {"GIT_GRAFT_FILE", "/dev/null/none"},
+                                                                     {"GIT_TRACE2", "0"},
+                                                                     {"GIT_TRACE2_EVENT", "0"},
+                                                                     {"GIT_TRACE2_PERF", "0"},
+                                                                     {"GIT_PAGER", "cat"},
+                                                                     {"LC_ALL", "C"}};
+    for (const char* name : k_unset) environment[name] = std::nullopt;
+    return environment;
+}
+
+}  // namespace gdnctl
 
 namespace gdnctl::git {
 
@@ -213,6 +342,126 @@ Result<std::string> Calls::line(const Words& words, const CallOptions& options) 
     GDNCTL_TRY_ASSIGN(std::string out, output(words, options));
     if (!out.empty() && out.back() == '\n') out.pop_back();
     return out;
+}
+
+namespace {
+
+// Takes the part before the NUL from the front of `text`.
+std::optional<std::string_view> take(std::string_view& text) {
+    const auto end = text.find('\0');
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view part = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    return part;
+}
+
+// What follows the n-th blank.
+std::optional<std::string_view> after_words(std::string_view line, int n) {
+    while (n-- > 0) {
+        const auto at = line.find(' ');
+        if (at == std::string_view::npos) return std::nullopt;
+        line.remove_prefix(at + 1);
+    }
+    return line;
+}
+
+}  // namespace
+
+std::optional<std::vector<GitStatusEntry>> parse_status(std::string_view text) {
+    using Kind = GitStatusEntry::Kind;
+    std::vector<GitStatusEntry> entries;
+    while (!text.empty()) {
+        const auto line = take(text);
+        if (!line || line->size() < 3) return std::nullopt;
+        const char type = line->front();
+        if (type == '#') continue;
+        // Fields before the path: `1 XY sub mH mI mW hH hI`; a rename adds its score; a conflict has four modes and
+        // three ids.
+        const int words = type == '1' ? 8 : type == '2' ? 9 : type == 'u' ? 10 : type == '?' || type == '!' ? 1 : 0;
+        if (words == 0) return std::nullopt;
+        const auto path = after_words(*line, words);
+        if (!path || path->empty()) return std::nullopt;
+        GitStatusEntry entry;
+        entry.path = *path;
+        entry.kind = type == 'u'   ? Kind::conflict
+                     : type == '?' ? Kind::untracked
+                     : type == '!' ? Kind::ignored
+                                   : Kind::tracked;
+        if (type == '2' && !take(text)) return std::nullopt;  // its old path
+        entries.push_back(std::move(entry));
+    }
+    return entries;
+}
+
+std::optional<std::vector<GitFileChange>> parse_raw_diff(std::string_view text) {
+    std::vector<GitFileChange> changes;
+    while (!text.empty()) {
+        const auto facts = take(text);
+        const auto path = facts ? take(text) : std::nullopt;
+        if (!path || !facts->starts_with(':')) return std::nullopt;
+        const auto words = text::split(facts->substr(1), ' ');
+        if (words.size() != 5 || words[4].size() != 1) return std::nullopt;
+        GitFileChange change;
+        change.path = *path;
+        change.status = words[4][0];
+        change.old_mode = words[0];
+        change.new_mode = words[1];
+        change.old_object = words[2];
+        change.new_object = words[3];
+        changes.push_back(std::move(change));
+    }
+    return changes;
+}
+
+std::vector<GitWorktree> parse_worktrees(std::string_view text) {
+    std::vector<GitWorktree> found;
+    bool usable = true;
+    while (const auto line = take(text)) {
+        if (line->starts_with("worktree ")) {
+            if (!usable) found.pop_back();
+            usable = true;
+            found.push_back({std::filesystem::path(std::string(line->substr(9))), {}, {}});
+        } else if (found.empty()) {
+            continue;
+        } else if (line->starts_with("HEAD ")) {
+            found.back().head = line->substr(5);
+        } else if (line->starts_with("branch ")) {
+            found.back().branch = line->substr(7);
+        } else if (*line == "bare" || line->starts_with("prunable")) {
+            usable = false;
+        }
+    }
+    if (!usable) found.pop_back();
+    return found;
+}
+
+std::optional<std::vector<std::optional<std::string>>> parse_batch(std::string_view text, std::size_t count) {
+    std::vector<std::optional<std::string>> objects;
+    while (objects.size() < count) {
+        const std::size_t end = text.find('\n');
+        if (end == std::string_view::npos) return std::nullopt;
+        const std::string_view line = text.substr(0, end);
+        text.remove_prefix(end + 1);
+        if (line.ends_with(" missing")) {
+            objects.emplace_back();
+            continue;
+        }
+        const auto size = text::parse_int(line.substr(line.rfind(' ') + 1));
+        if (!size || *size < 0 || static_cast<std::size_t>(*size) >= text.size()) return std::nullopt;
+        const auto bytes = static_cast<std::size_t>(*size);
+        const bool folder = line.find(" tree ") != std::string_view::npos;
+        objects.push_back(folder ? std::nullopt : std::optional(std::string(text.substr(0, bytes))));
+        text.remove_prefix(bytes + 1);
+    }
+    return objects;
+}
+
+std::vector<std::string> parse_listed_paths(std::string_view words) {
+    std::vector<std::string> paths;
+    for (const auto line : text::split(words, '\n')) {
+        if (line.size() > 1 && line.front() == '\t') paths.emplace_back(line.substr(1));
+    }
+    return paths;
 }
 
 }  // namespace gdnctl::git

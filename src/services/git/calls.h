@@ -82,4 +82,37 @@ bool has_includes(std::string_view list);  // input: `git config --list -z`; inc
 // values.
 std::map<std::string, std::string> programs_in(std::string_view list);
 
+// Parses git's output with -z. Pure.
+
+// `git status --porcelain=v2 -z`; nullopt: another format.
+std::optional<std::vector<GitStatusEntry>> parse_status(std::string_view text);
+// `git diff-tree -r -z --raw --no-abbrev --no-renames`.
+std::optional<std::vector<GitFileChange>> parse_raw_diff(std::string_view text);
+// `git worktree list --porcelain -z`, without bare and prunable entries.
+std::vector<GitWorktree> parse_worktrees(std::string_view text);
+// `git cat-file --batch` on `count` names: each object's bytes; nullopt inside: missing, or a folder.
+std::optional<std::vector<std::optional<std::string>>> parse_batch(std::string_view text, std::size_t count);
+// Paths that a refused merge, checkout or reset lists, one per line after a tab.
+std::vector<std::string> parse_listed_paths(std::string_view words);
+
+// Helpers shared by the parts of GitCheckout.
+
+// Files whose changes git was told to ignore (assume-unchanged; skip-worktree outside sparse checkouts).
+Result<std::vector<std::string>> hidden_files(const Calls& calls);
+// `unread`: a folder cannot be read, and is left out.
+Result<std::vector<GitStatusEntry>> status_of(const Calls& calls, bool with_ignored, bool& unread);
+// Whether the main repository is bare by its config.worktree, which the git of a linked worktree does not read.
+Result<bool> is_bare_by_own_config(const Calls& calls);
+// Removes the commits base..head from the checkout by `git reset --keep`. Their files that the rules of `base` ignore
+// stay.
+Result<ProcessResult> reset_beside_ignored(const GitCheckout& checkout, const Calls& calls, std::string_view base,
+                                           std::string_view head);
+// A line for an exclude file that matches exactly this path.
+std::string exclude_line(std::string_view path);
+// Copies it if it cannot be renamed.
+Status move_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+Status show_files(const Calls& calls, const std::vector<std::string>& paths, CallOptions options);
+// `tree` plus all files of `files` (a tree-ish); nullopt: one of them already exists with different content.
+Result<std::optional<std::string>> overlaid_tree(const Calls& calls, std::string_view tree, std::string_view files);
+
 }  // namespace gdnctl::git

@@ -2,16 +2,23 @@
 #include "services/git/checkout.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <set>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "core/log.h"
 #include "core/text.h"
 #include "platform/clock.h"
+#include "platform/descendants.h"
 #include "platform/fs.h"
 #include "services/git/calls.h"
 #include "services/git/git.h"
-#include "services/git/hidden.h"
-#include "services/git/parse.h"
 
 namespace gdnctl {
 
@@ -383,6 +390,663 @@ Status GitCheckout::update_refs(std::span<const GitRefUpdate> updates) const {
                                                      git::reason_of(result.err)));
     }
     return m_calls->refused("update-ref", result);
+}
+
+// The objects of a repository's branches, tags, notes and stashes, and one commit that keeps all of them.
+
+Result<std::vector<GitName>> GitCheckout::names() const {
+    // Without reading the objects: a single broken ref would abort the listing.
+    GDNCTL_TRY_ASSIGN(const std::string out, m_calls->output({"for-each-ref", "--format=%(objectname) %(refname)",
+                                                              "refs/heads", "refs/tags", "refs/notes", "refs/stash"}));
+    std::vector<GitName> found;
+    for (const auto line : text::split(out, '\n')) {
+        const auto at = line.find(' ');
+        if (at == std::string_view::npos) continue;
+        GitName name{std::string(line.substr(at + 1)), std::string(line.substr(0, at))};
+        if (name.ref == "refs/notes/gdnctl") continue;
+        if (name.ref != k_stash_ref) {
+            found.push_back(std::move(name));
+            continue;
+        }
+        GDNCTL_TRY_ASSIGN(const auto all, stashes());
+        for (const auto& one : all) found.push_back({name.ref, one.commit, one.message});
+    }
+    return found;
+}
+
+Result<std::string> GitCheckout::gather(const std::vector<GitName>& names, std::string_view message) const {
+    git::CallOptions asked;
+    for (const auto& name : names) asked.input += name.object + "^{commit}\n";
+    std::set<std::string> parents;
+    if (!names.empty()) {
+        GDNCTL_TRY_ASSIGN(const std::string out,
+                          m_calls->output({"cat-file", "--batch-check=%(objectname) %(objecttype)"}, asked));
+        for (const auto line : text::split(out, '\n')) {
+            // A tag of a file has no commit, and missing objects cannot be kept.
+            if (line.ends_with(" commit")) parents.emplace(line.substr(0, line.find(' ')));
+        }
+    }
+    GDNCTL_TRY_ASSIGN(const std::string tree, m_calls->line({"mktree"}));
+    // Not by commit-tree: there may be more parents than fit on a command line.
+    git::CallOptions commit;
+    commit.input = "tree " + tree + "\n";
+    for (const auto& parent : parents) commit.input += "parent " + parent + "\n";
+    const auto now = std::chrono::duration_cast<std::chrono::seconds>(m_calls->clock.wall().time_since_epoch()).count();
+    for (const char* who : {"author", "committer"}) {
+        commit.input += fmt::format("{} {} <{}> {} +0000\n", who, git::k_our_name, git::k_our_mail, now);
+    }
+    commit.input += fmt::format("\n{}", message);
+    return m_calls->line({"hash-object", "-t", "commit", "-w", "--stdin"}, commit);
+}
+
+// Repositories inside a checkout that are not its submodules. Git shows them as one link to a commit or, around tracked
+// files, not at all; cleaning the checkout deletes their history.
+
+namespace fs = std::filesystem;
+using git::Words;
+
+namespace {
+
+bool has_git(const fs::path& folder) {
+    std::error_code problem;
+    return fs::exists(fs::symlink_status(folder / ".git", problem));
+}
+
+// What every bare repository has, even before its first commit.
+bool is_bare(const fs::path& folder) {
+    std::error_code problem;
+    return fs::is_regular_file(folder / "HEAD", problem) && fs::is_directory(folder / "objects", problem) &&
+           fs::is_directory(folder / "refs", problem);
+}
+
+// Git sees them as folders of untracked files.
+Result<std::vector<std::string>> find_bare(const git::Calls& calls, const std::set<std::string>& tracked) {
+    GDNCTL_TRY_ASSIGN(const std::string out, calls.output({"ls-files", "--others", "--exclude-standard", "-z"}));
+    std::vector<std::string> found;
+    for (const auto path : text::split(out, '\0')) {
+        if (!path.ends_with("/HEAD")) continue;
+        const std::string folder(path.substr(0, path.rfind('/')));
+        const bool inside = !found.empty() && folder.starts_with(found.back() + "/");
+        if (!inside && !tracked.contains(folder) && is_bare(calls.root / folder)) found.push_back(folder);
+    }
+    return found;
+}
+
+// Paths named by .gitmodules in `tree` ("" is the index).
+Result<std::set<std::string>> named_modules(const git::Calls& calls, std::string_view tree) {
+    GDNCTL_TRY_ASSIGN(const ProcessResult said,
+                      calls.run({"config", "-z", "--blob", fmt::format("{}:.gitmodules", tree), "--get-regexp",
+                                 R"(^submodule\..*\.path$)"}));
+    std::set<std::string> paths;
+    if (!said.ok()) return paths;  // the file is missing, or names none
+    for (const auto item : text::split(said.out, '\0')) {
+        const auto at = item.find('\n');
+        if (at != std::string_view::npos) paths.emplace(item.substr(at + 1));
+    }
+    return paths;
+}
+
+// From the index: paths of links, and all folders that contain other files.
+Status read_index(const git::Calls& calls, std::set<std::string>& links, std::set<std::string>& folders) {
+    GDNCTL_TRY_ASSIGN(const std::string out, calls.output({"ls-files", "--stage", "-z"}));
+    std::string_view last;
+    for (const auto item : text::split(out, '\0')) {
+        const auto tab = item.find('\t');  // MODE ID STAGE\tPATH
+        if (tab == std::string_view::npos) continue;
+        const std::string_view path = item.substr(tab + 1);
+        if (item.starts_with("160000 ")) links.emplace(path);
+        auto end = path.rfind('/');
+        if (end == std::string_view::npos || path.substr(0, end) == last) continue;
+        last = path.substr(0, end);
+        for (; end != std::string_view::npos; end = path.rfind('/', end - 1)) {
+            if (!folders.emplace(path.substr(0, end)).second || end == 0) break;
+        }
+    }
+    return {};
+}
+
+// Git does not look into an ignored folder. Finds repositories in it at any depth.
+void find_repositories(const fs::path& root, const fs::path& folder, std::vector<std::string>& found) {
+    std::error_code problem;
+    if (!fs::is_directory(fs::symlink_status(folder, problem))) return;
+    if (has_git(folder)) found.push_back(folder.lexically_relative(root).string());
+    for (fs::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
+        std::error_code inner;
+        if (at->path().filename() != ".git" && at->is_directory(inner) && !at->is_symlink(inner)) {
+            find_repositories(root, at->path(), found);
+        }
+    }
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> GitCheckout::unnamed_links(std::string_view commit,
+                                                            std::span<const std::string> paths) const {
+    std::vector<std::string> unnamed;
+    if (paths.empty()) return unnamed;
+    GDNCTL_TRY_ASSIGN(const auto named, named_modules(*m_calls, commit));
+    std::copy_if(paths.begin(), paths.end(), std::back_inserter(unnamed),
+                 [&](const std::string& path) { return !named.contains(path); });
+    return unnamed;
+}
+
+Result<GitNested> GitCheckout::nested() const {
+    std::set<std::string> links, folders;
+    GDNCTL_TRY(read_index(*m_calls, links, folders));
+    GitNested found;
+    std::vector<std::string> filled;
+    for (const auto& path : links) {
+        if (has_git(root() / path)) filled.push_back(path);
+    }
+    GDNCTL_TRY_ASSIGN(found.links, unnamed_links({}, filled));
+    for (const auto& path : folders) {
+        if (has_git(root() / path)) found.around_files.push_back(path);
+    }
+    GDNCTL_TRY_ASSIGN(found.bare, find_bare(*m_calls, folders));
+    return found;
+}
+
+Result<bool> GitCheckout::has_link(std::string_view commit, std::string_view path) const {
+    GDNCTL_TRY_ASSIGN(const std::string entry, m_calls->output({"--literal-pathspecs", "ls-tree", "-z", "--full-tree",
+                                                                std::string(commit), "--", std::string(path)}));
+    return entry.starts_with("160000 ");
+}
+
+Result<bool> GitCheckout::is_published(std::string_view commit) const {
+    GDNCTL_TRY_ASSIGN(const std::string own,
+                      m_calls->output({"rev-list", "--max-count=1", std::string(commit), "--not", "--remotes"}));
+    return own.empty();
+}
+
+Status GitCheckout::fetch_from(const fs::path& repository, std::string_view ref) const {
+    GDNCTL_TRY_ASSIGN(
+        const ProcessResult fetched,
+        m_calls->run({"-c", "protocol.file.allow=always", "fetch", "-q", "--no-tags", "--no-write-fetch-head",
+                      "--recurse-submodules=no", repository.string(), fmt::format("+HEAD:{}", ref)}));
+    // One without a commit, or a damaged one.
+    if (!fetched.ok()) log::debug("nothing is fetched from {}: {}", repository.string(), git::reason_of(fetched.err));
+    return {};
+}
+
+Status GitCheckout::unstage(std::string_view path) const {
+    git::CallOptions paths;
+    paths.input = std::string(path) + '\0';
+    return m_calls->done({"update-index", "-z", "--force-remove", "--stdin"}, paths);
+}
+
+Result<std::vector<fs::path>> GitCheckout::move_inside(std::span<const std::string> paths,
+                                                       const fs::path& folder) const {
+    std::vector<fs::path> places;
+    for (const auto& path : paths) {
+        fs::path to = folder / path;
+        std::error_code problem;
+        for (int n = 2; fs::exists(fs::symlink_status(to, problem)); ++n) to = folder / fmt::format("{}.{}", path, n);
+        GDNCTL_TRY(git::move_folder(root() / path, to));
+        log::warning("{} in {} is a nested repository: moved it to {}", path, root().string(), to.string());
+        places.push_back(std::move(to));
+    }
+    return places;
+}
+
+Result<std::vector<std::string>> GitSlot::unpublished() const {
+    const git::Calls& calls = *m_checkout.m_calls;
+    GDNCTL_TRY_ASSIGN(const std::string ignored,
+                      calls.output({"ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"}));
+    std::vector<std::string> all, found;
+    for (const auto path : text::split(ignored, '\0')) {
+        if (!path.ends_with('/')) continue;
+        find_repositories(m_checkout.root(), m_checkout.root() / path.substr(0, path.size() - 1), all);
+    }
+    git::CallOptions elsewhere;
+    for (const char* name : {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"}) elsewhere.env[name] = std::nullopt;
+    for (const auto& path : all) {
+        // Is it below one that is already kept?
+        if (!found.empty() && (path + "/").starts_with(found.back() + "/")) continue;
+        const Words words = {
+            "-C", (m_checkout.root() / path).string(), "rev-list", "--max-count=1", "--all", "--not", "--remotes"};
+        GDNCTL_TRY_ASSIGN(const ProcessResult own, calls.run(words, elsewhere));
+        if (own.ok() && !text::trim(own.out).empty()) found.push_back(path);
+    }
+    return found;
+}
+
+// Lock files of git: which of them may be removed, and when.
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::chrono::minutes k_old{10};
+
+fs::path of_process(const ProcessInfo& one, const char* name) {
+    return fs::path("/proc") / std::to_string(one.id.pid) / name;
+}
+
+std::optional<uid_t> owner_of(const fs::path& path) {
+    struct stat facts{};
+    return lstat(path.c_str(), &facts) == 0 ? std::optional(facts.st_uid) : std::nullopt;
+}
+
+// Whether a process works in the folder of the file, or has it open. One that we cannot look into may, if it belongs to
+// the file's owner.
+bool may_use(const ProcessInfo& one, const fs::path& file, uid_t owner) {
+    if (one.id.pid == 1) return false;  // init: nobody may look into it, and it makes no locks
+    std::error_code problem;
+    const fs::path cwd = fs::read_symlink(of_process(one, "cwd"), problem);
+    if (!problem && is_inside(file.parent_path(), cwd)) return true;
+    bool hidden = problem == std::errc::permission_denied;
+    fs::directory_iterator at(of_process(one, "fd"), problem);
+    hidden = hidden || problem == std::errc::permission_denied;
+    for (; !problem && at != fs::directory_iterator(); at.increment(problem)) {
+        std::error_code gone;
+        if (fs::read_symlink(at->path(), gone) == file && !gone) return true;
+    }
+    return hidden && owner_of(of_process(one, "")) == owner;
+}
+
+bool is_git(const ProcessInfo& one) {
+    std::ifstream file(of_process(one, "comm"));
+    std::string name;
+    std::getline(file, name);
+    return name.starts_with("git");
+}
+
+}  // namespace
+
+bool git::git_runs_in(const fs::path& root, const fs::path& common) {
+    for (const ProcessInfo& one : all_processes()) {
+        if (one.dead() || !is_git(one)) continue;
+        std::error_code problem;
+        const fs::path cwd = fs::read_symlink(of_process(one, "cwd"), problem);
+        if (problem == std::errc::no_such_file_or_directory || problem == std::errc::no_such_process)
+            continue;  // it has ended
+        // We cannot look into this process, so it may be here.
+        if (problem || is_inside(root, cwd) || is_inside(common, cwd)) return true;
+    }
+    return false;
+}
+
+// The program that made it may have closed it, work elsewhere, and not be called git. Time tells then: nothing holds a
+// lock for ten minutes without having it open.
+bool git::is_abandoned(const Calls& calls, const fs::path& lock, const std::optional<GitForcedEnd>& forced) {
+    std::error_code problem;
+    const auto written = fs::last_write_time(lock, problem);
+    if (problem || git_runs_in(calls.root, calls.common_dir)) return false;
+    const fs::path file = fs::canonical(lock, problem);
+    if (problem || owner_of(file) != geteuid()) return false;
+    for (const ProcessInfo& one : all_processes()) {
+        if (!one.dead() && may_use(one, file, geteuid())) return false;
+    }
+    if (fs::file_time_type::clock::now() - written >= k_old) return true;
+    // An empty commondir is no lock: whoever makes one fills it at once, or has died.
+    const bool ours = file.filename() == "commondir" || (calls.is_private && is_inside(calls.git_dir, lock)) ||
+                      is_inside(calls.common_dir / "refs/gdnctl", lock) ||
+                      is_inside(calls.common_dir / "refs/gdnctl-others", lock) ||
+                      lock.filename().string().starts_with("gdnctl-");
+    const fs::path name = lock.filename();
+    const bool of_checkout = lock.parent_path() == calls.git_dir && (name == "index.lock" || name == "HEAD.lock");
+    const bool theirs =
+        forced && written >= forced->begun && written <= forced->ended && (forced->in_checkout || !of_checkout);
+    return ours || theirs;
+}
+
+bool git::remove_abandoned(const Calls& calls, const fs::path& lock, const std::optional<GitForcedEnd>& forced) {
+    if (!is_abandoned(calls, lock, forced)) return false;
+    log::warning("removing {}, left behind by a process that has ended", lock.string());
+    std::error_code problem;
+    fs::remove(lock, problem);
+    return !problem;
+}
+
+std::string git::lock_in_the_way(std::string_view words) {
+    // What is between `before` and `after`, and ends with `name`.
+    const auto named = [&](std::string_view before, std::string_view name, std::string_view after) -> std::string {
+        const auto at = words.find(before);
+        if (at == std::string_view::npos) return {};
+        const std::string_view rest = words.substr(at + before.size());
+        const auto end = rest.find(std::string(name) + std::string(after));
+        return end == std::string_view::npos ? std::string() : std::string(rest.substr(0, end + name.size()));
+    };
+    std::string lock = named("Unable to create '", ".lock", "': File exists");
+    // At an empty one, every `git worktree` fails, whichever worktree it is about.
+    return lock.empty() ? named("failed to read ", "/commondir", ": ") : lock;
+}
+
+Status GitCheckout::clear_index_lock() const {
+    constexpr int k_looks = 3;
+    constexpr std::chrono::seconds k_pause{2};
+    const fs::path lock = git_dir() / "index.lock";
+    std::error_code problem;
+    for (int i = 0; fs::exists(lock, problem); ++i) {
+        if (i < k_looks) {
+            m_calls->clock.sleep_for(k_pause, {});
+            continue;
+        }
+        if (git::remove_abandoned(*m_calls, lock, {})) return {};
+        return fail(ErrorKind::conflict,
+                    fmt::format("another program may be changing the index of {}", root().string()),
+                    fmt::format("wait for it; if there is none: rm {}", text::shell_quote(lock.string())));
+    }
+    return {};
+}
+
+namespace {
+
+void add_locks_in(const fs::path& folder, std::vector<fs::path>& locks) {
+    std::error_code problem;
+    for (fs::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
+        const bool ours = at->path().filename().string().starts_with("gdnctl-");  // of FileLock; they stay
+        if (at->path().extension() == ".lock" && !ours) locks.push_back(at->path());
+    }
+}
+
+void add_locks_below(const fs::path& folder, std::vector<fs::path>& locks) {
+    std::error_code problem;
+    // Refs appear and vanish meanwhile, and `++` would throw.
+    fs::recursive_directory_iterator at(folder, problem);
+    for (; !problem && at != fs::recursive_directory_iterator(); at.increment(problem)) {
+        if (at->path().extension() == ".lock") locks.push_back(at->path());
+    }
+}
+
+}  // namespace
+
+Status GitCheckout::clear_stale_locks(const std::optional<GitForcedEnd>& forced) const {
+    std::vector<fs::path> locks;
+    add_locks_in(git_dir(), locks);
+    add_locks_below(git_dir() / "refs", locks);
+    std::error_code problem;
+    if (git_dir() != common_dir()) {
+        std::vector<fs::path> shared;
+        add_locks_in(common_dir(), shared);
+        // Those two belong to the main checkout, which is another one.
+        for (auto& lock : shared) {
+            const fs::path name = lock.filename();
+            if (name != "index.lock" && name != "HEAD.lock") locks.push_back(std::move(lock));
+        }
+        add_locks_below(common_dir() / "refs", locks);
+    }
+    add_locks_in(common_dir() / "info", locks);
+    add_locks_below(common_dir() / "objects/info", locks);
+    for (fs::directory_iterator at(common_dir() / "worktrees", problem), end; !problem && at != end;
+         at.increment(problem)) {
+        std::error_code missing;
+        const fs::path common = at->path() / "commondir";
+        if (fs::file_size(common, missing) == 0 && !missing) locks.push_back(common);
+    }
+    for (const auto& lock : locks) git::remove_abandoned(*m_calls, lock, forced);
+    return {};
+}
+
+}  // namespace gdnctl
+
+namespace gdnctl::git {
+
+namespace {
+
+// A separate index, to make trees without changing the checkout.
+
+// A separate index next to the real one, removed with its owner.
+class TemporaryIndex {
+public:
+    explicit TemporaryIndex(const Calls& calls) : m_path(calls.git_dir / fmt::format("gdnctl-index-{}", getpid())) {
+        remove();
+        options.env["GIT_INDEX_FILE"] = m_path.string();
+        options.our_name = true;
+    }
+    ~TemporaryIndex() { remove(); }
+    TemporaryIndex(const TemporaryIndex&) = delete;
+    TemporaryIndex& operator=(const TemporaryIndex&) = delete;
+
+    Status start_from(const std::filesystem::path& index) const {
+        std::error_code problem;
+        if (!std::filesystem::exists(index, problem)) return {};
+        std::filesystem::copy_file(index, m_path, std::filesystem::copy_options::overwrite_existing, problem);
+        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "copy", index, problem.value()));
+        // By the time of its index git knows which files may have changed within the clock's grain after it was
+        // written.
+        std::filesystem::last_write_time(m_path, std::filesystem::last_write_time(index, problem), problem);
+        if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "copy", index, problem.value()));
+        return {};
+    }
+    CallOptions options;
+
+private:
+    void remove() const {
+        std::error_code problem;
+        std::filesystem::remove(m_path, problem);
+        std::filesystem::remove(m_path.string() + ".lock", problem);
+    }
+    std::filesystem::path m_path;
+};
+
+}  // namespace
+
+}  // namespace gdnctl::git
+
+namespace gdnctl {
+
+// Creates commits and trees without touching the checkout.
+
+namespace fs = std::filesystem;
+using git::Words;
+
+namespace git {
+
+Result<std::vector<std::string>> hidden_files(const Calls& calls) {
+    GDNCTL_TRY_ASSIGN(const std::string out, calls.output({"ls-files", "-v", "-z"}));
+    std::vector<std::string> assumed, skipped;
+    for (const auto item : text::split(out, '\0')) {
+        if (item.size() < 3) continue;
+        const char mark = item.front();
+        if (mark == 'S' || mark == 's') {
+            skipped.emplace_back(item.substr(2));
+        } else if (mark >= 'a' && mark <= 'z') {
+            assumed.emplace_back(item.substr(2));
+        }
+    }
+    if (!skipped.empty()) {
+        // In a sparse checkout, that mark is normal.
+        GDNCTL_TRY_ASSIGN(const ProcessResult sparse, calls.run({"config", "--type=bool", "core.sparseCheckout"}));
+        if (text::trim(sparse.out) != "true") assumed.insert(assumed.end(), skipped.begin(), skipped.end());
+    }
+    return assumed;
+}
+
+Status show_files(const Calls& calls, const std::vector<std::string>& paths, CallOptions options) {
+    if (paths.empty()) return {};
+    for (const auto& path : paths) options.input += path + '\0';
+    GDNCTL_TRY(calls.done({"update-index", "--no-assume-unchanged", "-z", "--stdin"}, options));
+    return calls.done({"update-index", "--no-skip-worktree", "-z", "--stdin"}, options);
+}
+
+}  // namespace git
+
+Result<GitSnapshot> GitCheckout::snapshot(std::string_view parent, std::string_view message) const {
+    GitSnapshot made;
+    GDNCTL_TRY_ASSIGN(made.hidden, git::hidden_files(*m_calls));
+    GDNCTL_TRY_ASSIGN(const auto entries, git::status_of(*m_calls, false, made.unread));
+    GDNCTL_TRY_ASSIGN(const std::string trees,
+                      m_calls->line({"rev-parse", std::string(parent) + "^{tree}", "HEAD^{tree}"}));
+    const std::string old_tree = trees.substr(0, trees.find('\n'));
+    if (entries.empty() && made.hidden.empty()) {
+        made.tree = trees.substr(trees.find('\n') + 1);
+    } else {
+        const git::TemporaryIndex index(*m_calls);
+        GDNCTL_TRY(index.start_from(git_dir() / "index"));
+        GDNCTL_TRY(git::show_files(*m_calls, made.hidden, index.options));
+        Words add = {"add", "-A", "--sparse", "--", "."};
+        for (const auto& entry : entries) {
+            if (entry.kind != GitStatusEntry::Kind::untracked || !entry.path.ends_with('/')) continue;
+            made.repositories.push_back(entry.path.substr(0, entry.path.size() - 1));
+            add.push_back(":(top,literal,exclude)" + made.repositories.back());
+        }
+        GDNCTL_TRY(m_calls->done(add, index.options));
+        GDNCTL_TRY_ASSIGN(made.tree, m_calls->line({"write-tree"}, index.options));
+    }
+    if (made.tree == old_tree) return made;
+    git::CallOptions ours;
+    ours.our_name = true;
+    ours.input = message;
+    GDNCTL_TRY_ASSIGN(made.commit,
+                      m_calls->line({"commit-tree", "-p", std::string(parent), "-F", "-", made.tree}, ours));
+    return made;
+}
+
+namespace {
+
+// For a call that makes a commit, with `input`.
+Result<git::CallOptions> options_of_commit(const git::Calls& calls, std::string_view input) {
+    git::CallOptions commit;
+    commit.input = input;
+    // A user may have configured a name for their own commits only; then there is none for ours.
+    GDNCTL_TRY_ASSIGN(const ProcessResult identity, calls.run({"var", "GIT_COMMITTER_IDENT"}));
+    commit.our_name = !identity.ok();
+    return commit;
+}
+
+// `words`: the parents.
+Result<std::string> commit_tree(const git::Calls& calls, Words words, const std::string& tree,
+                                std::string_view message) {
+    GDNCTL_TRY_ASSIGN(const git::CallOptions commit, options_of_commit(calls, message));
+    words.insert(words.begin(), "commit-tree");
+    words.insert(words.end(), {"-F", "-", tree});
+    return calls.line(words, commit);
+}
+
+}  // namespace
+
+Result<std::string> GitCheckout::commit_files(std::string_view parent, const std::map<std::string, std::string>& files,
+                                              std::string_view message) const {
+    const git::TemporaryIndex index(*m_calls);
+    GDNCTL_TRY(m_calls->done({"read-tree", std::string(parent)}, index.options));
+    git::CallOptions entries = index.options;
+    for (const auto& [path, bytes] : files) {
+        git::CallOptions content;
+        content.input = bytes;
+        // --path: applies the filters of that path, as for a manual commit. An empty file cannot be passed as input.
+        const Words words = bytes.empty() ? Words{"hash-object", "-w", "/dev/null"}
+                                          : Words{"hash-object", "-w", "--stdin", "--path=" + path};
+        GDNCTL_TRY_ASSIGN(const std::string blob, m_calls->line(words, content));
+        GDNCTL_TRY_ASSIGN(const std::string known, m_calls->output({"ls-tree", "-z", std::string(parent), "--", path}));
+        entries.input += fmt::format("{} {}\t{}", known.starts_with("100755") ? "100755" : "100644", blob, path) + '\0';
+    }
+    GDNCTL_TRY(m_calls->done({"update-index", "-z", "--index-info"}, entries));
+    GDNCTL_TRY_ASSIGN(const std::string tree, m_calls->line({"write-tree"}, index.options));
+    return commit_tree(*m_calls, {"-p", std::string(parent)}, tree, message);
+}
+
+Status GitCheckout::add_note(std::string_view commit, std::string_view text, std::string_view notes) const {
+    const std::string ref = fmt::format("--ref={}", notes);
+    const auto line = text::trim(text.substr(text.find_last_of('\n', text.find_last_not_of('\n')) + 1));
+    GDNCTL_TRY_ASSIGN(const ProcessResult present, m_calls->run({"notes", ref, "show", std::string(commit)}));
+    if (present.ok() && ("\n" + present.out).find(fmt::format("\n{}\n", line)) != std::string::npos) return {};
+    GDNCTL_TRY_ASSIGN(git::CallOptions note, options_of_commit(*m_calls, text));
+    return m_calls->done({"notes", ref, "append", "-F", "-", std::string(commit)}, note);
+}
+
+Result<std::string> GitCheckout::commit_merge(std::string_view tree, std::string_view ours, std::string_view theirs,
+                                              std::string_view branch) const {
+    git::CallOptions merged;
+    merged.input = fmt::format("{}\t\tremote-tracking branch '{}'\n", theirs, branch);
+    GDNCTL_TRY_ASSIGN(const std::string message, m_calls->output({"fmt-merge-msg"}, merged));
+    return commit_tree(*m_calls, {"-p", std::string(ours), "-p", std::string(theirs)}, std::string(tree), message);
+}
+
+Result<std::optional<std::string>> GitCheckout::merged_tree(std::string_view ours, std::string_view theirs) const {
+    GDNCTL_TRY_ASSIGN(const ProcessResult merged,
+                      m_calls->run({"merge-tree", "--write-tree", "-z", std::string(ours), std::string(theirs)}));
+    if (merged.ok()) return std::optional(merged.out.substr(0, merged.out.find('\0')));
+    if (merged.end == ProcessResult::End::exited && merged.exit_code == 1) return std::optional<std::string>();
+    return m_calls->refused("merge-tree", merged);
+}
+
+// Overlays one tree with the files of another; nullopt: both have a path with different content.
+Result<std::optional<std::string>> git::overlaid_tree(const Calls& calls, std::string_view tree,
+                                                      std::string_view files) {
+    const git::TemporaryIndex index(calls);
+    GDNCTL_TRY(calls.done({"read-tree", std::string(tree)}, index.options));
+    CallOptions entries = index.options;
+    GDNCTL_TRY_ASSIGN(entries.input, calls.output({"ls-tree", "-r", "-z", "--full-tree", std::string(files)}));
+    GDNCTL_TRY(calls.done({"update-index", "-z", "--index-info"}, entries));
+    const auto written = calls.line({"write-tree"}, index.options);
+    if (!written && written.error().kind == ErrorKind::local_io) return tl::unexpected(written.error());
+    if (!written) return std::optional<std::string>();  // a file where the other tree has a folder
+    GDNCTL_TRY_ASSIGN(const std::string changed, calls.output({"diff-tree", "-r", "-z", "--name-status", "--no-renames",
+                                                               std::string(tree), *written}));
+    for (std::size_t at = 0; at < changed.size();) {
+        if (changed[at] != 'A') return std::optional<std::string>();
+        const auto path = changed.find('\0', at) + 1;
+        at = changed.find('\0', path) + 1;
+    }
+    return std::optional(*written);
+}
+
+// Commits that are put together from chosen changes, and what tells two of them apart.
+
+namespace fs = std::filesystem;
+
+Result<std::vector<GitFile>> GitCheckout::files(std::string_view commit) const {
+    GDNCTL_TRY_ASSIGN(const std::string out,
+                      m_calls->output({"ls-tree", "-r", "-z", "--full-tree", std::string(commit)}));
+    std::vector<GitFile> files;
+    for (const std::string_view item : text::split(out, '\0')) {
+        // "<mode> <type> <object>\t<path>"
+        const auto tab = item.find('\t');
+        const auto words = text::split(item.substr(0, tab), ' ');
+        if (tab == std::string_view::npos || words.size() != 3) continue;
+        files.push_back({std::string(item.substr(tab + 1)), std::string(words[0]), std::string(words[2])});
+    }
+    return files;
+}
+
+Result<std::string> GitCheckout::patch_id(std::string_view from, std::string_view to) const {
+    git::CallOptions options;
+    GDNCTL_TRY_ASSIGN(options.input, patch(from, to, {}));
+    if (options.input.empty()) return std::string();
+    GDNCTL_TRY_ASSIGN(const std::string line, m_calls->line({"patch-id", "--stable"}, options));
+    return line.substr(0, line.find(' '));
+}
+
+Result<GitSnapshot> GitCheckout::commit_changes(std::span<const std::string> parents,
+                                                std::span<const GitFileChange> changes, std::string_view message,
+                                                WallTime when) const {
+    const git::TemporaryIndex index(*m_calls);
+    GDNCTL_TRY(m_calls->done({"read-tree", parents.front()}, index.options));
+    git::CallOptions entries = index.options;
+    // A file may replace a folder, so deletions come first.
+    for (const bool goes : {true, false}) {
+        for (const GitFileChange& change : changes) {
+            if ((change.status == 'D') != goes) continue;
+            entries.input += goes ? fmt::format("0 {}\t{}", k_no_object, change.path)
+                                  : fmt::format("{} {}\t{}", change.new_mode, change.new_object, change.path);
+            entries.input += '\0';
+        }
+    }
+    if (!entries.input.empty()) GDNCTL_TRY(m_calls->done({"update-index", "-z", "--index-info"}, entries));
+    GitSnapshot made;
+    GDNCTL_TRY_ASSIGN(made.tree, m_calls->line({"write-tree"}, index.options));
+    git::CallOptions ours;
+    ours.our_name = true;
+    ours.input = message;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(when.time_since_epoch()).count();
+    for (const char* name : {"GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"}) {
+        ours.env[name] = fmt::format("{} +0000", seconds);
+    }
+    git::Words words = {"commit-tree"};
+    for (const std::string& parent : parents) words.insert(words.end(), {"-p", parent});
+    words.insert(words.end(), {"-F", "-", made.tree});
+    GDNCTL_TRY_ASSIGN(made.commit, m_calls->line(words, ours));
+    return made;
+}
+
+Status GitCheckout::remove_worktree(const fs::path& folder) const {
+    GDNCTL_TRY_ASSIGN(const ProcessResult removed,
+                      m_calls->run({"worktree", "remove", "--force", "--force", folder.string()}));
+    std::error_code problem;
+    fs::remove_all(folder, problem);
+    if (!removed.ok()) GDNCTL_TRY(m_calls->done({"worktree", "prune"}));
+    return {};
 }
 
 }  // namespace gdnctl

@@ -11,12 +11,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "core/exit_code.h"
 #include "core/json.h"
 #include "core/result.h"
 #include "core/time.h"
@@ -214,5 +214,41 @@ struct JobPlace {
 // Appends backend, cluster, address, submission_id, status, error_type, message, failure_class, driver_exit_code,
 // start_time, end_time (both in ms since the epoch) and url to `object`, in this order.
 void put_job(Json& object, const JobPlace& place, const JobDetails& details, const JobVerdict& verdict);
+
+// The package of a working tree: uploaded to a cluster, or unpacked as a private copy for a local job.
+
+// The upload limit of a cluster. It applies everywhere, so that a job that runs locally can also run on a cluster.
+inline constexpr std::uint64_t k_package_limit = 104'857'600;
+
+// Packs the tree's files (links followed, vanished files skipped, exec bits kept) into the ZIP archive `package` and
+// returns its size in bytes. The same files give the same bytes, whatever their dates and owners. Errors: local_io (a
+// link that leaves the root, disk full); usage (larger than `limit` bytes, reported as soon as it is exceeded; names
+// the largest files); interrupted, terminated (`stop` was requested).
+Result<std::uint64_t> pack_tree(const WorkingTree& tree, const std::filesystem::path& package, std::stop_token stop,
+                                std::uint64_t limit = k_package_limit);
+
+// The usage error for a package of more than `limit` bytes; names the ten largest files of the tree.
+Error package_too_large(const WorkingTree& tree, std::uint64_t limit);
+
+// Makes the folder `into` with copies of the same files, for a job on this machine. Errors: those of pack_tree(), also
+// where the package would be too large.
+Status copy_tree(const WorkingTree& tree, const std::filesystem::path& into, std::stop_token stop,
+                 std::uint64_t limit = k_package_limit);
+
+// The route to a cluster's dashboard. services/cluster opens one, and services/ray sends its requests through it.
+
+class RayRoute {
+public:
+    virtual ~RayRoute() = default;
+    // Base URL of the dashboard as reachable from here: scheme, host, port, maybe a path prefix, without a trailing
+    // '/'. Called before the first request, and again if a connection was refused, so that a dead tunnel is reopened.
+    // Errors: infrastructure, auth, timeout.
+    virtual Result<std::string> url() = 0;
+    // The address at which the agent of a job's node can be reached ("http://10.0.0.7:52365" in the job's details);
+    // nullopt: unreachable from here.
+    virtual std::optional<std::string> agent_url(const std::string& address) = 0;
+    // Limits opening a route to this moment, or to one second if it has passed; nullopt: no limit.
+    virtual void set_deadline([[maybe_unused]] std::optional<Clock::Monotonic> deadline) {}
+};
 
 }  // namespace gdnctl

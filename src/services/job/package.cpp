@@ -1,5 +1,3 @@
-#include "services/job/package.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <functional>
@@ -12,10 +10,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "platform/fd.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
 #include "platform/zip.h"
+#include "services/job/job.h"
 
 namespace gdnctl {
 

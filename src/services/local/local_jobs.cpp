@@ -17,13 +17,11 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "platform/env.h"
-#include "platform/fd.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
-#include "services/job/package.h"
-#include "services/local/launch.h"
+#include "services/job/job.h"
+#include "services/local/processes.h"
 #include "services/local/store.h"
-#include "services/local/sweep.h"
 
 namespace gdnctl {
 

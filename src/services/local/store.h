@@ -12,7 +12,7 @@
 #include "platform/clock.h"
 #include "platform/lock.h"
 #include "services/job/job.h"
-#include "services/local/identity.h"
+#include "services/local/processes.h"
 
 namespace gdnctl::local {
 

@@ -9,7 +9,6 @@
 #include "platform/clock.h"
 #include "platform/http.h"
 #include "services/job/job.h"
-#include "services/job/route.h"
 
 namespace gdnctl {
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# rooms: src/services/agent src/loop src/commands/loop
 """run.py GDNCTL [TALLY] [-k WORD,...]: codex-loop with the real Codex CLI and a scripted model on loopback.
 
 A few cases drive codex_driver, which is built beside GDNCTL. The versions of package-lock.json are installed into

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# rooms: src/oracle src/harness src/commands/oracle
 """run.py GDNCTL [TALLY] [-k WORD,...] [--torch]: the oracle against the real implementations, on this machine's CPU.
 
 levanter's own functions under JAX, transformers' functions through recorded vectors (and live where torch is there),

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# rooms: src/services/ray src/services/local src/services/job src/services/cluster src/jobs src/target src/sweep
 """run.py GDNCTL [TALLY] [-k WORD] [-p PLACE,...]: every case on every place that it is for.
 
 Places: local (this machine), ray (2.60.0, token), open (2.60.0, no authentication), old (2.52.1). With

@@ -1,5 +1,5 @@
-// Stands in for libFuzzer's main: gives every file under the folders named on the command line to the fuzzer's entry
-// point once, so that an ordinary test run replays the corpus. A folder without a file is an error.
+// Gives every file under a folder, and no bytes at all, to the fuzzer that has the folder's name, so that an ordinary
+// test run replays the corpus. A folder without a file is an error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -8,21 +8,25 @@
 #include <iterator>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+#include "fuzz/fuzz.h"
 
 int main(int argc, char** argv) {
-    std::size_t files = 0;
-    for (int i = 1; i < argc; ++i) {
-        for (const auto& item : std::filesystem::recursive_directory_iterator(argv[i])) {
-            if (!item.is_regular_file()) continue;
-            std::ifstream in(item.path(), std::ios::binary);
-            const std::vector<char> bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-            std::printf("%s\n", item.path().c_str());
-            std::fflush(stdout);  // the last name printed is the input that crashed
-            LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-            ++files;
-        }
+    const std::filesystem::path folder = argc == 2 ? argv[1] : "";
+    const Fuzzer* fuzzer = find_fuzzer(folder.filename().string());
+    if (fuzzer == nullptr) {
+        std::fprintf(stderr, "usage: replay CORPUS/NAME, where tests/fuzz/NAME.cpp is a fuzzer\n");
+        return 2;
     }
-    LLVMFuzzerTestOneInput(nullptr, 0);
+    std::size_t files = 0;
+    for (const auto& item : std::filesystem::recursive_directory_iterator(folder)) {
+        if (!item.is_regular_file()) continue;
+        std::ifstream in(item.path(), std::ios::binary);
+        const std::vector<char> bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+        std::printf("%s\n", item.path().c_str());
+        std::fflush(stdout);  // the last name printed is the input that crashed
+        fuzzer->run(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+        ++files;
+    }
+    fuzzer->run(nullptr, 0);
     return files > 0 ? 0 : 1;
 }

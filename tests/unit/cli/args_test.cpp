@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "cli/args_cli11.h"
-#include "cli/globals.h"
+#include "cli/dispatch.h"
 #include "sample_command.h"
 
 namespace gdnctl::cli {

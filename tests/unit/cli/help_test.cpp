@@ -2,8 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "cli/globals.h"
-#include "cli/wrap.h"
+#include "cli/dispatch.h"
 #include "sample_command.h"
 
 namespace gdnctl::cli {

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/libraries.h"
 #include "cli/version.h"
 #include "core/json.h"
 #include "core/version.h"

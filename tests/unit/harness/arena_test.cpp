@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include "harness/child/gdn_entry.h"
+#include "harness/child/entry.h"
 #include "oracle/gdn/cases/cases.h"
 
 using namespace gdnctl;

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "core/config.h"
-#include "core/log_divert.h"
+#include "core/log.h"
 #include "jobs/run.h"
 #include "support/fake_clock.h"
 #include "support/fake_env.h"

@@ -5,7 +5,7 @@
 
 #include "core/json.h"
 #include "job_world.h"
-#include "jobs/given_up.h"
+#include "jobs/stop.h"
 
 namespace gdnctl {
 

@@ -7,8 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ledger_world.h"
-#include "loop/memory/ledger_keep.h"
-#include "loop/report/model.h"
+#include "loop/memory/run_view.h"
 #include "runlog/records/record.h"
 #include "support/faults.h"
 

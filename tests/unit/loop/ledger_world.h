@@ -6,7 +6,7 @@
 
 #include "loop/memory/ideas.h"
 #include "loop/memory/ledger.h"
-#include "loop/report/model.h"
+#include "loop/memory/run_view.h"
 #include "loop_world.h"
 #include "run_script.h"
 

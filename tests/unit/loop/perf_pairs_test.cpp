@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "loop/perf/gates.h"
-#include "loop/perf/simulation.h"
+#include "loop/perf/policy_trial.h"
 
 namespace gdnctl::loop {
 

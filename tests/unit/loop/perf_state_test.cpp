@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
-#include "loop/perf/policy_file.h"
+#include "loop/perf/gates.h"
 #include "loop/perf/state.h"
 #include "support/temp_dir.h"
 

@@ -1,10 +1,9 @@
 // What a declared contract makes of the cases.
-#include "oracle/gdn/cases/declared.h"
-
 #include <algorithm>
 
 #include <doctest/doctest.h>
 
+#include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
 
 using namespace gdnctl;

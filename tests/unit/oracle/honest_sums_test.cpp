@@ -1,8 +1,8 @@
 // Correct kernels whose decays are off: by exp() itself, by fp32 sums of gates, or by chunks longer than the default.
 #include <cmath>
 
-#include "oracle/gdn/compare/chunk_length.h"
-#include "oracle/gdn/compare/gate_sums.h"
+#include "oracle/gdn/compare/budget.h"
+#include "oracle/gdn/compare/declare.h"
 #include "oracle/gdn/kernels/prepare.h"
 #include "unit/oracle/judging.h"
 

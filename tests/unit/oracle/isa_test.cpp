@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "oracle/gdn/kernels/backward32.h"
-#include "oracle/gdn/kernels/chunk_rounded.h"
 #include "oracle/gdn/kernels/forward32.h"
+#include "oracle/gdn/kernels/kernels.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
 #include "unit/oracle/loaded_case.h"

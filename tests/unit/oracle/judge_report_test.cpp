@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "oracle/judge/heat_map.h"
-#include "oracle/judge/place.h"
+#include "oracle/judge/charts.h"
+#include "oracle/judge/report.h"
 
 using namespace gdnctl;
 using namespace gdnctl::oracle;

@@ -3,8 +3,8 @@
 
 #include "oracle/gdn/contract/gradients.h"
 #include "oracle/gdn/kernels/adjoint.h"
-#include "oracle/gdn/kernels/chunk_rounded.h"
 #include "oracle/gdn/kernels/clipped.h"
+#include "oracle/gdn/kernels/kernels.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl;

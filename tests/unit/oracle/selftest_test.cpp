@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "oracle/gdn/selftest/backward_mutants.h"
-#include "oracle/gdn/selftest/backward_selftest.h"
 #include "oracle/gdn/selftest/mutants.h"
 #include "unit/oracle/judging.h"
 #include "unit/oracle/tapped_kernel.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "oracle/gdn/selftest/backward_selftest.h"
 #include "oracle/gdn/selftest/mutants.h"
 #include "oracle/gdn/selftest/selftest.h"
 #include "unit/oracle/judging.h"

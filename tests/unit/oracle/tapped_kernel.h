@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "oracle/gdn/compare/open_chunk.h"
+#include "oracle/gdn/compare/lane.h"
 #include "oracle/gdn/selftest/mutants.h"
 
 namespace gdnctl::oracle::testing {

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "platform/fd.h"
 #include "support/faults.h"
 #include "support/temp_dir.h"
 

@@ -14,8 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "platform/shared_memory.h"
-
 using namespace gdnctl;
 
 namespace {

@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "platform/fd.h"
+#include "platform/fs.h"
 #include "support/fake_env.h"
 #include "support/faults.h"
 #include "support/temp_dir.h"

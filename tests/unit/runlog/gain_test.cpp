@@ -7,9 +7,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "runlog/history/summary.h"
 #include "runlog/records/record.h"
 #include "runlog/render/render.h"
-#include "runlog/render/summary.h"
 
 namespace gdnctl::runlog {
 

@@ -4,10 +4,10 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/json_fields.h"
+#include "core/json.h"
+#include "runlog/history/summary.h"
 #include "runlog/parse/log.h"
 #include "runlog/render/render.h"
-#include "runlog/render/summary.h"
 #include "unit/runlog/entry_fixture.h"
 
 using namespace gdnctl;

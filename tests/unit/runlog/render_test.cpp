@@ -3,14 +3,12 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/json_fields.h"
+#include "core/json.h"
+#include "runlog/history/append.h"
+#include "runlog/history/summary.h"
 #include "runlog/import/import.h"
 #include "runlog/parse/block.h"
 #include "runlog/parse/log.h"
-#include "runlog/records/append.h"
-#include "runlog/render/stamp.h"
-#include "runlog/render/summary.h"
-#include "runlog/render/templates.h"
 #include "unit/runlog/entry_fixture.h"
 
 using namespace gdnctl;

@@ -1,8 +1,9 @@
+#include "sweep/parse.h"
+
 #include <cmath>
 
 #include <doctest/doctest.h>
 
-#include "sweep/lines.h"
 #include "unit/sweep/logs.h"
 
 namespace gdnctl::sweep {

@@ -1,4 +1,4 @@
-// Inputs, kernels on plain arrays, and operation counts for benchmarks of the Gated DeltaNet kernels.
+// New inputs for every timed run of a user's kernel, and the results that it must give.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,35 @@
 #include <string_view>
 #include <vector>
 
-#include "oracle/gdn/bench/fresh_inputs.h"
+#include "core/result.h"
 #include "oracle/gdn/compare/compare.h"
 #include "oracle/gdn/contract/problem.h"
 #include "oracle/gdn/kernels/backward32.h"
 #include "oracle/gdn/kernels/forward32.h"
+#include "oracle/tensor/tensor.h"
 
 namespace gdnctl::oracle {
+
+enum class Pass { forward, backward, decode };
+std::string_view name_of(Pass pass);
+
+class FreshInputs {
+public:
+    virtual ~FreshInputs() = default;
+
+    // Replaces all values by others of the same kind, independent of the previous ones.
+    virtual Status draw(std::uint64_t seed) = 0;
+    // In the form of a kernel's call (decays as logarithms, states as [N,Hv,dk,dv]), with cotangents.
+    virtual const TensorFile& file() const = 0;
+    virtual TensorFile with_cotangents() const = 0;
+    // How far outputs (of a backward: gradients) are from those of our fp32 kernels. Up to 1, two correct fp32 results
+    // may differ; beyond that, only the truth can decide. Infinity: something is missing or not finite.
+    virtual double distance(const TensorFile& outputs, Pass pass, int threads) = 0;
+    // Truth and budget; slow.
+    virtual Result<GdnReference> reference(int threads) const = 0;
+};
+
+// Inputs, kernels on plain arrays, and operation counts for benchmarks of the Gated DeltaNet kernels.
 
 // Nominal floating-point operations of one forward pass, independent of the algorithm: 6 dk dv + 4 C dk / r + 3 C dv
 // per token and value head with C = 32. This is the chunked form with K K^T and Q K^T shared by the r value heads of a

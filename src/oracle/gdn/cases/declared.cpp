@@ -1,10 +1,10 @@
-#include "oracle/gdn/cases/declared.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
 
 #include <fmt/format.h>
+
+#include "oracle/gdn/cases/cases.h"
 
 namespace gdnctl::oracle {
 

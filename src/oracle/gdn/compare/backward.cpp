@@ -1,16 +1,415 @@
+// Measures the errors of correct backward passes on exactly these inputs.
 #include "oracle/gdn/compare/backward.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "oracle/gdn/compare/backward_budget.h"
+#include "oracle/gdn/compare/budget.h"
 #include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/adjoint.h"
+#include "oracle/gdn/kernels/backward32.h"
+#include "oracle/gdn/kernels/clipped.h"
+#include "oracle/gdn/kernels/prepare.h"
+#include "oracle/simd/tasks.h"
 
 namespace gdnctl::oracle {
+
+struct MeasuredGradient {
+    GradientTruth* truth = nullptr;
+    const std::vector<double>& (*values)(const GdnGradients&) = nullptr;
+};
+
+// Fills the budgets of `all`, which are gradients of `backward`.
+void budget_gradients(const GdnReference& reference, const GdnBackward& backward,
+                      const std::vector<MeasuredGradient>& all, int threads);
+
+namespace {
+
+// How much backward passes may lose beyond the effect of one roundoff on every input: in chunked forms of fp32, which
+// differ most, and with 16-bit operands, which dominate. Measured: tests/calibration; tf32 loses more than it rounds.
+constexpr double k_allowance_fp32 = 4, k_allowance_16bit = 2;
+constexpr std::size_t k_block_tokens = 16;  // whose errors are measured together, for the allowance of each element
+// How much larger than the root mean square of its block's error the error of an element may be.
+constexpr double k_element_fp32 = 12, k_element_16bit = 2.5;
+// fp32 sums that include a gate near -1e4 lose what follows it. An error this large is measured well, and allowed as
+// measured. Seen in correct kernels: 1e-4 to 3e-4 in every gradient of levanter.
+constexpr double k_gate_loss = 2.5e-4;
+// Keys with this few dimensions are never far from parallel, and chunked forms lose more than these measurements show.
+// Seen in correct kernels with chunks of 64: 8.4 times the budget with dk = 3, 6.0 with 4, 3.8 with 8.
+constexpr std::int64_t k_narrow_key = 8;
+constexpr double k_narrow_widening = 3;
+// dg sums n = dk x dv products that cancel down to sqrt(n) of them, so a plain loop is off by sqrt(n / 2) roundoffs of
+// the result. Four are enough up to this n. Seen: 4.3 times a budget without this for 128 x 128, 7.7 times for 256 x
+// 256.
+constexpr double k_short_sum = 8.0 * 8;
+// How many times larger than typical a value may be and still count for cancellation at other tokens of its head.
+constexpr double k_extreme = 100;
+// How far our own fp32 backward may widen that. It shows what is lost inside the state, but may have a defect itself.
+constexpr double k_own_allowance = 30;
+
+// Perturbs every input and cotangent by `amount`.
+void perturb_all(GdnProblem& moved, GdnCotangents& pulled, double amount, std::uint64_t salt) {
+    for (auto* values : {&moved.q, &moved.k, &moved.v, &moved.beta, &moved.gate, &moved.initial_state, &pulled.d_out,
+                         &pulled.d_final_state}) {
+        perturb(*values, amount, salt++ * 0x9E3779B97F4A7C15ULL);
+    }
+}
+
+// With the log gates of `other`.
+GdnGradients run_with_gates(const GdnProblem& problem, const GdnContract& contract, const GdnProblem& other,
+                            const GdnCotangents& cotangents, int threads) {
+    GdnContract log = contract;
+    log.g_kind = GateKind::log;
+    GdnGradients gradients = run_adjoint64(other, log, cotangents, threads);
+    // Converts them to gates as given.
+    const auto given = prepare<double>(problem, contract, threads);
+    finish_gradients(problem, contract, given.g, given.beta, gradients);
+    return gradients;
+}
+
+// Gates as in chunked forms: differences of their fp32 sums inside a chunk. Beyond -2e4 the sum restarts, as in the
+// budget of the forward pass.
+GdnGradients run_with_fp32_sums(const GdnProblem& problem, const GdnContract& contract, const GdnCotangents& cotangents,
+                                int threads) {
+    GdnProblem summed = problem;
+    summed.gate = log_gates(problem, contract);
+    const auto heads = static_cast<std::size_t>(problem.dims.Hv);
+    for (const GdnSequence& s : problem.sequences) {
+        for (std::size_t h = 0; h < heads; ++h) {
+            float sum = 0;
+            for (std::int64_t row = s.begin; row < s.end; ++row) {
+                double& g = summed.gate[static_cast<std::size_t>(row) * heads + h];
+                if ((row - s.begin) % contract.chunk == 0 || !(g > -2e4)) sum = 0;
+                if (!(g > -2e4)) continue;
+                const float next = sum + static_cast<float>(g);
+                g = static_cast<double>(next) - static_cast<double>(sum);
+                sum = next;
+            }
+        }
+    }
+    return run_with_gates(problem, contract, summed, cotangents, threads);
+}
+
+// Marin's kernels clip sums of gates to +-80, others do not. If an initial state has completely decayed below that, its
+// remaining gradient depends on the clip, and both results are correct. nullopt: no gradient has decayed that far.
+std::optional<GdnContract> with_other_clip(const GdnProblem& p, const GdnContract& c, const GdnGradients& truth) {
+    constexpr double k_faded = 1e-28;
+    constexpr double k_usual_clip = 80;
+    GdnContract other = c;
+    if (c.exp_clip && c.exp_clip->of_gates) return std::nullopt;
+    if (!c.exp_clip) other.exp_clip = ExpClip{k_usual_clip, false};
+    const auto size = static_cast<std::size_t>(p.dims.dk * p.dims.dv);
+    bool faded = false;
+    for (std::size_t at = 0; at < truth.d_initial_state.size(); at += size) {
+        const auto first = truth.d_initial_state.begin() + static_cast<std::ptrdiff_t>(at);
+        faded = faded || std::all_of(first, first + static_cast<std::ptrdiff_t>(size),
+                                     [](double x) { return std::fabs(x) < k_faded; });
+    }
+    if (!faded || !clips_sums(p, other)) return std::nullopt;
+    if (c.exp_clip) other.exp_clip.reset();
+    return other;
+}
+
+// The median over a head's nonzero rows of their largest value; 0: all rows are zero.
+double usual_row(const std::vector<double>& x, const GdnSequence& s, std::size_t heads, std::size_t head,
+                 std::size_t width, std::vector<double>& rows) {
+    rows.clear();
+    std::vector<double> present;
+    for (auto row = static_cast<std::size_t>(s.begin); row < static_cast<std::size_t>(s.end); ++row) {
+        const double* at = x.data() + (row * heads + head) * width;
+        double largest = 0;
+        for (std::size_t j = 0; j < width; ++j) largest = std::max(largest, std::fabs(at[j]));
+        rows.push_back(largest);
+        if (largest > 0) present.push_back(largest);
+    }
+    if (present.empty()) return 0;
+    const auto middle = present.begin() + static_cast<std::ptrdiff_t>((present.size() - 1) / 2);
+    std::nth_element(present.begin(), middle, present.end());
+    return *middle;
+}
+
+// dbeta without the effect of a single extreme row of v, or of an extreme d_final_state. It does not affect dg of other
+// tokens, since it reaches them through decays and is then part of their own truth.
+std::vector<double> usual_dbeta(const GdnProblem& p, const GdnCotangents& cotangents, std::vector<double> dbeta) {
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const auto dv = static_cast<std::size_t>(p.dims.dv);
+    const auto size = static_cast<std::size_t>(p.dims.dk * p.dims.dv);
+    std::vector<double> written, pulled;
+    for (std::size_t lane = 0; lane < p.sequences.size() * heads; ++lane) {
+        const GdnSequence& s = p.sequences[lane / heads];
+        const std::size_t head = lane % heads;
+        const double usual_v = usual_row(p.v, s, heads, head, dv, written);
+        const double usual_d = usual_row(cotangents.d_out, s, heads, head, dv, pulled);
+        double last = 0;
+        for (std::size_t i = lane * size; i < (lane + 1) * size && !cotangents.d_final_state.empty(); ++i) {
+            last = std::max(last, std::fabs(cotangents.d_final_state[i]));
+        }
+        const double of_state = usual_d > 0 && last > k_extreme * usual_d ? k_extreme * usual_d / last : 1;
+        for (std::size_t t = 0; t < written.size(); ++t) {
+            const double of_value = written[t] > k_extreme * usual_v ? k_extreme * usual_v / written[t] : 1;
+            dbeta[(static_cast<std::size_t>(s.begin) + t) * heads + head] *= of_value * of_state;
+        }
+    }
+    return dbeta;
+}
+
+// Reference sizes for gradients that flow through a gate, where they cancel: in every chunked form, dg is a difference
+// of large sums of the size of dbeta. This is that size, taken through the gates; sums over tokens in quadrature.
+GdnGradients sizes_at_gates(const GdnProblem& problem, const GdnContract& contract, const GdnBackward& backward) {
+    GdnGradients sizes;
+    sizes.dg = usual_dbeta(problem, backward.cotangents, backward.gradients.dbeta);
+    const std::vector<double> g = log_gates(problem, contract);
+    through_gates(problem, contract, g, sizes);
+    std::fill(sizes.dA_log.begin(), sizes.dA_log.end(), 0);
+    std::fill(sizes.ddt_bias.begin(), sizes.ddt_bias.end(), 0);
+    for (std::size_t i = 0; i < sizes.d_gate.size() && !sizes.dA_log.empty(); ++i) {
+        if (contract.exp_clip && contract.exp_clip->of_gates && contract.exp_clip->cuts(g[i])) continue;
+        const std::size_t head = i % sizes.dA_log.size();
+        const double at_decay = sizes.dg[i] * g[i];
+        if (std::isfinite(at_decay)) sizes.dA_log[head] = std::hypot(sizes.dA_log[head], at_decay);
+        if (std::isfinite(sizes.d_gate[i])) sizes.ddt_bias[head] = std::hypot(sizes.ddt_bias[head], sizes.d_gate[i]);
+    }
+    return sizes;
+}
+
+// Reference sizes for values of dq or dk where the l2norm removes nearly everything: dy - y (y.dy) is as small as the
+// remainder, but each of its two terms was rounded. `x`: the vectors as given; `along`: see GdnGradients.
+std::vector<double> sizes_at_norm(const GdnContract& contract, std::size_t width, const std::vector<double>& x,
+                                  const std::vector<double>& along, std::vector<double> gradient) {
+    for (std::size_t at = 0; at < gradient.size() && !along.empty(); at += width) {
+        if (along[at / width] == 0) continue;
+        double squares = 0;
+        for (std::size_t i = 0; i < width; ++i) squares += x[at + i] * x[at + i];
+        const double factor = along[at / width] / std::sqrt(squares + contract.eps);
+        for (std::size_t i = 0; i < width; ++i) gradient[at + i] = std::hypot(gradient[at + i], factor * x[at + i]);
+    }
+    return along.empty() ? std::vector<double>() : gradient;
+}
+
+// How the errors of measured runs become a budget.
+struct Rates {
+    double roundoff = 0;   // of the operands of products
+    double allowance = 0;  // on measured errors, and in roundoffs of the values
+    double cancelled = 0;  // part of the reference size that is lost where a gradient cancels
+};
+
+// The budget from the error of a run with fp32 sums of gates, where `moved` is that of perturbed inputs alone. `size`:
+// of the values.
+double allowed_by_sums(const Rates& rates, double error, double moved, double size) {
+    const double usual = rates.allowance * error;
+    return error <= 2 * moved ? usual : std::min(usual, std::max(error, k_gate_loss * size));
+}
+
+struct RunErrors {  // of one gradient
+    std::vector<GroupSums> groups;
+    std::vector<double> blocks;  // see block_rms(); empty: the gradient has no tokens
+};
+
+// `runs`: perturbed inputs, the same with fp32 sums of gates, and others. `floors`: sums of the reference sizes for a
+// gradient that cancels; else empty.
+TensorBudget budget_of(const std::vector<RunErrors>& runs, const std::vector<GroupSums>& own,
+                       const std::vector<GroupSums>& floors, const Rates& rates) {
+    TensorBudget budget;
+    const std::size_t count = runs.front().groups.size();
+    budget.groups.resize(count);
+    std::vector<GroupSize> sizes(count);
+    double errors = 0;
+    double squares = 0;
+    for (std::size_t g = 0; g < count; ++g) {
+        GroupBudget& b = budget.groups[g];
+        const GroupSums& truth = runs.front().groups[g];
+        const double floor = floors.empty() ? 0 : floors[g].truth_rms();
+        const double size = std::max(truth.truth_rms(), floor);
+        sizes[g] = {size, std::max(truth.max_truth, size), truth.count};
+        for (std::size_t i = 0; i < runs.size(); ++i) {
+            const GroupSums& run = runs[i].groups[g];
+            const bool sums = i == 1;
+            b.rms = std::max(b.rms, sums ? allowed_by_sums(rates, run.error_rms(), truth.error_rms(), size)
+                                         : rates.allowance * run.error_rms());
+            b.max_abs =
+                std::max(b.max_abs, sums ? allowed_by_sums(rates, run.max_error, truth.max_error, sizes[g].largest)
+                                         : rates.allowance * run.max_error);
+        }
+        errors += b.rms * b.rms * static_cast<double>(truth.count);
+        squares += sizes[g].rms * sizes[g].rms * static_cast<double>(truth.count);
+    }
+    budget.relative = std::max(squares > 0 ? std::sqrt(errors / squares) : 0, rates.allowance * rates.roundoff);
+    const GroupBudget usual = usual_relative(budget.groups, sizes);
+    for (std::size_t g = 0; g < count; ++g) {
+        const double floor = floors.empty() ? 0 : floors[g].truth_rms();
+        const GroupSums& truth = runs.front().groups[g];
+        const double largest = std::max(truth.max_truth, 4 * floor);
+        const double trace = 1e-37 + 0x1p-40 * largest;
+        GroupBudget& b = budget.groups[g];
+        if (sizes[g].count < k_small_group) {
+            b.rms = std::max(b.rms, usual.rms * sizes[g].rms);
+            b.max_abs = std::max(b.max_abs, usual.max_abs * largest);
+        }
+        const double of_values = rates.allowance * rates.roundoff;
+        b.rms = std::max({b.rms, of_values * truth.truth_rms(), rates.cancelled * sizes[g].rms, trace});
+        b.max_abs = std::max({b.max_abs, 2 * of_values * truth.max_truth, 2 * rates.cancelled * largest, trace});
+        b.rms = std::max(b.rms, std::min(own[g].error_rms(), k_own_allowance * b.rms));
+        b.max_abs = std::max(b.max_abs, std::min(own[g].max_error, k_own_allowance * b.max_abs));
+    }
+    return budget;
+}
+
+// The root mean square of `values` (or of its distance from `want`) over k_block_tokens tokens of each head: [rows,
+// heads].
+std::vector<double> block_rms(const GradientTruth& t, const GdnProblem& p, const std::vector<double>& values,
+                              const std::vector<double>* want, int threads) {
+    const std::size_t heads = t.groups.of_run.size() / static_cast<std::size_t>(p.rows());
+    const std::size_t width = t.groups.width;
+    std::vector<double> rms(t.groups.of_run.size(), 0);
+    run_tasks(p.sequences.size() * heads, threads, [&] {
+        return [&](std::size_t lane) {
+            const GdnSequence& s = p.sequences[lane / heads];
+            const auto end = static_cast<std::size_t>(s.end);
+            for (auto first = static_cast<std::size_t>(s.begin); first < end; first += k_block_tokens) {
+                const std::size_t last = std::min(first + k_block_tokens, end);
+                double squares = 0;
+                std::size_t count = 0;
+                for (std::size_t row = first; row < last; ++row) {
+                    const std::size_t at = (row * heads + lane % heads) * width;
+                    for (std::size_t i = at; i < at + width; ++i) {
+                        const double x = want == nullptr ? values[i] : values[i] - (*want)[i];
+                        squares += std::isfinite(x) ? x * x : 0;
+                        count += std::isfinite(x) ? 1 : 0;
+                    }
+                }
+                const double mean = count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
+                for (std::size_t row = first; row < last; ++row) rms[row * heads + lane % heads] = mean;
+            }
+        };
+    });
+    return rms;
+}
+
+// They pass through (I + M)^-1 and its transpose, so a large inverse counts twice. Seen: levanter's d_initial_state,
+// for a single key with beta = 2, 4.9 times beyond the budget on one processor and 19.8 times on another.
+std::vector<double> widening_of(const GdnReference& r) {
+    std::vector<double> widening = r.widening;
+    for (double& factor : widening) factor = factor > 1 ? 2 * factor : factor;
+    if (r.problem.dims.dk < k_narrow_key) {
+        for (double& factor : widening) factor *= k_narrow_widening;
+    }
+    return widening;
+}
+
+// An element may be off by its block's error, as the runs measure it, or by the part of its block's size that its group
+// may be off by. `floors`: as in budget_of(), of the reference sizes `size`.
+void grant_locally(const GdnReference& r, const std::vector<RunErrors>& runs, const RunErrors& own,
+                   const std::vector<GroupSums>& floors, const std::vector<double>& size, double allowance, int threads,
+                   GradientTruth& t) {
+    const std::vector<double> truth = block_rms(t, r.problem, t.want, nullptr, threads);
+    const std::vector<double> other = size.empty() ? truth : block_rms(t, r.problem, size, nullptr, threads);
+    std::vector<double> relative;  // by group
+    for (std::size_t g = 0; g < t.groups.count; ++g) {
+        const double whole = std::max(runs.front().groups[g].truth_rms(), floors.empty() ? 0 : floors[g].truth_rms());
+        relative.push_back(whole > 0 ? t.budget.groups[g].rms / whole : 0);
+    }
+    t.budget.local_width = t.groups.width;
+    // The gradients of repeated key heads (each up to twice their sum) and of rounded normalised keys are rounded.
+    const GdnContract& c = r.contract.value;
+    const bool rounded = c.l2norm != L2Norm::off && c.rounding == NormRounding::input;
+    if ((t.canonical == "dq" || t.canonical == "dk") && (r.problem.dims.Hk != r.problem.dims.Hv || rounded)) {
+        std::transform(truth.begin(), truth.end(), other.begin(), std::back_inserter(t.budget.summed),
+                       [](double a, double b) { return static_cast<float>(2 * std::max(a, b)); });
+    }
+    t.budget.local.assign(truth.size(), static_cast<float>(HUGE_VAL));
+    for (std::size_t run = 0; run < truth.size(); ++run) {
+        if (t.groups.of_run[run] + 1 == t.groups.count) continue;  // outside all sequences: judged with their group
+        double error = relative[t.groups.of_run[run]] * std::max(truth[run], other[run]);
+        for (const RunErrors& measured : runs) error = std::max(error, allowance * measured.blocks[run]);
+        error = std::max(error, std::min(own.blocks[run], k_own_allowance * error));
+        t.budget.local[run] = static_cast<float>(
+            (allowance < k_allowance_fp32 ? k_element_16bit : k_element_fp32) * error + 8 * k_smallest);
+    }
+}
+
+bool is_at_gates(std::string_view name) {
+    return name == "dg" || name == "d_a" || name == "d_alpha" || name == "d_A_log" || name == "d_dt_bias";
+}
+
+void widen_gradient(const GdnProblem& p, const std::vector<double>& widening, GradientTruth& t) {
+    const bool by_key_head = t.canonical == "dq" || t.canonical == "dk";
+    const std::vector<GroupBudget> before = t.budget.groups;
+    widen(t.budget, widening, t.axes != "h" && (!by_key_head || p.dims.Hk == p.dims.Hv));
+    for (std::size_t run = 0; run < t.budget.local.size(); ++run) {
+        const std::size_t g = t.groups.of_run[run];
+        t.budget.local[run] *= static_cast<float>(t.budget.groups[g].rms / before[g].rms);
+    }
+}
+
+}  // namespace
+
+void budget_gradients(const GdnReference& r, const GdnBackward& backward, const std::vector<MeasuredGradient>& all,
+                      int threads) {
+    const GdnProblem& p = r.problem;
+    const GdnContract& c = r.contract.value;
+    const GdnCotangents& cotangents = backward.cotangents;
+    const double roundoff = roundoff_of(c);
+    const bool narrow = c.matmul == Matmul::bf16 || c.matmul == Matmul::f16 || c.state_dtype != StateDType::f32;
+    const double allowance = narrow ? k_allowance_16bit : k_allowance_fp32;
+    const auto errors_of = [&](const GdnGradients& run) {
+        std::vector<RunErrors> errors;
+        for (const MeasuredGradient& g : all) {
+            const GradientTruth& t = *g.truth;
+            errors.push_back({sum_groups(t.groups, g.values(run), t.want, threads, NotFinite::is_unmeasured), {}});
+            if (has_tokens(t)) errors.back().blocks = block_rms(t, p, g.values(run), &t.want, threads);
+        }
+        return errors;
+    };
+    // One after the other, because each is as large as all gradients.
+    const auto measure_moved = [&](std::uint64_t salt, bool fp32_sums) {
+        GdnProblem moved = p;
+        GdnCotangents pulled = cotangents;
+        perturb_all(moved, pulled, roundoff, salt);
+        cross_roundings(p, c, moved);
+        return errors_of(fp32_sums ? run_with_fp32_sums(moved, c, pulled, threads)
+                                   : run_adjoint64(moved, c, pulled, threads));
+    };
+    std::vector moved = {measure_moved(1, false), measure_moved(101, true)};
+    if (sums_narrow(p, c)) {
+        const GdnProblem summed = with_narrow_sums(p, c, SumOrder::blocks_of_16);
+        moved.push_back(errors_of(run_with_gates(p, c, summed, cotangents, threads)));
+    }
+    std::vector<RunErrors> clipped;
+    if (const auto other = with_other_clip(p, c, backward.gradients)) {
+        clipped = errors_of(run_adjoint64(p, *other, cotangents, threads));
+    }
+    const auto own = errors_of(run_backward32(p, c, cotangents, threads));
+    GdnGradients sizes = sizes_at_gates(p, c, backward);
+    const auto width = static_cast<std::size_t>(p.dims.dk);
+    sizes.dq = sizes_at_norm(c, width, p.q, backward.gradients.q_along, backward.gradients.dq);
+    sizes.dk = sizes_at_norm(c, width, p.k, backward.gradients.k_along, backward.gradients.dk);
+    const std::vector<double> widening = widening_of(r);
+    const double long_sums = std::max(1.0, std::sqrt(static_cast<double>(p.dims.dk * p.dims.dv) / k_short_sum));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        GradientTruth& t = *all[i].truth;
+        const std::vector<double>& size = all[i].values(sizes);
+        const std::vector<GroupSums> floors =
+            size.empty() ? std::vector<GroupSums>{} : sum_groups(t.groups, size, size, threads);
+        std::vector<RunErrors> runs;
+        for (const auto& run : moved) runs.push_back(run[i]);
+        // For other gradients the clip says nothing: what it leaves of a cleared state would be wrong in out, too.
+        if (!clipped.empty() && t.canonical == "d_initial_state") runs.push_back(clipped[i]);
+        const double cancelled =
+            is_at_gates(t.canonical) ? k_allowance_fp32 * long_sums * k_fp32_roundoff : allowance * roundoff;
+        t.budget = budget_of(runs, own[i].groups, floors, {roundoff, allowance, cancelled});
+        if (has_tokens(t) && r.unstable_reason.empty()) {
+            grant_locally(r, runs, own[i], floors, size, allowance, threads, t);
+        }
+        widen_gradient(p, widening, t);
+    }
+}
 
 namespace {
 

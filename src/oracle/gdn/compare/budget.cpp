@@ -1,28 +1,255 @@
+#include "oracle/gdn/compare/budget.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "oracle/gdn/compare/compare.h"
+#include "oracle/gdn/compare/element_allowance.h"
+#include "oracle/gdn/compare/groups.h"
+#include "oracle/gdn/kernels/kernels.h"
+#include "oracle/gdn/kernels/prepare.h"
+#include "oracle/simd/tasks.h"
+#include "oracle/tensor/tensor.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+// Error limit of a normalisation in fp32: a sum of up to 256 squares, a square root, a division.
+constexpr double k_norm_error = 8 * k_fp32_roundoff;
+
+void cross_row(const double* given, std::size_t width, double eps, DType dtype, double* moved) {
+    double squares = eps;
+    for (std::size_t i = 0; i < width; ++i) squares += given[i] * given[i];
+    const double length = std::sqrt(squares);
+    for (std::size_t i = 0; i < width; ++i) {
+        const double exact = given[i] / length;
+        if (!std::isfinite(exact)) continue;
+        for (const double way : {-1.0, 1.0}) {
+            const bool other = rounded_to(exact * (1 + way * k_norm_error), dtype) != rounded_to(exact, dtype);
+            if (other) moved[i] = given[i] * (1 + 2 * way * k_norm_error);
+        }
+    }
+}
+
+}  // namespace
+
+void cross_roundings(const GdnProblem& given, const GdnContract& contract, GdnProblem& moved) {
+    if (contract.l2norm == L2Norm::off || contract.rounding != NormRounding::input) return;
+    if (given.qk_dtype != DType::bf16 && given.qk_dtype != DType::f16) return;
+    const auto width = static_cast<std::size_t>(given.dims.dk);
+    for (auto [from, to] : {std::pair(&given.q, &moved.q), std::pair(&given.k, &moved.k)}) {
+        for (std::size_t at = 0; at < from->size(); at += width) {
+            cross_row(from->data() + at, width, contract.eps, given.qk_dtype, to->data() + at);
+        }
+    }
+}
+
+namespace {
+
+std::vector<double> sums_one_by_one(DType dtype, std::span<const double> values) {
+    std::vector<double> sums(values.begin(), values.end());
+    for (std::size_t i = 1; i < sums.size(); ++i) sums[i] = rounded_to(sums[i - 1] + sums[i], dtype);
+    return sums;
+}
+
+std::vector<double> sums_by_blocks(DType dtype, std::span<const double> values) {
+    constexpr std::size_t k_block = 16;
+    std::vector<double> sums;
+    double before = 0;
+    for (std::size_t first = 0; first < values.size(); first += k_block) {
+        const auto block = sums_one_by_one(dtype, values.subspan(first, std::min(k_block, values.size() - first)));
+        for (const double x : block) sums.push_back(first == 0 ? x : rounded_to(x + before, dtype));
+        before = first == 0 ? block.back() : rounded_to(before + block.back(), dtype);
+    }
+    return sums;
+}
+
+// Like jax.lax.associative_scan: sums of pairs, then their sums, then those in between.
+std::vector<double> sums_by_pairs(DType dtype, std::span<const double> values) {
+    const std::size_t n = values.size();
+    if (n < 2) return {values.begin(), values.end()};
+    std::vector<double> pairs;
+    for (std::size_t i = 0; i + 1 < n; i += 2) pairs.push_back(rounded_to(values[i] + values[i + 1], dtype));
+    const std::vector<double> odd = sums_by_pairs(dtype, pairs);
+    std::vector<double> sums(n, values[0]);
+    for (std::size_t i = 1; i < n; ++i) {
+        sums[i] = i % 2 == 1 ? odd[i / 2] : rounded_to(odd[i / 2 - 1] + values[i], dtype);
+    }
+    return sums;
+}
+
+}  // namespace
+
+void sum_gates_in(DType dtype, SumOrder order, std::span<double> gates) {
+    const auto sums = order == SumOrder::one_by_one     ? sums_one_by_one(dtype, gates)
+                      : order == SumOrder::blocks_of_16 ? sums_by_blocks(dtype, gates)
+                                                        : sums_by_pairs(dtype, gates);
+    for (std::size_t i = gates.size(); i-- > 0;) gates[i] = i == 0 ? sums[0] : sums[i] - sums[i - 1];
+}
+
+bool sums_narrow(const GdnProblem& p, const GdnContract& c) {
+    return c.gate_sum == SumDType::given && (p.gate_dtype == DType::bf16 || p.gate_dtype == DType::f16);
+}
+
+GdnProblem with_narrow_sums(const GdnProblem& p, const GdnContract& c, SumOrder order) {
+    GdnProblem summed = p;
+    summed.gate = log_gates(p, c);
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    std::vector<double> chunk;
+    for (const GdnSequence& s : p.sequences) {
+        for (std::size_t h = 0; h < heads; ++h) {
+            for (std::int64_t first = s.begin; first < s.end; first += c.chunk) {
+                const auto last = std::min<std::int64_t>(s.end, first + c.chunk);
+                chunk.clear();
+                for (auto row = first; row < last; ++row)
+                    chunk.push_back(summed.gate[static_cast<std::size_t>(row) * heads + h]);
+                // A sum that overflows anyway loses nothing.
+                if (std::any_of(chunk.begin(), chunk.end(), [](double g) { return !(g > -1e4); })) continue;
+                sum_gates_in(p.gate_dtype, order, chunk);
+                for (auto row = first; row < last; ++row) {
+                    summed.gate[static_cast<std::size_t>(row) * heads + h] =
+                        chunk[static_cast<std::size_t>(row - first)];
+                }
+            }
+        }
+    }
+    return summed;
+}
+
+// How much the inputs themselves amplify an error: numbers reported with the verdict. Budgets measure the effect of one
+// roundoff, and only use the norm of the inverse where much is lost.
+
+namespace {
+
+// One value head of one sequence, with its keys contiguous.
+struct Keys {
+    std::size_t tokens = 0, dk = 0;
+    std::vector<double> k, g, beta;
+
+    // In four sums, which a processor can add in parallel.
+    double product(std::size_t i, std::size_t j) const {
+        const double *a = k.data() + i * dk, *b = k.data() + j * dk;
+        double sums[4] = {};
+        std::size_t x = 0;
+        for (; x + 4 <= dk; x += 4) {
+            for (std::size_t y = 0; y < 4; ++y) sums[y] += a[x + y] * b[x + y];
+        }
+        for (; x < dk; ++x) sums[0] += a[x] * b[x];
+        return sums[0] + sums[1] + (sums[2] + sums[3]);
+    }
+};
+
+Keys keys_of(const GdnProblem& p, const Prepared<double>& in, std::size_t n, std::size_t head) {
+    Keys keys;
+    const auto begin = static_cast<std::size_t>(p.sequences[n].begin);
+    const auto Hk = static_cast<std::size_t>(p.dims.Hk);
+    const auto Hv = static_cast<std::size_t>(p.dims.Hv);
+    keys.tokens = static_cast<std::size_t>(p.sequences[n].end) - begin;
+    keys.dk = static_cast<std::size_t>(p.dims.dk);
+    for (std::size_t row = begin; row < begin + keys.tokens; ++row) {
+        const auto at = in.k.begin() + static_cast<std::ptrdiff_t>((row * Hk + in.key_head[head]) * keys.dk);
+        keys.k.insert(keys.k.end(), at, at + static_cast<std::ptrdiff_t>(keys.dk));
+        keys.g.push_back(in.g[row * Hv + head]);
+        keys.beta.push_back(in.beta[row * Hv + head]);
+    }
+    return keys;
+}
+
+// The largest product of alpha max(1, |1 - beta k.k|) over any run of tokens: an upper bound on the growth of the
+// state.
+double growth_of(const Keys& keys) {
+    double log = 0;
+    double largest = 0;
+    for (std::size_t t = 0; t < keys.tokens; ++t) {
+        const double factor = std::max(1.0, std::fabs(1 - keys.beta[t] * keys.product(t, t)));
+        log = std::max(0.0, log + keys.g[t] + std::log(factor));
+        largest = std::max(largest, log);
+    }
+    return std::exp(largest);
+}
+
+// The largest row sum of |.| of (I + M)^-1 for one chunk; its rows are e_i - sum_j M_ij row_j.
+double inverse_norm(const Keys& keys, std::size_t first, std::size_t rows) {
+    std::vector<double> inverse(rows * rows, 0);
+    double largest = 0;
+    for (std::size_t i = 0; i < rows; ++i) {
+        double* row = inverse.data() + i * rows;
+        row[i] = 1;
+        double decay = 0;
+        for (std::size_t j = i; j-- > 0;) {
+            decay += keys.g[first + j + 1];
+            const double M = keys.beta[first + i] * keys.product(first + i, first + j) * std::exp(decay);
+            if (M == 0) continue;
+            for (std::size_t x = 0; x <= j; ++x) row[x] -= M * inverse[j * rows + x];
+        }
+        double sum = 0;
+        for (std::size_t x = 0; x <= i; ++x) sum += std::fabs(row[x]);
+        largest = std::isnan(sum) ? HUGE_VAL : std::max(largest, sum);
+    }
+    return largest;
+}
+
+double inverse_norm_of(const Keys& keys, int chunk) {
+    // Longer chunks would dominate the run time.
+    const auto C = std::min<std::size_t>(static_cast<std::size_t>(chunk), 256);
+    double norm = 1;
+    for (std::size_t first = 0; first < keys.tokens; first += C) {
+        norm = std::max(norm, inverse_norm(keys, first, std::min(C, keys.tokens - first)));
+    }
+    return norm;
+}
+
+}  // namespace
+
+std::vector<double> inverse_norms(const GdnProblem& p, const GdnContract& c, const std::vector<std::size_t>& lanes,
+                                  int threads) {
+    std::vector<double> norms(lanes.size());
+    if (lanes.empty()) return norms;
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const Prepared<double> in = prepare<double>(p, c, threads);
+    run_tasks(lanes.size(), threads, [&] {
+        return [&](std::size_t i) {
+            norms[i] = inverse_norm_of(keys_of(p, in, lanes[i] / heads, lanes[i] % heads), c.chunk);
+        };
+    });
+    return norms;
+}
+
+Condition condition_of(const GdnReference& r, int threads) {
+    const GdnProblem& p = r.problem;
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    const Prepared<double> in = prepare<double>(p, r.contract.value, threads);
+    std::vector<Condition> lanes(p.sequences.size() * heads);
+    run_tasks(lanes.size(), threads, [&] {
+        return [&](std::size_t lane) {
+            const Keys keys = keys_of(p, in, lane / heads, lane % heads);
+            Condition& c = lanes[lane];
+            c.growth_factor = growth_of(keys);
+            c.inverse_norm = inverse_norm_of(keys, r.contract.value.chunk);
+        };
+    });
+    Condition worst;
+    for (const Condition& c : lanes) {
+        worst.growth_factor = std::max(worst.growth_factor, c.growth_factor);
+        worst.inverse_norm = std::max(worst.inverse_norm, c.inverse_norm);
+    }
+    return worst;
+}
+
 // The error budget: the error of correct arithmetic of the contract's kind on exactly these inputs, measured.
 //
 // Two measurements do not involve the chunked kernel: the fp32 recurrence; and the fp64 recurrence on inputs perturbed
 // by one unit roundoff, and with roundings of normalised keys flipped (the problem's condition). The chunked kernel's
 // own error is added, because chunked forms are legitimately worse where gates are large. It only counts up to a
 // multiple of the others, so that a defect in our chunked kernel cannot widen the budget that it is judged by.
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <tuple>
-
-#include <fmt/format.h>
-
-#include "oracle/gdn/compare/compare.h"
-#include "oracle/gdn/compare/condition.h"
-#include "oracle/gdn/compare/gate_sums.h"
-#include "oracle/gdn/compare/groups.h"
-#include "oracle/gdn/compare/local.h"
-#include "oracle/gdn/compare/perturb.h"
-#include "oracle/gdn/kernels/chunk_rounded.h"
-#include "oracle/gdn/kernels/kernels.h"
-#include "oracle/gdn/kernels/prepare.h"
-#include "oracle/simd/tasks.h"
-
-namespace gdnctl::oracle {
 
 namespace {
 

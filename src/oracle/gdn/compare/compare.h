@@ -11,7 +11,6 @@
 #include "oracle/gdn/contract/contract.h"
 #include "oracle/gdn/contract/problem.h"
 #include "oracle/judge/metrics.h"
-#include "oracle/judge/scale.h"
 #include "oracle/judge/verdict.h"
 #include "oracle/tensor/tensor.h"
 
@@ -140,5 +139,10 @@ bool is_written_truth(const TensorFile& dump, const GdnReport& report);
 
 // Judges the tensors of `dump`. Errors: bad_input, a wrong shape or dtype, or two tensors with the same meaning.
 Result<GdnReport> judge(const GdnReference& reference, const TensorFile& dump, const CompareOptions& options);
+
+// Lists what was not judged in a dump, and what is missing from it.
+
+// Fills `not_compared`, `unknown` and `unjudged_gradients`; requires the report's tensors.
+void list_unjudged(const GdnReference& reference, const TensorFile& dump, GdnReport& report);
 
 }  // namespace gdnctl::oracle

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "oracle/judge/blocks.h"
 #include "oracle/simd/tasks.h"
 
 namespace gdnctl::oracle {

@@ -1,18 +1,221 @@
+// The distance of a dumped tensor from its truth, in units of its budget.
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "oracle/gdn/compare/backward.h"
 #include "oracle/gdn/compare/compare.h"
+#include "oracle/gdn/compare/element_allowance.h"
 #include "oracle/gdn/compare/groups.h"
 #include "oracle/gdn/compare/localise.h"
-#include "oracle/gdn/compare/scores.h"
-#include "oracle/gdn/compare/unjudged.h"
 #include "oracle/judge/metrics.h"
+#include "oracle/simd/tasks.h"
 
 namespace gdnctl::oracle {
+
+namespace {
+
+// One tensor of the dump and its truth, both in canonical axis order.
+struct Pair {
+    DType judged = DType::f32;
+    std::vector<double> got;
+    const std::vector<double>* want = nullptr;
+    const TensorBudget* budget = nullptr;
+    Groups groups;
+
+    // The allowance of an element by itself; infinity: unknown.
+    double granted(std::size_t i) const {
+        return budget->local.empty() ? HUGE_VAL : granted_locally(*budget, i, (*want)[i], judged);
+    }
+};
+
+// Whether a finite value of the truth stays finite in the dtype that the dump stands for; fp64 counts as fp32.
+bool fits(double want, DType judged) {
+    if (std::fabs(want) < 6e4) return true;  // in every dtype
+    return std::isfinite(rounded_to(want, judged == DType::f64 ? DType::f32 : judged));
+}
+
+// The budget of each group plus the rounding error of the stored dtype, which is the truth's distance to it.
+std::vector<GroupBudget> with_output_rounding(const Pair& pair, int threads) {
+    std::vector<GroupBudget> budgets = pair.budget->groups;
+    if (pair.judged == DType::f64 || pair.judged == DType::f32) return budgets;
+    std::vector<double> rounded(pair.want->size());
+    // A value beyond the dtype's range is not rounding, and must not make the budget infinite.
+    std::transform(pair.want->begin(), pair.want->end(), rounded.begin(),
+                   [&](double y) { return fits(y, pair.judged) ? rounded_to(y, pair.judged) : y; });
+    const auto sums = sum_groups(pair.groups, rounded, *pair.want, threads);
+    // Terms that were rounded before they were added may round further than their sum does.
+    const double of_terms = pair.budget->summed.empty() ? 0 : pair.judged == DType::bf16 ? 0x1p-9 : 0x1p-12;
+    for (std::size_t g = 0; g < budgets.size(); ++g) {
+        budgets[g].rms = std::hypot(budgets[g].rms, sums[g].error_rms());
+        budgets[g].max_abs += sums[g].max_error + of_terms * sums[g].max_truth;
+    }
+    return budgets;
+}
+
+// For equal scores, the earlier element is worse.
+using Scored = std::pair<double, std::size_t>;
+bool worse(const Scored& a, const Scored& b) {
+    return a.first > b.first || (a.first == b.first && a.second < b.second);
+}
+
+// The worst elements of some runs, unordered.
+std::vector<Scored> worst_of_runs(const Pair& pair, const std::vector<GroupBudget>& budgets, std::size_t first,
+                                  std::size_t last) {
+    std::vector<Scored> worst;  // a heap with the least bad one in front
+    for (std::size_t run = first; run < last; ++run) {
+        const double of_group = budgets[pair.groups.of_run[run]].max_abs;
+        for (std::size_t i = run * pair.groups.width; i < (run + 1) * pair.groups.width; ++i) {
+            const double want = (*pair.want)[i];
+            const double budget = std::min(of_group, pair.granted(i));
+            const double error = std::fabs(pair.got[i] - want);
+            const bool full = worst.size() == k_worst_elements;
+            // Most are far below, so no quotient is needed.
+            if (full && error < 0.999 * worst.front().first * budget) continue;
+            if (!std::isfinite(want)) continue;
+            double score = error / budget;
+            if (!std::isfinite(pair.got[i])) {
+                if (!fits(want, pair.judged)) continue;
+                score = HUGE_VAL;
+            }
+            if (full && !worse({score, i}, worst.front())) continue;
+            if (full) {
+                std::pop_heap(worst.begin(), worst.end(), worse);
+                worst.pop_back();
+            }
+            worst.emplace_back(score, i);
+            std::push_heap(worst.begin(), worst.end(), worse);
+        }
+    }
+    return worst;
+}
+
+// The dump's worst elements: values that are not finite where the truth is, then the largest errors in units of the
+// allowances of their groups and of themselves. Worst first.
+std::vector<std::size_t> worst_elements(const Pair& pair, const std::vector<GroupBudget>& budgets, int threads) {
+    const Blocks blocks(pair.groups.of_run.size(), pair.groups.width);
+    std::vector<std::vector<Scored>> parts(blocks.count);
+    run_tasks(blocks.count, threads, [&] {
+        return [&](std::size_t b) { parts[b] = worst_of_runs(pair, budgets, blocks.begin(b), blocks.end(b)); };
+    });
+    std::vector<Scored> worst;
+    for (const auto& part : parts) worst.insert(worst.end(), part.begin(), part.end());
+    std::sort(worst.begin(), worst.end(), worse);
+    worst.resize(std::min(worst.size(), k_worst_elements));
+    std::vector<std::size_t> elements;
+    for (const Scored& s : worst) elements.push_back(s.second);
+    if (elements.empty()) elements.push_back(0);
+    return elements;
+}
+
+// Of groups, and of the single element that exceeds its own allowance most.
+double error_over_budget(const Pair& pair, const std::vector<GroupBudget>& budgets, int threads) {
+    const auto sums = sum_groups(pair.groups, pair.got, *pair.want, threads);
+    double score = 0;
+    for (std::size_t g = 0; g < sums.size(); ++g) {
+        if (sums[g].count == 0) continue;
+        for (const double ratio : {sums[g].error_rms() / budgets[g].rms, sums[g].max_error / budgets[g].max_abs}) {
+            score = std::isnan(ratio) ? HUGE_VAL : std::max(score, ratio);  // std::max would drop a NaN
+        }
+    }
+    return score;
+}
+
+double local_error_over_budget(const Pair& pair, int threads) {
+    if (pair.budget->local.empty()) return 0;
+    const Blocks blocks(pair.got.size());
+    std::vector<double> largest(blocks.count, 0);
+    run_tasks(blocks.count, threads, [&] {
+        return [&](std::size_t b) {
+            for (std::size_t i = blocks.begin(b); i < blocks.end(b); ++i) {
+                const double error = std::fabs(pair.got[i] - (*pair.want)[i]);
+                const double granted = pair.granted(i);
+                if (error > largest[b] * granted && std::isfinite(error)) largest[b] = error / granted;
+            }
+        };
+    });
+    return blocks.count == 0 ? 0 : *std::max_element(largest.begin(), largest.end());
+}
+
+void list_missing(const GdnReference& r, const TensorFile& dump, GdnReport& report) {
+    for (const std::string_view wanted : {"out", "final_state"}) {
+        const bool there = std::any_of(report.tensors.begin(), report.tensors.end(),
+                                       [&](const TensorReport& t) { return t.canonical == wanted; });
+        if (!there) report.not_compared.push_back({std::string(wanted), "not in the dump"});
+    }
+    for (const std::string_view wanted : gradient_names()) {
+        const auto found = std::find_if(report.tensors.begin(), report.tensors.end(),
+                                        [&](const TensorReport& t) { return t.canonical == wanted; });
+        if (found != report.tensors.end()) continue;
+        const bool there = dump.any_name(
+            [&](std::string_view name) { return name_in_dump(dump, name, r.contract.value).canonical == wanted; });
+        // The gradients of raw gates and logits say the same.
+        const auto judged = [&](std::string_view name) {
+            return std::any_of(report.tensors.begin(), report.tensors.end(),
+                               [&](const TensorReport& t) { return t.canonical == name; });
+        };
+        if (!there && wanted == "dg" && (judged("d_a") || judged("d_alpha"))) continue;
+        if (!there && wanted == "dbeta" && judged("d_b")) continue;
+        // Without an initial state, its gradient is not missing.
+        if (!there && wanted == "d_initial_state" && r.problem.initial_state.empty() && r.backward) continue;
+        report.not_compared.push_back(
+            {std::string(wanted), there ? "neither file contains d_out or d_final_state" : "not in the dump"});
+    }
+}
+
+// Gradients with a known name, of inputs that the contract does not have.
+void list_foreign(const GdnReference& r, const TensorFile& dump, GdnReport& report) {
+    const auto usual = gradient_names();
+    for (const NamedTensor& entry : dump.tensors) {
+        const GdnName name = name_in_dump(dump, entry.name, r.contract.value);
+        if (name.role != GdnRole::gradient || std::find(usual.begin(), usual.end(), name.canonical) != usual.end()) {
+            continue;
+        }
+        const bool judged = std::any_of(report.tensors.begin(), report.tensors.end(),
+                                        [&](const TensorReport& t) { return t.canonical == name.canonical; });
+        if (judged) continue;
+        report.not_compared.push_back({entry.name, r.backward ? "the contract has no such input"
+                                                              : "neither file contains d_out or d_final_state"});
+    }
+}
+
+}  // namespace
+
+void list_left_alone(const TensorFile& file, GdnName (*meaning)(std::string_view), std::vector<std::string>& unknown,
+                     std::vector<UnreadTensor>& unread) {
+    const auto add_unknown = [&](const std::string& name) {
+        if (meaning(name).role != GdnRole::unknown) return;
+        if (std::find(unknown.begin(), unknown.end(), name) == unknown.end()) unknown.push_back(name);
+    };
+    for (const NamedTensor& entry : file.tensors) add_unknown(entry.name);
+    for (const UnreadTensor& entry : file.unread) {
+        add_unknown(entry.name);
+        if (std::find(unread.begin(), unread.end(), entry) == unread.end()) unread.push_back(entry);
+    }
+}
+
+void list_unjudged(const GdnReference& r, const TensorFile& dump, GdnReport& report) {
+    list_left_alone(dump, canonical_name, report.unknown, report.unread);
+    for (const NamedTensor& entry : dump.tensors) {
+        const std::string_view like = gradient_that_resembles(entry.name);
+        if (!like.empty()) report.unjudged_gradients.push_back({entry.name, std::string(like)});
+    }
+    list_missing(r, dump, report);
+    list_foreign(r, dump, report);
+}
+
+bool is_written_truth(const TensorFile& dump, const GdnReport& report) {
+    const auto exact = [](const TensorReport& t) { return t.stored == DType::f64; };
+    const auto equal = [](const TensorReport& t) { return t.max_abs == 0 && t.nonfinite_got == t.nonfinite_want; };
+    const auto& tensors = report.tensors;
+    if (tensors.empty() || !std::all_of(tensors.begin(), tensors.end(), exact)) return false;
+    const auto method = dump.metadata.find("method");
+    return method != dump.metadata.end() ? method->second == "recurrent64"
+                                         : std::all_of(tensors.begin(), tensors.end(), equal);
+}
 
 namespace {
 

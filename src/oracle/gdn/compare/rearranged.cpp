@@ -1,20 +1,38 @@
-// Mistakes that keep values right but move them, scale them, or round them.
-#include "oracle/gdn/compare/rearranged.h"
-
+// The distance of a tensor of the dump from the result of a mistake.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "oracle/gdn/compare/backward.h"
 #include "oracle/gdn/compare/localise.h"
 #include "oracle/gdn/kernels/kernels.h"
 #include "oracle/gdn/kernels/prepare.h"
-#include "oracle/judge/blocks.h"
 #include "oracle/simd/tasks.h"
 
 namespace gdnctl::oracle {
+
+// Sum of squares of got - other, where both are finite.
+double distance(const std::vector<double>& got, const std::vector<double>& other, int threads = 1);
+
+// The allowed error of a correct tensor, as such a sum.
+double allowed(const Evidence& evidence);
+
+// Adds a hint if the distance `after` is small compared with `before`, the distance to the truth.
+void note(std::vector<Hint>& hints, std::string_view stage, std::string text, double before, double after,
+          double limit);
+
+// Inputs that were read, or an out that was written, with heads before tokens.
+void match_axes_order(const GdnReference& reference, const ForwardEvidence& evidence, int threads,
+                      std::vector<Hint>& hints);
+
+// Mistakes that keep values right but move them, scale them, or round them.
 
 namespace {
 
@@ -316,6 +334,299 @@ std::vector<Hint> match_rearranged(const GdnReference& r, const ForwardEvidence&
         match_masked(r, e, threads, hints);
     }
     return hints;
+}
+
+// Heads before tokens: bytes in the order [B,H,T,D] instead of [B,T,H,D]. Shapes cannot distinguish them.
+
+namespace {
+
+// Which inputs are misread.
+struct Misread {
+    bool keys = false, values = false, gates = false;
+    std::string_view names;
+};
+
+constexpr std::array k_misread = {
+    Misread{true, true, true, "q, k, v, g and beta are"}, Misread{true, true, false, "q, k and v are"},
+    Misread{true, false, false, "q and k are"},           Misread{false, true, false, "v is"},
+    Misread{false, false, true, "g and beta are"},
+};
+
+std::vector<double> tokens_first(const std::vector<double>& x, const GdnDims& d, std::int64_t heads,
+                                 std::int64_t width) {
+    return heads_first(x, static_cast<std::size_t>(d.B), static_cast<std::size_t>(heads), static_cast<std::size_t>(d.T),
+                       static_cast<std::size_t>(width));
+}
+
+GdnProblem misread(const GdnProblem& p, const Misread& m) {
+    const GdnDims& d = p.dims;
+    GdnProblem other = p;
+    if (m.keys) {
+        other.q = tokens_first(p.q, d, d.Hk, d.dk);
+        other.k = tokens_first(p.k, d, d.Hk, d.dk);
+    }
+    if (m.values) other.v = tokens_first(p.v, d, d.Hv, d.dv);
+    if (m.gates) {
+        other.gate = tokens_first(p.gate, d, d.Hv, 1);
+        other.beta = tokens_first(p.beta, d, d.Hv, 1);
+    }
+    return other;
+}
+
+// The first tokens of the first value head as a mistake would read them: enough to see whether simulating it is
+// worthwhile.
+GdnProblem beginning(const GdnProblem& p, std::int64_t key_head, const Misread& m) {
+    constexpr std::int64_t k_tokens = 24;
+    const GdnDims& d = p.dims;
+    GdnProblem few;
+    few.dims = {1, std::min(k_tokens, p.sequences.front().end), 1, 1, d.dk, d.dv};
+    few.sequences = {{0, few.dims.T}};
+    few.qk_dtype = p.qk_dtype;
+    const auto take = [&](const std::vector<double>& from, std::int64_t heads, std::int64_t head, std::int64_t width,
+                          bool heads_first) {
+        std::vector<double> to;
+        for (std::int64_t t = 0; t < few.dims.T; ++t) {
+            const auto at = from.begin() + (heads_first ? head * d.T + t : t * heads + head) * width;
+            to.insert(to.end(), at, at + width);
+        }
+        return to;
+    };
+    few.q = take(p.q, d.Hk, key_head, d.dk, m.keys);
+    few.k = take(p.k, d.Hk, key_head, d.dk, m.keys);
+    few.v = take(p.v, d.Hv, 0, d.dv, m.values);
+    few.gate = take(p.gate, d.Hv, 0, 1, m.gates);
+    few.beta = take(p.beta, d.Hv, 0, 1, m.gates);
+    if (!p.A_log.empty()) few.A_log = {p.A_log.front()};
+    if (!p.dt_bias.empty()) few.dt_bias = {p.dt_bias.front()};
+    if (!p.initial_state.empty()) {
+        few.initial_state.assign(p.initial_state.begin(), p.initial_state.begin() + d.dk * d.dv);
+    }
+    return few;
+}
+
+// The distance between the dump's first value head and its `few` tokens, for out in place and for out with heads first.
+struct Distances {
+    double in_place = 0, heads_first = 0;
+};
+
+Distances distances(const std::vector<double>& got, const GdnDims& d, const std::vector<double>& few) {
+    Distances sum;
+    const auto dv = static_cast<std::size_t>(d.dv);
+    const auto row = static_cast<std::size_t>(d.Hv) * dv;
+    for (std::size_t i = 0; i < few.size(); ++i) {
+        sum.in_place += std::pow(got[i / dv * row + i % dv] - few[i], 2);
+        sum.heads_first += std::pow(got[i] - few[i], 2);
+    }
+    return sum;
+}
+
+bool can_differ(const GdnDims& d, const Misread& m) { return (m.keys && d.Hk > 1) || m.values || m.gates; }
+
+}  // namespace
+
+void match_axes_order(const GdnReference& r, const ForwardEvidence& evidence, int threads, std::vector<Hint>& hints) {
+    const GdnProblem& p = r.problem;
+    const GdnDims& d = p.dims;
+    if (!evidence.out || d.T < 2 || d.Hv < 2 || p.sequences.empty() || p.sequences.front().end < 2) return;
+    const Evidence& e = *evidence.out;
+    const auto moved = [&](const std::vector<double>& out) {
+        return heads_first(out, static_cast<std::size_t>(d.B), static_cast<std::size_t>(d.T),
+                           static_cast<std::size_t>(d.Hv), static_cast<std::size_t>(d.dv));
+    };
+    const double before = distance(*e.got, *e.want, threads);
+    note(hints, "layout", "out is written as [B,H,T,D], heads before tokens", before,
+         distance(*e.got, moved(*e.want), threads), allowed(e));
+    const GdnContract& c = r.contract.value;
+    const std::int64_t key_head = key_head_of(0, d, c.head_map);
+    const double size = distances(*e.got, d, run_recurrent64(beginning(p, key_head, {}), c, 1).out).in_place;
+    for (const Misread& m : k_misread) {
+        if (!can_differ(d, m)) continue;
+        const Distances few = distances(*e.got, d, run_recurrent64(beginning(p, key_head, m), c, 1).out);
+        if (!(std::min(few.in_place, few.heads_first) <= size / 100)) continue;
+        const GdnOutputs as_read = run_recurrent64(misread(p, m), c, threads);
+        if (evidence.state && distance(*evidence.state->got, as_read.final_state, threads) >
+                                  distance(*evidence.state->got, *evidence.state->want, threads) / 9) {
+            continue;
+        }
+        const std::string text = fmt::format("{} read as [B,H,T,D], heads before tokens", m.names);
+        note(hints, "layout", text, before, distance(*e.got, as_read.out, threads), allowed(e));
+        note(hints, "layout", text + ", and out is written so", before, distance(*e.got, moved(as_read.out), threads),
+             allowed(e));
+        return;
+    }
+}
+
+// Gradients that are right except for a factor, or for the order of their axes.
+
+namespace {
+
+bool near(double a, double b) { return std::fabs(a / b - 1) < 1e-3; }
+
+// By least squares; nullopt: the truth is 0.
+std::optional<double> factor_of(const GradientEvidence& g) {
+    double product = 0;
+    double squares = 0;
+    for (std::size_t i = 0; i < g.truth->want.size(); ++i) {
+        const double got = (*g.evidence.got)[i];
+        const double want = g.truth->want[i];
+        if (!std::isfinite(got) || !std::isfinite(want)) continue;
+        product += got * want;
+        squares += want * want;
+    }
+    if (squares == 0) return std::nullopt;
+    return product / squares;
+}
+
+std::vector<double> multiple(const GradientEvidence& g, double factor) {
+    std::vector<double> other = g.truth->want;
+    for (double& x : other) x *= factor;
+    return other;
+}
+
+// All gradients are linear in the cotangents, so one factor on all of them is a factor on the cotangents.
+bool match_common_factor(const std::vector<GradientEvidence>& all, std::vector<Hint>& hints) {
+    std::optional<double> common;
+    std::size_t count = 0;
+    for (const GradientEvidence& g : all) {
+        if (!g.wrong) continue;
+        ++count;
+        // dv is the most stable of them.
+        if (!common || g.truth->canonical == "dv") common = factor_of(g);
+    }
+    if (count < 2 || !common || std::fabs(*common - 1) < 1e-6) return false;
+    double least = HUGE_VAL;
+    for (const GradientEvidence& g : all) {
+        const auto scaled = multiple(g, *common);
+        // A gradient that is right with and without the factor is small compared with its reference size.
+        if (!g.wrong && rms_difference(*g.evidence.got, scaled) > honest_error(g)) return false;
+        if (!g.wrong) continue;
+        const double better = gain_under(g, scaled);
+        if (better == 0) return false;
+        least = std::min(least, better);
+    }
+    const std::string text = *common == 0        ? std::string("every gradient is 0")
+                             : near(*common, -1) ? std::string("every gradient has the wrong sign")
+                                                 : fmt::format("every gradient is {:.6g} times the truth", *common);
+    hints.push_back({"bwd_shared",
+                     fmt::format("matches if {}: the cotangents are scaled (a mean for a sum, a loss scale)", text),
+                     least});
+    return true;
+}
+
+void match_factor(const GdnProblem& p, const GradientEvidence& g, std::vector<Hint>& hints) {
+    const auto factor = factor_of(g);
+    if (!factor || std::fabs(*factor - 1) < 1e-6) return;
+    const std::string& name = g.truth->canonical;
+    const auto r = static_cast<double>(p.dims.Hv) / static_cast<double>(p.dims.Hk);
+    const auto offer = [&](std::string stage, const std::string& text) {
+        offer_gradient(g, std::move(stage), text, multiple(g, *factor), hints);
+    };
+    if ((name == "dq" || name == "dk") && r > 1 && (near(*factor, 1 / r) || near(*factor, r))) {
+        offer("gva_grad", fmt::format("{} is {} over the {} value heads of a key head, not summed", name,
+                                      *factor < 1 ? "averaged" : "multiplied by their number", r));
+        return;
+    }
+    offer(stage_of_gradient(name), *factor == 0        ? fmt::format("{} is 0", name)
+                                   : near(*factor, -1) ? name + " has the wrong sign"
+                                                       : fmt::format("{} is {:.6g} times the truth", name, *factor));
+}
+
+void match_order(const GdnProblem& p, const GradientEvidence& g, std::vector<Hint>& hints) {
+    const GradientTruth& t = *g.truth;
+    const bool keys = t.canonical == "dq" || t.canonical == "dk";
+    const std::int64_t heads = keys ? p.dims.Hk : p.dims.Hv;
+    if (!t.axes.starts_with("b,t,h") || heads < 2 || p.dims.T < 2) return;
+    offer_gradient(g, "layout", t.canonical + " is written as [B,H,T,D], heads before tokens",
+                   heads_first(t.want, static_cast<std::size_t>(p.dims.B), static_cast<std::size_t>(p.dims.T),
+                               static_cast<std::size_t>(heads), t.groups.width),
+                   hints);
+}
+
+}  // namespace
+
+double honest_error(const GradientEvidence& g) {
+    double largest = 0;
+    for (const GroupBudget& b : g.evidence.budgets) largest = std::max(largest, b.rms);
+    return k_ok_band * largest;
+}
+
+double gain_under(const GradientEvidence& g, const std::vector<double>& other) {
+    const std::vector<double>& got = *g.evidence.got;
+    for (std::size_t i = 0; i < other.size(); ++i) {
+        // An explanation must be non-finite exactly where the dump is.
+        if (std::isfinite(g.truth->want[i]) && std::isfinite(other[i]) != std::isfinite(got[i])) return 0;
+    }
+    const double before = rms_difference(got, g.truth->want);
+    const double after = rms_difference(got, other);
+    const double limit = honest_error(g);
+    const bool fits = after <= std::max(before / 100, std::min(limit, before / 3));
+    return fits ? before / std::max(after, limit / 16) : 0;
+}
+
+void offer_gradient(const GradientEvidence& g, std::string stage, const std::string& text,
+                    const std::vector<double>& other, std::vector<Hint>& hints) {
+    const double better = gain_under(g, other);
+    if (better > 0) hints.push_back({std::move(stage), "matches if " + text, better});
+}
+
+std::string stage_of_gradient(std::string_view name) {
+    if (name == "d_initial_state") return "dS0";
+    if (name == "d_b") return "dbeta";
+    return std::string(name.starts_with("d_") ? "dg" : name);
+}
+
+void match_scaled_gradients(const GdnProblem& problem, const std::vector<GradientEvidence>& all,
+                            std::vector<Hint>& hints) {
+    if (match_common_factor(all, hints)) return;
+    for (const GradientEvidence& g : all) {
+        if (!g.wrong) continue;
+        match_factor(problem, g, hints);
+        match_order(problem, g, hints);
+    }
+}
+
+// Possible mistakes in inputs that cannot be judged.
+
+namespace {
+
+struct Range {
+    double least = HUGE_VAL, most = -HUGE_VAL;
+};
+
+Range range_of_gates(const GdnProblem& p) {
+    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    Range range;
+    for (const GdnSequence& s : p.sequences) {
+        for (auto i = static_cast<std::size_t>(s.begin) * heads; i < static_cast<std::size_t>(s.end) * heads; ++i) {
+            range.least = std::isnan(p.gate[i]) ? -HUGE_VAL : std::min(range.least, p.gate[i]);
+            range.most = std::max(range.most, p.gate[i]);
+        }
+    }
+    return range;
+}
+
+bool holds_results(const std::optional<Evidence>& e, const std::vector<double>& other) {
+    if (!e) return true;
+    const std::vector<double> nothing(other.size(), 0);
+    return distance(*e->got, other) <= 1e-4 * distance(other, nothing);
+}
+
+}  // namespace
+
+std::optional<Hint> hint_for_unstable(const GdnReference& r, const ForwardEvidence& evidence, int threads) {
+    const Range gates = range_of_gates(r.problem);
+    // A factor is not negative, and if the state is to persist, factors cannot make it grow for long.
+    if (r.contract.value.g_kind != GateKind::log || !(gates.least >= 0 && gates.most < 4)) return std::nullopt;
+    GdnContract factors = r.contract.value;
+    factors.g_kind = GateKind::alpha;
+    const GdnOutputs other = run_recurrent64(r.problem, factors, threads);
+    const bool matches = (evidence.out || evidence.state) && holds_results(evidence.out, other.out) &&
+                         holds_results(evidence.state, other.final_state);
+    if (matches) return Hint{"gate", "matches if g is alpha, the decay itself (declare it: --set g_kind=alpha)", 1};
+    if (gates.most > 1) return std::nullopt;
+    return Hint{"gate",
+                "every g lies within 0 and 1: consistent with alpha, the decay itself (declare it: --set g_kind=alpha)",
+                1};
 }
 
 }  // namespace gdnctl::oracle

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <vector>
 
-#include "oracle/gdn/kernels/adjoint_chain.h"
+#include "oracle/gdn/kernels/adjoint.h"
 #include "oracle/gdn/kernels/prepare.h"
 #include "oracle/gdn/kernels/simd/backward_task.h"
 #include "oracle/simd/aligned.h"

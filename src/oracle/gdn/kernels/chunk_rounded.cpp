@@ -1,3 +1,107 @@
+// Small row-major matrix products in fp32, with operands rounded as in a device's matrix unit.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "oracle/gdn/contract/contract.h"
+#include "oracle/gdn/kernels/kernels.h"
+#include "oracle/gdn/kernels/prepare.h"
+#include "oracle/simd/tasks.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+struct Matrix {
+    const float* data = nullptr;  // contiguous rows
+    std::size_t rows = 0, columns = 0;
+};
+
+// f32: plain products. bf16, f16, tf32: both operands are rounded to that. bf16x3: each operand is split into hi + lo
+// in bf16, products hi*hi + hi*lo + lo*hi. Sums are fp32 in ascending order of the inner index.
+class Multiplier {
+public:
+    explicit Multiplier(Matmul how) : m_how(how) {}
+
+    void set(Matrix a, Matrix b, float* c);       // c = a b
+    void add(Matrix a, Matrix b, float* c);       // c += a b
+    void subtract(Matrix a, Matrix b, float* c);  // c -= a b
+
+private:
+    void accumulate(Matrix a, Matrix b, float* c, float sign);
+
+    Matmul m_how;
+    std::vector<float> m_a_high, m_a_low, m_b_high, m_b_low;
+};
+
+// To nearest even; keeps NaN and infinity.
+float to_bf16(float x) {
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+    if ((bits & 0x7F800000U) == 0x7F800000U) return x;
+    return std::bit_cast<float>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) & 0xFFFF0000U);
+}
+
+// To the 11 significant bits of tf32 and fp16; below fp16's normal range, to multiples of its smallest number.
+float to_11_bits(float x, bool f16) {
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+    if ((bits & 0x7F800000U) == 0x7F800000U) return x;
+    if (f16 && std::fabs(x) < 0x1p-14F) return std::nearbyint(x * 0x1p24F) * 0x1p-24F;
+    return std::bit_cast<float>((bits + 0xFFFU + ((bits >> 13U) & 1U)) & 0xFFFFE000U);
+}
+
+float to_operand(float x, Matmul how) {
+    return how == Matmul::tf32 || how == Matmul::f16 ? to_11_bits(x, how == Matmul::f16) : to_bf16(x);
+}
+
+void product(const float* a, Matrix shape_a, const float* b, std::size_t columns, float* c, float sign) {
+    for (std::size_t i = 0; i < shape_a.rows; ++i) {
+        float* row = c + i * columns;
+        for (std::size_t x = 0; x < shape_a.columns; ++x) {
+            const float factor = sign * a[i * shape_a.columns + x];
+            const float* from = b + x * columns;
+            for (std::size_t j = 0; j < columns; ++j) row[j] += factor * from[j];
+        }
+    }
+}
+
+void split(Matrix m, Matmul how, std::vector<float>& high, std::vector<float>& low) {
+    const std::size_t n = m.rows * m.columns;
+    high.resize(std::max(high.size(), n));
+    low.resize(std::max(low.size(), n));
+    for (std::size_t i = 0; i < n; ++i) {
+        high[i] = to_operand(m.data[i], how);
+        low[i] = to_operand(m.data[i] - high[i], how);
+    }
+}
+
+void Multiplier::set(Matrix a, Matrix b, float* c) {
+    std::fill_n(c, a.rows * b.columns, 0.0F);
+    accumulate(a, b, c, 1);
+}
+
+void Multiplier::add(Matrix a, Matrix b, float* c) { accumulate(a, b, c, 1); }
+
+void Multiplier::subtract(Matrix a, Matrix b, float* c) { accumulate(a, b, c, -1); }
+
+void Multiplier::accumulate(Matrix a, Matrix b, float* c, float sign) {
+    if (m_how == Matmul::f32) {
+        product(a.data, a, b.data, b.columns, c, sign);
+        return;
+    }
+    split(a, m_how, m_a_high, m_a_low);
+    split(b, m_how, m_b_high, m_b_low);
+    if (m_how == Matmul::bf16x3) {
+        product(m_a_low.data(), a, m_b_high.data(), b.columns, c, sign);
+        product(m_a_high.data(), a, m_b_low.data(), b.columns, c, sign);
+    }
+    product(m_a_high.data(), a, m_b_high.data(), b.columns, c, sign);
+}
+
+}  // namespace
+
 // The chunked form with operands rounded as in a matrix unit. Each stage is one function, named as in
 // docs/reference/oracle-methods.md. If the contract says so, the state is rounded to bf16 after each chunk. Slow; the
 // fast one for plain fp32 is in simd/chunk_body.h.
@@ -7,16 +111,6 @@
 //   M = strict lower part of diag(beta) K K^T o Gam,   P = s * lower part of Q K^T o Gam
 //   (I + M) U = diag(beta) (V - diag(e^c) K S)          forward substitution, row by row
 //   O = s diag(e^c) Q S + P U,   S' = e^(c_last) S + (diag(e^(c_last - c)) K)^T U
-#include "oracle/gdn/kernels/chunk_rounded.h"
-
-#include <algorithm>
-#include <cmath>
-
-#include "oracle/gdn/kernels/matmul.h"
-#include "oracle/gdn/kernels/prepare.h"
-#include "oracle/simd/tasks.h"
-
-namespace gdnctl::oracle {
 
 namespace {
 

@@ -1,13 +1,11 @@
-// The fp32 forwards on plain arrays: how the work is divided. A unit is a panel of columns of one value head of one
-// sequence. Columns of the state are independent, so results do not depend on how units are assigned to threads.
 #include "oracle/gdn/kernels/forward32.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "oracle/gdn/kernels/backward32.h"
-#include "oracle/gdn/kernels/chunk_rounded.h"
 #include "oracle/gdn/kernels/kernels.h"
 #include "oracle/gdn/kernels/prepare.h"
 #include "oracle/gdn/kernels/simd/chunk_task.h"
@@ -16,6 +14,90 @@
 #include "oracle/simd/tasks.h"
 
 namespace gdnctl::oracle {
+
+namespace {
+
+// Beyond this, the stored state is multiplied: far from the limits of fp32, and needed by at most one block in a
+// hundred.
+constexpr double k_lowest_sigma = 0x1p-20;
+constexpr double k_highest_sigma = 0x1p20;
+
+}  // namespace
+
+void fused_factors(const FusedTask& task, std::size_t value_head, std::size_t first, std::size_t count,
+                   std::size_t tokens_a_block, const float* dots, FusedHead& head, FusedBlock* blocks) {
+    for (std::size_t t = 0; t < count; t += tokens_a_block, ++blocks, dots += 4) {
+        double alpha[2] = {1, 1};
+        double beta[2] = {0, 0};
+        for (std::size_t x = 0; x < tokens_a_block && t + x < count; ++x) {
+            const std::size_t at = (first + t + x) * task.Hv + value_head;
+            alpha[x] = std::exp(static_cast<double>(task.g[at]));
+            beta[x] = static_cast<double>(task.beta[at]);
+        }
+        const double scale = static_cast<double>(task.scale);
+        const double decay0 = head.sigma * alpha[0];
+        const double decay1 = decay0 * alpha[1];
+        const double next = tokens_a_block == 1 ? decay0 : decay1;
+        double keep = 1;
+        if (next >= k_lowest_sigma && next <= k_highest_sigma) {
+            head.sigma = next;
+        } else {
+            keep = next;
+            head.sigma = 1;
+        }
+        const auto rounded = [](double x) { return static_cast<float>(x); };
+        blocks->beta[0] = rounded(beta[0]);
+        blocks->beta[1] = rounded(beta[1]);
+        blocks->from_state[0] = rounded(-beta[0] * decay0);
+        blocks->from_state[1] = rounded(-beta[1] * decay1);
+        blocks->d0_in_d1 = rounded(-beta[1] * alpha[1] * static_cast<double>(dots[0]));
+        blocks->out_state[0] = rounded(scale * decay0);
+        blocks->out_state[1] = rounded(scale * decay1);
+        blocks->out_d0[0] = rounded(scale * static_cast<double>(dots[1]));
+        blocks->out_d0[1] = rounded(scale * alpha[1] * static_cast<double>(dots[2]));
+        blocks->out_d1 = rounded(scale * static_cast<double>(dots[3]));
+        blocks->write[0] = rounded(alpha[1] / head.sigma);
+        blocks->write[1] = rounded(1 / head.sigma);
+        blocks->keep = rounded(keep);
+    }
+}
+
+// Where exp(g) is 0, a sum would be -inf (and -inf - -inf is NaN) or lose every digit. Instead a new stretch begins,
+// and decay across two stretches is exactly 0. Sums are fp64 unless the task asks for those of devices.
+void chunk_decay(const ChunkGates& gates, bool fp32_sums, std::size_t count, std::size_t padded, ChunkDecay& decay) {
+    const float lowest = fp32_sums ? -2e4F : -110.0F;
+    double sum = 0;
+    int stretch = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const float gate = gates.g[i * gates.stride];
+        if (gate <= lowest) {
+            ++stretch;
+            sum = 0;
+        } else {
+            sum += static_cast<double>(gate);
+            if (fp32_sums) sum = static_cast<double>(static_cast<float>(sum));
+        }
+        decay.high[i] = static_cast<float>(sum);
+        decay.low[i] = static_cast<float>(sum - static_cast<double>(decay.high[i]));
+        decay.stretch[i] = static_cast<float>(stretch);
+        decay.beta[i] = gates.beta[i * gates.stride];
+        decay.from_start[i] = stretch == 0 ? static_cast<float>(std::exp(sum)) : 0.0F;
+    }
+    decay.whole = decay.from_start[count - 1];
+    for (std::size_t i = 0; i < padded; ++i) {
+        if (i >= count) {
+            decay.high[i] = decay.low[i] = decay.beta[i] = decay.from_start[i] = decay.to_end[i] = 0;
+            decay.stretch[i] = -1;
+            continue;
+        }
+        const double rest = sum - (static_cast<double>(decay.high[i]) + static_cast<double>(decay.low[i]));
+        const bool same = decay.stretch[i] == static_cast<float>(stretch);
+        decay.to_end[i] = same ? std::exp(static_cast<float>(rest)) : 0.0F;
+    }
+}
+
+// The fp32 forwards on plain arrays: how the work is divided. A unit is a panel of columns of one value head of one
+// sequence. Columns of the state are independent, so results do not depend on how units are assigned to threads.
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "oracle/gdn/compare/groups.h"
 #include "oracle/gdn/kernels/kernels.h"
-#include "oracle/gdn/layer/layer.h"
+#include "oracle/gdn/layer_inputs/layer_parts.h"
 #include "oracle/judge/metrics.h"
 
 namespace gdnctl::oracle {

@@ -1,7 +1,7 @@
 // The layer's results, cotangents, gradients and generated inputs as tensors.
 #include <fmt/format.h>
 
-#include "oracle/gdn/layer/layer.h"
+#include "oracle/gdn/layer_inputs/layer_parts.h"
 
 namespace gdnctl::oracle {
 

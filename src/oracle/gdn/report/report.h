@@ -6,7 +6,7 @@
 
 #include "core/json.h"
 #include "oracle/gdn/compare/compare.h"
-#include "oracle/judge/heat_map.h"
+#include "oracle/judge/charts.h"
 #include "oracle/judge/report.h"
 
 namespace gdnctl::oracle_report {

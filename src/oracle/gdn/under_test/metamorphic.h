@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "oracle/gdn/cases/declared.h"
+#include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
 
 namespace gdnctl::oracle {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/result.h"
 #include "oracle/judge/verdict.h"
 #include "oracle/linear_ce/kernels/passes.h"
+#include "oracle/tensor/tensor.h"
 
 namespace gdnctl::oracle::linear_ce {
 
@@ -62,5 +64,12 @@ std::string_view name_of(Layout layout);  // "hv"
 std::string_view name_of(Reduction reduction);
 std::string_view name_of(Matmul matmul);
 std::string_view name_of(Logits logits);
+
+// What a kernel is declared to compute, and what that makes of a case's inputs.
+
+// Changes the metadata of inputs, and the layout of w, to what is declared ("field=value"). Fields of precision apply
+// to all inputs. All others are fixed: inputs that need another value are left as they are, and the value that they
+// need is returned ("layout=vh"); else nothing is. Usage errors: an unknown field or value.
+Result<std::optional<std::string>> declare(TensorFile& inputs, std::span<const std::string> sets);
 
 }  // namespace gdnctl::oracle::linear_ce

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "oracle/linear_ce/judge/dump.h"
+#include "oracle/linear_ce/judge/problem.h"
 #include "oracle/linear_ce/judge/truth.h"
 
 namespace gdnctl::oracle::linear_ce {
@@ -52,5 +52,24 @@ InvariantLimits invariant_limits(const Problem& problem, const Dump& dump);
 
 // 2e-7 (1 + max |lse|), the rounding of a logsumexp in fp32 as it reaches delta.
 double lse_rounding(const std::vector<double>& lse);
+
+// Relations that the exact gradients of any linear cross-entropy satisfy, over whole tensors and without a truth.
+
+struct Invariant {
+    double value = 0, limit = 0;
+    std::size_t at = 0;        // I2: the hidden dimension of the worst sum
+    double got = 0, want = 0;  // the two sums
+
+    bool holds() const { return value <= limit; }  // not for NaN
+};
+
+struct Invariants {
+    Invariant products;                 // I1: sum gx x = sum gw w, as a part of sum |gx x|
+    double gx_noise = 0, gw_noise = 0;  // what the storage of a gradient that is right adds to the limit of I1
+    Invariant columns;  // I2: sum_v gw[h,v] = sum_b x[b,h] d_lse[b], as a part of sum_v |gw[h,v]|; not with a cap
+};
+
+// Both gradients must be there. `lse` is that of all rows.
+Invariants invariants_of(const Problem& problem, const Dump& dump, const std::vector<double>& lse, int threads);
 
 }  // namespace gdnctl::oracle::linear_ce

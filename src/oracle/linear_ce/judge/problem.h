@@ -60,4 +60,22 @@ Problem redeclared(const Problem& problem, const Contract& contract);
 // Bytes that judging this problem takes; nullopt: more than a number can say.
 std::optional<std::size_t> memory_estimate(std::size_t batch, std::size_t hidden, std::size_t vocab, bool exact);
 
+// What a kernel wrote, checked against the problem's sizes.
+
+struct Dump {
+    const Tensor *loss = nullptr, *lse = nullptr, *gx = nullptr, *gw = nullptr;
+    const Tensor *argmax = nullptr, *reduced = nullptr;
+
+    bool any() const { return loss || lse || gx || gw || argmax || reduced; }
+};
+
+// bad_input: a wrong shape or dtype.
+Result<Dump> read_dump(const Problem& problem, const TensorFile& file);
+
+// Elements [at, at + count) as fp64.
+void read_elements(const Tensor& tensor, std::size_t at, std::size_t count, double* to);
+
+// Element (h, v) of gw, whatever the layout.
+double gw_element(const Problem& problem, const Tensor& gw, std::size_t h, std::size_t v);
+
 }  // namespace gdnctl::oracle::linear_ce

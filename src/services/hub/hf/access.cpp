@@ -8,9 +8,9 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "platform/fs.h"
-#include "platform/home_folder.h"
+#include "platform/machine.h"
 #include "services/hub/transfer/failure.h"
-#include "services/hub/transfer/url.h"
+#include "services/hub/transfer/names.h"
 
 namespace gdnctl::hub {
 

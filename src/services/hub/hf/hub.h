@@ -1,7 +1,9 @@
-// A repository of the Hub: resolves a revision to a commit, and selects the wanted files.
+// The official client's cache of repositories, read-only.
 #pragma once
 
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -9,15 +11,32 @@
 
 #include "services/hub/hf/access.h"
 #include "services/hub/hf/answers.h"
-#include "services/hub/hf/hub_cache.h"
 #include "services/hub/hf/repo.h"
-#include "services/hub/hf/tree.h"
 #include "services/hub/transfer/download.h"
 #include "services/hub/transfer/out_folder.h"
+#include "services/hub/transfer/retrying_client.h"
 #include "services/hub/transfer/selection.h"
-#include "services/hub/transfer/wire.h"
 
 namespace gdnctl::hub {
+
+class HubCache {
+public:
+    // `cache`: HF_HUB_CACHE.
+    HubCache(const std::filesystem::path& cache, RepoType type, std::string_view id);
+
+    std::filesystem::path blob(std::string_view etag) const;
+    // The commit of a revision when it was last fetched.
+    std::optional<std::string> commit_of(std::string_view revision) const;
+    // All files of a commit, from its cached listing. nullopt: none is cached.
+    std::optional<std::vector<TreeFile>> tree(std::string_view commit) const;
+    // The files of a commit that are cached, from its snapshot folder. nullopt: none.
+    std::optional<std::vector<TreeFile>> snapshot(std::string_view commit) const;
+
+private:
+    std::filesystem::path m_folder;
+};
+
+// A repository of the Hub: resolves a revision to a commit, and selects the wanted files.
 
 struct HfListing {
     std::string id;  // the repository's current name

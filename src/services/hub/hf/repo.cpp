@@ -6,10 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "core/percent.h"
 #include "core/text.h"
 #include "services/hub/transfer/failure.h"
-#include "services/hub/transfer/url.h"
+#include "services/hub/transfer/names.h"
 
 namespace gdnctl::hub {
 

@@ -5,7 +5,7 @@
 
 #include "core/redact.h"
 #include "core/text.h"
-#include "services/hub/transfer/url.h"
+#include "services/hub/transfer/names.h"
 
 namespace gdnctl::hub {
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "core/exit_code.h"
 #include "core/result.h"
 
 namespace gdnctl::hub {

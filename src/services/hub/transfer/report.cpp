@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
-#include "core/json_fields.h"
 
 namespace gdnctl::hub {
 

@@ -1,4 +1,4 @@
-// Selects files from a listing. Pure.
+// Globs as in Python's fnmatch.fnmatchcase, which the official client uses for --include and --exclude.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,12 @@
 #include "core/result.h"
 
 namespace gdnctl::hub {
+
+// `*` and `?` also match '/', a leading dot is not special, and `[^a]` is a set that contains '^'. A backslash counts
+// as '/' in both. A pattern that ends in '/' matches everything below. Time: O(pattern * path).
+bool fnmatch(std::string_view pattern, std::string_view path);
+
+// Selects files from a listing. Pure.
 
 // The default, without a pattern or --include.
 inline constexpr const char* k_default_pattern = R"re((perfetto_trace\.json\.gz|trace\.json\.gz|profile\.json)$)re";

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "platform/inflate.h"
+#include "platform/compression.h"
 #include "platform/signals.h"
 #include "services/hub/transfer/out_folder.h"
 

@@ -9,7 +9,7 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "platform/fs.h"
-#include "platform/home_folder.h"
+#include "platform/machine.h"
 #include "services/hub/wandb/wandb.h"
 
 namespace gdnctl {

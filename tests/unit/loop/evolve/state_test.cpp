@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "loop/engine/chain.h"
+#include "loop/engine/journal.h"
 
 namespace gdnctl::loop::evolve {
 

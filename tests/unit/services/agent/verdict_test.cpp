@@ -6,8 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "services/agent/reset_time.h"
-#include "unit/services/agent/codex_world.h"
+#include "unit/services/agent/codex_fixture.h"
 
 using namespace gdnctl;
 using namespace gdnctl::codex;

@@ -1,8 +1,9 @@
 // The pure parts of a tunnel and of what is asked through it.
+#include "services/cluster/tunnel.h"
+
 #include <doctest/doctest.h>
 
 #include "services/cluster/cluster.h"
-#include "services/cluster/forward.h"
 #include "support/fake_http.h"
 
 using namespace gdnctl;

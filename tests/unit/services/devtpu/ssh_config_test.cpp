@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "platform/fs.h"
-#include "services/devtpu/names.h"
+#include "services/devtpu/holds.h"
 #include "support/temp_dir.h"
 
 using namespace gdnctl;

@@ -1,14 +1,19 @@
 // A checkout to work in, on real repositories.
 #include "services/git/checkout.h"
 
+#include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/text.h"
 #include "services/git/calls.h"
-#include "services/git/parse.h"
 #include "support/git_repo.h"
 
 namespace fs = std::filesystem;
@@ -384,4 +389,256 @@ TEST_CASE("git checkout: the log directory is kept out of git once, whatever its
     CHECK(text.find("gs\\[1]") == text.rfind("gs\\[1]"));
     ok(checkout.exclude(repo.outside("elsewhere")));
     CHECK_FALSE(checkout.exclude(repo.path()));
+}
+
+namespace gdnctl {
+
+// Branches, tags and stashes, and the commit that keeps what they lead to.
+
+using test::ok;
+
+namespace {
+
+struct Named : test::GitRepo {
+    Named() {
+        write("a.txt", "a\n");
+        base = commit("base");
+        sh("git checkout -q -b topic/one && git commit -q --allow-empty -m one && git tag -a -m t v1");
+        topic = sh("git rev-parse HEAD");
+        tag = sh("git rev-parse v1");
+        sh("git tag blob $(git rev-parse HEAD:a.txt) && git checkout -q main");
+        sh("git update-ref refs/remotes/origin/x main && git notes --ref=gdnctl add -m ours && git update-ref "
+           "refs/gdnctl/r/iter-001/base main");
+    }
+    GitCheckout open() const { return ok(GitCheckout::open(path(), system_process(), clock)); }
+    std::string base, topic, tag;
+};
+
+}  // namespace
+
+TEST_CASE("git names: branches, tags and stashes, not what was fetched, and not ours") {
+    const Named repo;
+    repo.write("a.txt", "b\n");
+    repo.sh("git stash -q -m 'first one' && echo c > a.txt && git stash -q -m second");
+    const auto checkout = repo.open();
+    const std::string blob = repo.sh("git rev-parse blob");
+    const std::vector<GitName> expected = {
+        {"refs/heads/main", repo.base},
+        {"refs/heads/topic/one", repo.topic},
+        {std::string(k_stash_ref), repo.sh("git rev-parse stash@{0}"), "On main: second"},
+        {std::string(k_stash_ref), repo.sh("git rev-parse stash@{1}"), "On main: first one"},
+        {"refs/tags/blob", blob},
+        {"refs/tags/v1", repo.tag}};
+    CHECK(ok(checkout.names()) == expected);
+
+    const std::string kept = ok(checkout.gather(expected, "Kept\n"));
+    CHECK(repo.sh("git cat-file -t " + kept) == "commit");
+    CHECK(repo.sh("git log -1 --format=%s%an " + kept) == "Keptgdnctl");
+    CHECK(repo.sh("git ls-tree " + kept).empty());
+    repo.sh("git update-ref refs/gdnctl-others/r/last " + kept);
+    repo.sh(
+        "git stash clear; git branch -q -D topic/one; git tag -d v1; git reflog expire --expire=now --all; git gc -q "
+        "--prune=now");
+    for (const auto& name : expected) {
+        INFO(name.ref << ' ' << name.said);
+        if (name.object == blob || name.object == repo.tag) continue;
+        CHECK(repo.sh("git cat-file -t " + name.object) == "commit");
+        CHECK(ok(checkout.is_ancestor(name.object, kept)));
+    }
+    CHECK(repo.sh("git fsck --strict 2>&1").empty());
+}
+
+TEST_CASE("git names: refs that lead nowhere are no trouble, and neither is a repository with nothing to keep") {
+    const Named repo;
+    const auto checkout = repo.open();
+    const std::string nowhere(40, '1');
+    repo.write(".git/refs/heads/bad", nowhere + "\n");
+    repo.write(".git/refs/heads/junk", "junk\n");
+    const auto names = ok(checkout.names());
+    CHECK(std::find(names.begin(), names.end(), GitName{"refs/heads/bad", nowhere}) != names.end());
+    const std::string kept = ok(checkout.gather(names, "Kept\n"));
+    CHECK(repo.sh("git cat-file commit " + kept + " | grep -c ^parent") == "2");  // main, topic and its tag
+    const std::string none = ok(checkout.gather({}, "None\n"));
+    CHECK(repo.sh("git cat-file commit " + none + " | grep -c ^parent || true") == "0");
+}
+
+TEST_CASE("git names: more than a command line has room for") {
+    const test::GitRepo repo;
+    repo.write("a.txt", "a\n");
+    repo.commit("base");
+    repo.sh(
+        "for i in $(seq 40000); do printf 'commit refs/heads/many\\ncommitter T <t@e> %d +0000\\ndata 1\\nx\\n' $i; "
+        "done | "
+        "git fast-import --quiet");
+    std::vector<GitName> names;
+    const std::string commits = repo.sh("git rev-list many");
+    for (const auto commit : text::split(commits, '\n')) names.push_back({"refs/heads/b", std::string(commit)});
+    REQUIRE(names.size() == 40000);
+    const auto checkout = ok(GitCheckout::open(repo.path(), system_process(), repo.clock));
+    const std::string kept = ok(checkout.gather(names, "Kept\n"));
+    CHECK(repo.sh("git cat-file commit " + kept + " | grep -c ^parent") == "40000");
+}
+
+TEST_CASE("git names: a ref that no room is left for is local_io, although git does not say why") {
+    const Named repo;
+    const auto checkout = repo.open();
+    const GitRefUpdate pin{"refs/gdnctl/r/iter-002/base", repo.base};
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const rlimit small{31, before.rlim_max};  // bytes; an object's name takes 41
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+    const Status pinned = checkout.update_refs(std::span(&pin, 1));
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+    REQUIRE_FALSE(pinned.has_value());
+    CHECK(pinned.error().kind == ErrorKind::local_io);
+    CHECK(pinned.error().hint.find("limit on the size of files") != std::string::npos);
+}
+
+}  // namespace gdnctl
+
+// Locks whose owners are gone, and those whose owners may live.
+namespace fs = std::filesystem;
+using namespace gdnctl;
+using namespace gdnctl::test;
+
+namespace {
+
+struct Locked : GitRepo {
+    Locked() {
+        write("a.txt", "one\n");
+        base = commit("base");
+    }
+    void lock(const std::string& name, const char* age) const {
+        sh("mkdir -p $(dirname .git/" + name + ") && touch -d '-" + std::string(age) + "' .git/" + name);
+    }
+    bool there(const std::string& name) const { return fs::exists(path() / ".git" / name); }
+    std::string base;
+};
+
+// A process that is not called git, and waits in a folder, with a file open or not.
+class Program {
+public:
+    Program(const fs::path& folder, const fs::path& file) {
+        m_child = fork();
+        if (m_child != 0) return;
+        const bool here = chdir(folder.c_str()) == 0;
+        if (here && !file.empty()) m_file = open(file.c_str(), O_RDWR);
+        for (;;) pause();
+    }
+    ~Program() {
+        kill(m_child, SIGKILL);
+        waitpid(m_child, nullptr, 0);
+    }
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+    void wait_until_in(const fs::path& folder) const {
+        std::error_code problem;
+        const fs::path link = fs::path("/proc") / std::to_string(m_child) / "cwd";
+        while (fs::read_symlink(link, problem) != folder) usleep(1000);
+        usleep(20'000);
+    }
+
+private:
+    pid_t m_child = 0;
+    int m_file = -1;
+};
+
+const std::vector<std::string> k_locks = {"index.lock",
+                                          "HEAD.lock",
+                                          "config.lock",
+                                          "packed-refs.lock",
+                                          "shallow.lock",
+                                          "refs/heads/main.lock",
+                                          "refs/tags/v1.lock",
+                                          "refs/stash.lock",
+                                          "info/sparse-checkout.lock",
+                                          "objects/info/commit-graph.lock"};
+
+}  // namespace
+
+TEST_CASE("git locks: one that nobody has is removed when it is ten minutes old, not before") {
+    const Locked repo;
+    const auto checkout = repo.open();
+    for (const auto& name : k_locks) repo.lock(name, "9 minutes");
+    repo.lock("refs/gdnctl/r1/iter-001/base.lock", "0 minutes");
+    ok(checkout.clear_stale_locks());
+    for (const auto& name : k_locks) CHECK(repo.there(name));
+    CHECK_FALSE(repo.there("refs/gdnctl/r1/iter-001/base.lock"));
+    repo.lock("worktrees/w/commondir", "0 minutes");  // empty: no program keeps it so
+    ok(checkout.clear_stale_locks());
+    CHECK_FALSE(repo.there("worktrees/w/commondir"));
+    for (const auto& name : k_locks) repo.lock(name, "11 minutes");
+    ok(checkout.clear_stale_locks());
+    for (const auto& name : k_locks) {
+        INFO(name);
+        CHECK_FALSE(repo.there(name));
+    }
+}
+
+TEST_CASE("git locks: one that a process has open, or in whose folder it works, stays however old it is") {
+    const Locked repo;
+    const auto checkout = repo.open();
+    repo.lock("index.lock", "2 hours");
+    repo.lock("refs/heads/main.lock", "2 hours");
+    {
+        const Program open_one(repo.path().parent_path(), repo.path() / ".git/index.lock");
+        const Program here(repo.path() / ".git/refs/heads", {});
+        open_one.wait_until_in(repo.path().parent_path());
+        here.wait_until_in(repo.path() / ".git/refs/heads");
+        ok(checkout.clear_stale_locks(GitForcedEnd{fs::file_time_type::min(), fs::file_time_type::max(), true}));
+        CHECK(repo.there("index.lock"));
+        CHECK(repo.there("refs/heads/main.lock"));
+        const Status cleared = checkout.clear_index_lock();
+        REQUIRE_FALSE(cleared);
+        CHECK(cleared.error().kind == ErrorKind::conflict);
+        repo.write("a.txt", "x\n");
+        CHECK_FALSE(checkout.stash("s"));
+        CHECK(repo.there("index.lock"));
+        CHECK(repo.read("a.txt") == "x\n");
+    }
+    CHECK(ok(checkout.stash("s")));
+    CHECK_FALSE(repo.there("index.lock"));
+}
+
+TEST_CASE("git locks: what our processes left that were killed goes at once, what is older does not") {
+    const Locked repo;
+    const auto checkout = repo.open();
+    repo.lock("config.lock", "5 minutes");
+    repo.lock("index.lock", "1 minutes");
+    repo.lock("packed-refs.lock", "1 minutes");
+    repo.lock("shallow.lock", "0 minutes");
+    const auto now = fs::file_time_type::clock::now();
+    GitForcedEnd forced{now - std::chrono::minutes(2), now - std::chrono::seconds(30)};
+    ok(checkout.clear_stale_locks(forced));
+    CHECK(repo.there("config.lock"));
+    CHECK(repo.there("shallow.lock"));  // made after they had ended
+    CHECK_FALSE(repo.there("packed-refs.lock"));
+    CHECK(repo.there("index.lock"));  // they did not work in this checkout
+    forced.in_checkout = true;
+    ok(checkout.clear_stale_locks(forced));
+    CHECK_FALSE(repo.there("index.lock"));
+}
+
+TEST_CASE("git locks: one of another user stays, since their programs may be hidden from us") {
+    if (geteuid() != 0) return;
+    const Locked repo;
+    const auto checkout = repo.open();
+    repo.lock("index.lock", "2 hours");
+    repo.sh("chown -h 12345 .git/index.lock");
+    ok(checkout.clear_stale_locks());
+    CHECK(repo.there("index.lock"));
+    repo.sh("chown -h 0 .git/index.lock");
+    ok(checkout.clear_stale_locks());
+    CHECK_FALSE(repo.there("index.lock"));
+}
+
+TEST_CASE("git locks: the main checkout's index is not the affair of a linked one, a slot's is its own") {
+    const Locked repo;
+    const auto checkout = repo.open();
+    auto slot = ok(GitSlot::open(checkout, repo.outside("slot"), true, system_process(), repo.clock));
+    repo.lock("index.lock", "11 minutes");
+    repo.lock("worktrees/slot/index.lock", "0 minutes");
+    ok(slot.checkout().clear_stale_locks());
+    CHECK(repo.there("index.lock"));
+    CHECK_FALSE(repo.there("worktrees/slot/index.lock"));
 }

@@ -1,16 +1,386 @@
+// What the backward stores for a chunk, and how it gets there. Rows are packed, transposed and padded with zeros, so
+// that the products need no special cases. Values (out, u, v) are in panels two vectors wide, tokens in rows of 32.
+#pragma once
+
+#include "oracle/gdn/kernels/simd/backward_task.h"
+#include "oracle/gdn/kernels/simd/chunk_task.h"
+#include "oracle/simd/phases.h"
+#include "oracle/simd/vector.h"
+
+namespace gdnctl::oracle {
+
+namespace {
+
+template <int Bytes>
+class BackwardData {
+    using Vector = typename VectorOf<float, Bytes>::type;
+    static constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
+
+public:
+    static constexpr std::size_t k_rows = k_backward_chunk;
+    static constexpr std::size_t k_columns = 2 * k_lanes;
+
+    static std::size_t scratch(std::size_t dk, std::size_t dv, std::size_t heads, std::size_t segment) {
+        BackwardData data;
+        return data.lay_out(nullptr, dk, dv, heads, segment);
+    }
+
+    explicit BackwardData(const BackwardTask& task) {
+        lay_out(task.scratch, task.dk, task.dv, task.value_head_count, task.segment);
+    }
+
+    static std::size_t rounded(std::size_t x, std::size_t to) { return (x + to - 1) / to * to; }
+
+    // Per chunk and key head. [token][dk], [dk][token], [token][token]
+    float *k, *q, *kt, *qt, *kk, *qk;
+    float *dqt, *dkt;            // [dk][token], summed over the value heads
+    float* turned;               // [token][dk]
+    float *k_factor, *q_factor;  // per row: 1 or 1 / |x|
+    // Per chunk and value head. Panels [dv / columns][token][columns]
+    float *d_out, *d_out_scaled, *u, *y, *y_scaled;
+    float *d_out_t, *u_t, *y_t;  // [dv][token]
+    float *gamma, *p, *m, *dp, *dm, *sdp, *sdp_t, *n,
+        *w;                                    // [token][token]: row i, column j; sdp = s dP o Gam, w = N + N'
+    float *scale_out, *scale_beta;             // per token: s e^c, beta e^c
+    float *q_out, *k_y, *k_u;                  // <Q, dO S^T>, <K, Y S^T>, <K, U D^T>
+    float *parts_yv, *parts_dbeta, *parts_dg;  // [token][lanes], summed at the end
+    float *sum_yv, *sum_dbeta, *sum_dg;
+    ChunkDecay decay;
+    float* gradient;             // per value head, panels [dv / columns][dk][columns]: D
+    float* states;               // per value head and chunk of a segment, [dk][dv]
+    std::size_t dk = 0, dv = 0;  // padded
+
+    // Rows [0, count) of one head of q or k, normalised if requested; `factors` are the factors used for that.
+    void pack_keys(const BackwardTask& task, const ConstValues& from, std::size_t count, float* rows,
+                   float* factors) const {
+        for (std::size_t i = 0; i < k_rows; ++i) {
+            const std::size_t width = i < count ? task.dk : 0;
+            const std::size_t row = i * task.Hk * task.dk;
+            float* to = rows + i * dk;
+            std::size_t x = 0;
+            Vector sums = {};
+            for (; x + k_lanes <= width; x += k_lanes) {
+                const Vector part = load<Bytes>(from, row + x);
+                sums += part * part;
+                store<float, Bytes>(to + x, part);
+            }
+            float sum = 0;
+            for (; x < width; ++x) {
+                to[x] = value_at(from, row + x);
+                sum += to[x] * to[x];
+            }
+            for (; x < dk; ++x) to[x] = 0;
+            factors[i] = 1;
+            if (width == 0 || !task.normalise) continue;
+            for (std::size_t lane = 0; lane < k_lanes; ++lane) sum += sums[lane];
+            factors[i] = 1 / __builtin_sqrtf(sum + task.eps);
+            for (x = 0; x < dk; x += k_lanes) store<float, Bytes>(to + x, load<float, Bytes>(to + x) * factors[i]);
+        }
+    }
+
+    // Rows [0, count) of one head of out or u as panels, and again with each row multiplied by its factor. Either may
+    // be nullptr.
+    void pack_values(const BackwardTask& task, const ConstValues& from, std::size_t count, float* panels,
+                     const float* factors, float* scaled) const {
+        for (std::size_t i = 0; i < k_rows; ++i) {
+            const std::size_t row = i * task.Hv * task.dv;
+            float padded[k_columns];
+            for (std::size_t j = 0; j < dv; j += k_columns) {
+                const bool whole = i < count && j + k_columns <= task.dv;
+                for (std::size_t x = 0; !whole && x < k_columns; ++x) {
+                    padded[x] = i < count && j + x < task.dv ? value_at(from, row + j + x) : 0;
+                }
+                for (std::size_t v = 0; v < k_columns; v += k_lanes) {
+                    const Vector x = whole ? load<Bytes>(from, row + j + v) : load<float, Bytes>(padded + v);
+                    const std::size_t at = j * k_rows + i * k_columns + v;
+                    if (panels != nullptr) store<float, Bytes>(panels + at, x);
+                    if (scaled != nullptr) store<float, Bytes>(scaled + at, x * factors[i]);
+                }
+            }
+        }
+    }
+
+    // Rows of a gradient stored in columns, taken through x / sqrt(|x|^2 + eps), where `rows` has the normalised x.
+    void write_keys(const BackwardTask& task, const float* columns, const float* rows, const float* factors,
+                    const Values& to, std::size_t count) const {
+        transpose<Bytes>(columns, k_rows, turned, dk, dk, k_rows);
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::size_t row = i * task.Hk * task.dk;
+            const float* from = turned + i * dk;
+            const float* normal = rows + i * dk;
+            float dot = 0;
+            if (task.normalise) {
+                Vector sums = {};
+                for (std::size_t x = 0; x < dk; x += k_lanes) {
+                    sums += load<float, Bytes>(normal + x) * load<float, Bytes>(from + x);
+                }
+                for (std::size_t lane = 0; lane < k_lanes; ++lane) dot += sums[lane];
+            }
+            std::size_t x = 0;
+            for (; x + k_lanes <= task.dk; x += k_lanes) {
+                put(task, to, row + x,
+                    (load<float, Bytes>(from + x) - load<float, Bytes>(normal + x) * dot) * factors[i]);
+            }
+            for (; x < task.dk; ++x) set_value(to, row + x, (from[x] - normal[x] * dot) * factors[i]);
+        }
+    }
+
+    // Uses streaming stores if the task says so.
+    static void put(const BackwardTask& task, const Values& to, std::size_t at, Vector x) {
+        if (task.stream_out) {
+            stream<Bytes>(to, at, x);
+        } else {
+            store<Bytes>(to, at, x);
+        }
+    }
+
+    void transpose_values(const float* panels, float* to) const {
+        for (std::size_t column = 0; column < dv; column += k_columns) {
+            transpose<Bytes>(panels + column * k_rows, k_columns, to + column * k_rows, k_rows, k_rows, k_columns);
+        }
+    }
+
+    // Copies a state [dk][dv] of the caller to a padded one.
+    void pack_state(const BackwardTask& task, const float* from, float* to) const {
+        for (std::size_t x = 0; x < dk; ++x) {
+            for (std::size_t j = 0; j < dv; ++j) {
+                to[x * dv + j] = x < task.dk && j < task.dv ? from[x * task.dv + j] : 0;
+            }
+        }
+    }
+
+    // Converts between D in panels and a state of the caller; `from` may be nullptr for zeros.
+    void load_gradient(const BackwardTask& task, const float* from, float* to) const {
+        for (std::size_t x = 0; x < dk; ++x) {
+            for (std::size_t j = 0; j < dv; ++j) {
+                const bool there = from != nullptr && x < task.dk && j < task.dv;
+                to[gradient_at(x, j)] = there ? from[x * task.dv + j] : 0;
+            }
+        }
+    }
+    void store_gradient(const BackwardTask& task, const float* from, float* to) const {
+        for (std::size_t x = 0; x < task.dk; ++x) {
+            for (std::size_t j = 0; j < task.dv; ++j) to[x * task.dv + j] = from[gradient_at(x, j)];
+        }
+    }
+
+private:
+    BackwardData() = default;
+
+    std::size_t gradient_at(std::size_t x, std::size_t j) const {
+        return j / k_columns * dk * k_columns + x * k_columns + j % k_columns;
+    }
+
+    // Assigns every array its place, starting at `room`. `room` may be nullptr to get the number of floats.
+    std::size_t lay_out(float* room, std::size_t key_size, std::size_t value_size, std::size_t heads,
+                        std::size_t segment) {
+        dk = rounded(key_size, 16);
+        dv = rounded(value_size, 32);
+        std::size_t used = 0;
+        const auto take = [room, &used](float** const* arrays, std::size_t count, std::size_t size) {
+            for (std::size_t i = 0; i < count; ++i, used += size) *arrays[i] = room == nullptr ? nullptr : room + used;
+        };
+        float** const keys[] = {&k, &q, &kt, &qt, &dqt, &dkt, &turned};
+        take(keys, 7, k_rows * dk);
+        float** const values[] = {&d_out, &d_out_scaled, &u, &y, &y_scaled, &d_out_t, &u_t, &y_t};
+        take(values, 8, k_rows * dv);
+        float** const pairs[] = {&kk, &qk, &gamma, &p, &m, &dp, &dm, &sdp, &sdp_t, &n, &w};
+        take(pairs, 11, k_rows * k_rows);
+        float** const tokens[] = {&k_factor,      &q_factor,   &scale_out,        &scale_beta,  &q_out,      &k_y,
+                                  &k_u,           &sum_yv,     &sum_dbeta,        &sum_dg,      &decay.high, &decay.low,
+                                  &decay.stretch, &decay.beta, &decay.from_start, &decay.to_end};
+        take(tokens, 16, k_rows);
+        float** const parts[] = {&parts_yv, &parts_dbeta, &parts_dg};
+        take(parts, 3, k_rows * k_lanes);
+        float** const gradients[] = {&gradient};
+        take(gradients, 1, heads * dk * dv);
+        float** const segments[] = {&states};
+        take(segments, 1, heads * segment * dk * dv);
+        return used;
+    }
+};
+
+}  // namespace
+
+// Matrices over pairs of a chunk's tokens: 32 x 32, of which only the part on and below the diagonal counts.
+
+namespace {
+
+template <int Bytes, std::size_t Height>
+class BackwardPairs {
+    using Data = BackwardData<Bytes>;
+    using Vector = typename VectorOf<float, Bytes>::type;
+    static constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
+    static constexpr std::size_t k_rows = Data::k_rows;
+    static constexpr std::size_t k_columns = Data::k_columns;
+
+public:
+    BackwardPairs(const BackwardTask& task, const Data& data) : m_t(task), m_(data) {}
+
+    // kk[i][j] = K_i . K_j and qk[i][j] = Q_i . K_j, for tiles that contain some i >= j.
+    void gram() {
+        for (std::size_t i = 0; i < k_rows; i += Height) {
+            for (std::size_t j = 0; j < i + Height; j += k_columns) {
+                Tile<Bytes, Height, 2> sums;
+                sums.clear();
+                sums.add({m_.kt + i, k_rows, 1}, {m_.kt + j, k_rows}, m_t.dk);
+                sums.keep(m_.kk + i * k_rows + j, k_rows);
+                sums.clear();
+                sums.add({m_.qt + i, k_rows, 1}, {m_.kt + j, k_rows}, m_t.dk);
+                sums.keep(m_.qk + i * k_rows + j, k_rows);
+            }
+        }
+    }
+
+    // gamma, m and p; 0 above the diagonal, whatever kk and qk contain there.
+    void decayed() {
+        const ChunkDecay& d = m_.decay;
+        const Vector none = {};
+        for (std::size_t i = 0; i < k_rows; ++i) {
+            for (std::size_t j = 0; j < k_rows; j += k_lanes) {
+                const std::size_t at = i * k_rows + j;
+                if (j > i) {
+                    store<float, Bytes>(m_.gamma + at, none);
+                    store<float, Bytes>(m_.m + at, none);
+                    store<float, Bytes>(m_.p + at, none);
+                    continue;
+                }
+                const Vector difference =
+                    (d.high[i] - load<float, Bytes>(d.high + j)) + (d.low[i] - load<float, Bytes>(d.low + j));
+                const Vector below = below_diagonal(i, j);
+                const auto same = load<float, Bytes>(d.stretch + j) == d.stretch[i];
+                const Vector gamma = (below >= 0) & same ? exponential<Bytes>(difference) : none;
+                const Vector key = d.beta[i] * load<float, Bytes>(m_.kk + at) * gamma;
+                const Vector query = m_t.scale * load<float, Bytes>(m_.qk + at) * gamma;
+                store<float, Bytes>(m_.gamma + at, gamma);
+                store<float, Bytes>(m_.m + at, (below > 0) & same ? key : none);
+                store<float, Bytes>(m_.p + at, (below >= 0) & same ? query : none);
+            }
+        }
+    }
+
+    // dp = dO U^T and dm = -Y U^T, on and below the diagonal. Processes a few columns of v at a time, so that the parts
+    // of all three factors fit in the first-level cache.
+    void scores() {
+        constexpr std::size_t k_part = 64;
+        for (std::size_t first = 0; first < m_t.dv; first += k_part) {
+            const std::size_t count = m_t.dv - first < k_part ? m_t.dv - first : k_part;
+            for (std::size_t i = 0; i < k_rows; i += Height) {
+                std::size_t j = 0;
+                for (; j + k_lanes < i + Height; j += k_columns) score<2>(i, j, first, count);
+                if (j < i + Height) score<1>(i, j, first, count);
+            }
+        }
+    }
+
+    // s dP o Gam, N, their transposes, and the contributions of H and dM to dg and dbeta. Rows from last to first: dg_t
+    // sums the columns j < t of the running sum of H over rows i >= t.
+    void weights() {
+        Vector running[k_rows / k_lanes] = {};
+        const Vector none = {};
+        for (std::size_t i = k_rows; i-- > 0;) {
+            Vector dbeta = {};
+            Vector dg = {};
+            for (std::size_t j = 0; j < k_rows; j += k_lanes) {
+                const std::size_t at = i * k_rows + j;
+                if (j > i) {
+                    store<float, Bytes>(m_.sdp + at, none);
+                    store<float, Bytes>(m_.n + at, none);
+                    continue;
+                }
+                const Vector below = below_diagonal(i, j);
+                const Vector gamma = load<float, Bytes>(m_.gamma + at);
+                const Vector dp = below >= 0 ? load<float, Bytes>(m_.dp + at) : none;
+                const Vector dm = below > 0 ? load<float, Bytes>(m_.dm + at) : none;
+                Vector& sum = running[j / k_lanes];
+                sum += dp * load<float, Bytes>(m_.p + at) + dm * load<float, Bytes>(m_.m + at);
+                dg += below > 0 ? sum : none;
+                const Vector dm_gamma = dm * gamma;
+                dbeta += dm_gamma * (below > 0 ? load<float, Bytes>(m_.kk + at) : none);
+                store<float, Bytes>(m_.sdp + at, m_t.scale * dp * gamma);
+                store<float, Bytes>(m_.n + at, m_.decay.beta[i] * dm_gamma);
+            }
+            store<float, Bytes>(m_.parts_dbeta + i * k_lanes, dbeta);
+            store<float, Bytes>(m_.parts_dg + i * k_lanes, dg);
+        }
+        transpose<Bytes>(m_.sdp, k_rows, m_.sdp_t, k_rows, k_rows, k_rows);
+        transpose<Bytes>(m_.n, k_rows, m_.w, k_rows, k_rows, k_rows);
+        for (std::size_t at = 0; at < k_rows * k_rows; at += k_lanes) {
+            store<float, Bytes>(m_.w + at, load<float, Bytes>(m_.w + at) + load<float, Bytes>(m_.n + at));
+        }
+    }
+
+private:
+    static Vector below_diagonal(std::size_t i, std::size_t j) {
+        return (static_cast<float>(i) - static_cast<float>(j)) - counting<Vector>(typename LanesOf<k_lanes>::type{});
+    }
+
+    template <std::size_t Vectors>
+    void score(std::size_t i, std::size_t j, std::size_t first, std::size_t count) {
+        const Rows u{m_.u_t + first * k_rows + j, k_rows};
+        float* dp = m_.dp + i * k_rows + j;
+        float* dm = m_.dm + i * k_rows + j;
+        Tile<Bytes, Height, Vectors> sums;
+        first == 0 ? sums.clear() : sums.take(dp, k_rows);
+        sums.add({m_.d_out_t + first * k_rows + i, k_rows, 1}, u, count);
+        sums.keep(dp, k_rows);
+        first == 0 ? sums.clear() : sums.take(dm, k_rows);
+        sums.template add<-1>({m_.y_t + first * k_rows + i, k_rows, 1}, u, count);
+        sums.keep(dm, k_rows);
+    }
+
+    const BackwardTask& m_t;
+    const Data& m_;
+};
+
+}  // namespace
+
+// Floating-point operations of the backward's phases, for one chunk of one value head (gram: of a key head), as
+// executed by its tiles.
+
+namespace {
+
+template <int Bytes, std::size_t Height>
+struct BackwardWork {
+    static constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
+    static constexpr std::size_t k_rows = k_backward_chunk;
+    static constexpr std::size_t k_columns = 2 * k_lanes;
+
+    std::size_t dk, dv;
+
+    // Elements of a matrix of pairs on and below the diagonal, in tiles of `width`.
+    static constexpr std::size_t pairs(std::size_t width) {
+        std::size_t count = 0;
+        for (std::size_t i = Height; i <= k_rows; i += Height) count += Height * ((i + width - 1) / width * width);
+        return count;
+    }
+    // Rows that contribute to each column of dQ^T and dK^T in the products over pairs.
+    static constexpr std::size_t pair_steps() {
+        std::size_t steps = 0;
+        for (std::size_t t = 0; t < k_rows; t += k_columns) steps += k_columns * (t + k_lanes) + k_lanes * k_lanes;
+        return steps;
+    }
+
+    std::size_t gram() const { return 4 * pairs(k_columns) * dk; }
+    std::size_t scores() const { return 4 * pairs(k_lanes) * dv; }
+    std::size_t trsm() const {
+        std::size_t steps = 0;
+        for (std::size_t i = 0; i < k_rows; i += Height) steps += dk + 2 * (k_rows - i) - Height + Height / 2;
+        return 2 * dv * Height * steps;
+    }
+    std::size_t product() const { return 2 * k_rows * dk * dv; }
+    std::size_t dq() const { return product() + 2 * dk * pair_steps(); }
+    std::size_t dk_from_gradient() const { return product() + 2 * dk * (pair_steps() + k_rows * k_rows); }
+    std::size_t state() const { return 2 * product() + 2 * dk * dv; }
+};
+
+}  // namespace
+
 // Every product is computed in tiles of Height x 2 vectors whose sums stay in registers. There are two kinds. One has
 // columns of v in the lanes (dU and the substitution, the state's gradient). The other has tokens in the lanes
 // (everything that ends in dQ and dK). For these, neither S nor D needs to be transposed: their elements are the
 // factors, and sums over tokens are lane by lane.
-#pragma once
 
-#include "oracle/gdn/kernels/simd/backward_data.h"
-#include "oracle/gdn/kernels/simd/backward_pairs.h"
-#include "oracle/gdn/kernels/simd/backward_work.h"
-#include "oracle/simd/phase_timer.h"
-#include "oracle/simd/prefetch.h"
-
-namespace gdnctl::oracle {
 namespace {
 
 template <int Bytes, std::size_t Height>
@@ -385,4 +755,5 @@ private:
 };
 
 }  // namespace
+
 }  // namespace gdnctl::oracle

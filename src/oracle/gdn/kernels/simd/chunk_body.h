@@ -4,12 +4,11 @@
 #pragma once
 
 #include "oracle/gdn/kernels/simd/chunk_task.h"
-#include "oracle/simd/phase_timer.h"
-#include "oracle/simd/prefetch.h"
-#include "oracle/simd/stored.h"
-#include "oracle/simd/tile.h"
+#include "oracle/simd/phases.h"
+#include "oracle/simd/vector.h"
 
 namespace gdnctl::oracle {
+
 namespace {
 
 // Narrow: some of q, k, v and out are bf16. A separate instance, because it would slow down the fp32 tiles by 5 %.
@@ -393,4 +392,23 @@ private:
 };
 
 }  // namespace
+
+// Both forms of the chunked forward for one instruction set.
+
+namespace {
+
+template <int Bytes, std::size_t Rows>
+ChunkKernel chunk_kernel() {
+    using Plain = ChunkSweep<Bytes, Rows, false>;
+    using Stored = ChunkSweep<Bytes, Rows, true>;
+    return {Plain::k_columns, Plain::scratch, [](const ChunkTask& task) {
+                const FusedTask& t = task.what;
+                const bool plain = t.q.storage == Storage::f32 && t.k.storage == Storage::f32 &&
+                                   t.v.storage == Storage::f32 && t.out.storage == Storage::f32;
+                plain ? Plain(task).run() : Stored(task).run();
+            }};
+}
+
+}  // namespace
+
 }  // namespace gdnctl::oracle

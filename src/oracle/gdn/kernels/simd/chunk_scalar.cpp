@@ -1,4 +1,4 @@
-#include "oracle/gdn/kernels/simd/chunk_kernel.h"
+#include "oracle/gdn/kernels/simd/chunk_body.h"
 
 namespace gdnctl::oracle {
 

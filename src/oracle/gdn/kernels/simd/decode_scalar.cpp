@@ -1,4 +1,4 @@
-#include "oracle/gdn/kernels/simd/decode_kernel.h"
+#include "oracle/gdn/kernels/simd/decode_body.h"
 
 namespace gdnctl::oracle {
 

@@ -5,8 +5,7 @@
 #pragma once
 
 #include "oracle/gdn/kernels/simd/fused_task.h"
-#include "oracle/simd/phase_timer.h"
-#include "oracle/simd/stored.h"
+#include "oracle/simd/phases.h"
 #include "oracle/simd/vector.h"
 
 namespace gdnctl::oracle {

@@ -6,7 +6,6 @@
 
 #include "core/json.h"
 #include "core/redact.h"
-#include "services/hub/wandb/query.h"
 #include "support/fake_env.h"
 #include "support/fake_http.h"
 #include "support/scratch.h"

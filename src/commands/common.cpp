@@ -1,0 +1,21 @@
+#include "commands/common.h"
+
+#include <nlohmann/json.hpp>
+
+#include "jobs/job_destination.h"
+#include "loop/perf/gates.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands {
+
+void print_json(const Json& value, Context& context, int indent) {
+    context.terminal.out(to_text(value, indent) + "\n");
+}
+
+Result<Target> target_in_use(const Context& context) {
+    GDNCTL_TRY_ASSIGN(Target target, select_target(context.config, project_root(context)));
+    GDNCTL_TRY(loop::check_gates(target));
+    return target;
+}
+
+}  // namespace gdnctl::commands

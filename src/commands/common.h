@@ -1,0 +1,18 @@
+// How commands print JSON.
+#pragma once
+
+#include "core/json.h"
+#include "platform/context.h"
+#include "target/target.h"
+
+namespace gdnctl::commands {
+
+// One JSON value and a newline on stdout. `indent`: of its lines; -1: all on one line.
+void print_json(const Json& value, Context& context, int indent = 2);
+
+// The target that commands use.
+
+// The target in effect: select_target(), with its `gates` checked. Error: config.
+Result<Target> target_in_use(const Context& context);
+
+}  // namespace gdnctl::commands

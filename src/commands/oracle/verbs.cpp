@@ -1,0 +1,660 @@
+#include "commands/oracle/verbs.h"
+
+#include <array>
+#include <future>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands/common.h"
+#include "commands/oracle/gdn.h"
+#include "commands/table.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "harness/files.h"
+#include "oracle/gdn/bench/bench.h"
+#include "oracle/gdn/report/report.h"
+#include "platform/signals.h"
+#include "platform/terminal.h"
+
+namespace gdnctl::commands::oracle_cases {
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Lists the cases that `oracle verify` runs and `oracle run --case` writes: shapes of known test suites, inputs "
+        "that break kernels, goldens with results from other programs, a covering array of conditions and contract "
+        "fields (`crossed`), and steps for kernels that decode. A case has the same bytes on every machine.");
+    describe_operator(args, options, &Operator::cases);
+    args.example("gdnctl oracle cases gdn", "list the cases and what is special about each");
+    args.example("gdnctl oracle cases gdn --json", "print JSON (gdnctl.oracle-cases/1)");
+    args.see_also("oracle run");
+    args.see_also("oracle verify");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    return run_operator(options, &Operator::cases, context);
+}
+
+ExitCode print(std::string_view op, const harness::CaseList& cases, Context& context) {
+    if (context.global.json) {
+        print_json(json_of(op, cases), context);
+    } else {
+        context.terminal.out(text_of(cases));
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::oracle_cases
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_cases_row = cli::make<&oracle_cases::describe, &oracle_cases::run>(
+    "oracle cases", "Oracle", "list the generated cases", Tier::none);
+
+}  // namespace gdnctl::commands
+
+namespace gdnctl::commands::oracle_run {
+
+namespace {
+
+constexpr std::array<cli::Choice<Method>, 4> k_methods = {{
+    {"recurrent64", Method::recurrent64, "fp64 recurrence, the exact result, written as float64"},
+    {"chunk", Method::chunk, "chunked form in fp32"},
+    {"fused", Method::fused, "recurrence in fp32, fused: the fastest"},
+    {"recurrent32", Method::recurrent32, "recurrence in fp32"},
+}};
+
+constexpr std::array<cli::Choice<oracle::DType>, 2> k_dtypes = {
+    {{"f32", oracle::DType::f32}, {"bf16", oracle::DType::bf16}}};
+
+std::string_view name_of(Method method) { return k_methods[static_cast<std::size_t>(method)].name; }
+
+// As --dtype spells it.
+std::string_view short_name(oracle::DType dtype) {
+    switch (dtype) {
+        case oracle::DType::bf16: return "bf16";
+        case oracle::DType::f16: return "f16";
+        case oracle::DType::f64: return "f64";
+        default: return "f32";
+    }
+}
+
+// The metadata from which the file can be judged or made again: every option that results depend on, and the resolved
+// contract.
+void describe_file(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file) {
+    for (auto& [field, value] : contract.as_metadata()) file.metadata[field] = value;
+    file.metadata["op"] = options.op;
+    file.metadata["contract"] = contract.name;
+    file.metadata["method"] = name_of(options.method);
+    file.metadata.erase("backward_method");
+    if (options.backward) file.metadata["backward_method"] = name_of(backward_method(options.method));
+    if (options.shape) file.metadata["shape"] = *options.shape;
+    file.metadata["backward"] = options.backward ? "true" : "false";
+    if (const auto q = oracle::find_gdn_tensor(file, "q"); q && *q != nullptr) {
+        file.metadata["dtype"] = short_name((*q)->dtype);
+    }
+}
+
+void print(const Options& options, const oracle::ResolvedContract& contract, const oracle::TensorFile& file,
+           Context& context) {
+    if (!context.global.json) {
+        for (const auto& [name, tensor] : file.tensors) {
+            context.terminal.out(
+                fmt::format("{:<14} {:<9} {}\n", name, oracle::name_of(tensor.dtype), oracle::text_of(tensor.shape)));
+        }
+        context.terminal.out(oracle_report::contract_text(contract));
+        const auto gradients = options.backward
+                                   ? fmt::format(", gradients by {}", name_of(backward_method(options.method)))
+                                   : std::string();
+        context.terminal.out(fmt::format("method: {}{}\nwrote {}\n", name_of(options.method), gradients, options.out));
+        return;
+    }
+    Json report = {{"schema", "gdnctl.oracle-run/1"}, {"op", options.op}, {"path", options.out}};
+    report["method"] = name_of(options.method);
+    report["backward_method"] = options.backward ? Json(name_of(backward_method(options.method))) : Json(nullptr);
+    report["tensors"] = Json::array();
+    for (const auto& [name, tensor] : file.tensors) {
+        report["tensors"].push_back(
+            {{"name", name}, {"dtype", oracle::name_of(tensor.dtype)}, {"shape", tensor.shape}});
+    }
+    report["contract"] = oracle_report::contract_json(contract);
+    print_json(report, context);
+}
+
+Status check_generated(const Options& o) {
+    if (!o.inputs.empty() && (o.seed || o.dtype != oracle::DType::f32)) {
+        return fail(ErrorKind::usage, "--seed and --dtype are for generated inputs, not for --inputs");
+    }
+    if (o.seed && *o.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
+    return oracle_files::check_writable_name(o.out);
+}
+
+Status check(const Options& o) {
+    GDNCTL_TRY(check_operator(o, &Operator::run));
+    return check_generated(o);
+}
+
+// Where inputs come from.
+void describe_inputs(cli::Args& args, Options& options) {
+    args.option(options.shape, {.names = "--shape",
+                                .value = "B,Hk,Hv,T,dk,dv",
+                                .help = "generate random inputs of this shape",
+                                .group = "Inputs"});
+    args.option(options.case_name, {.names = "--case",
+                                    .value = "NAME",
+                                    .help = "generate a named case (`gdnctl oracle cases` lists them)",
+                                    .group = "Inputs",
+                                    .complete = cli::Complete::oracle_case});
+    args.option(options.inputs, {.names = "--inputs",
+                                 .value = "FILE",
+                                 .help = "read inputs (.safetensors, .npz or .npy)",
+                                 .group = "Inputs",
+                                 .complete = cli::Complete::file});
+    args.option(options.seed, {.names = "--seed",
+                               .value = "N",
+                               .help = "seed of the generated inputs",
+                               .group = "Inputs",
+                               .default_text = "the case's, or 1"});
+    args.option(options.dtype, std::span<const cli::Choice<oracle::DType>>(k_dtypes),
+                {.names = "--dtype",
+                 .value = "DTYPE",
+                 .help = "dtype of the generated q, k, v, g and beta",
+                 .group = "Inputs"});
+    args.flag(options.u2_as_bf16,
+              {.names = "--u2-as-bf16", .help = "read uint16 arrays of NumPy files as bfloat16", .group = "Inputs"});
+}
+
+}  // namespace
+
+Status check_sources(const Options& o) {
+    const int sources = (o.shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
+    return sources == 1 ? Status{} : fail(ErrorKind::usage, "pass one of --shape, --case and --inputs");
+}
+
+Result<oracle::TensorFile> inputs(const Options& options, const Context& context,
+                                  const std::function<Result<oracle::TensorFile>()>& generate) {
+    return options.inputs.empty() ? generate() : oracle_files::read(context, options.inputs, {options.u2_as_bf16});
+}
+
+Status finish(const Options& options, const oracle::ResolvedContract& contract, oracle::TensorFile& file,
+              Context& context) {
+    describe_file(options, contract, file);
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    GDNCTL_TRY(oracle_files::write(context, options.out, file));
+    print(options, contract, file, context);
+    return {};
+}
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Generates or reads inputs, computes the operator, and writes inputs and results to one file. Its metadata "
+        "holds all options and the resolved contract, so that you can judge or recreate it. The same seed gives the "
+        "same inputs on every machine.");
+    args.about(
+        "gdn-layer is the layer between its projections: causal convolution and SiLU, gates, operator, gated RMSNorm. "
+        "It takes qkvz and ba (or q, k, v, z, b and a separately), conv_weight, A_log, dt_bias, norm_weight and both "
+        "states.");
+    describe_operator(args, options, &Operator::run);
+    describe_inputs(args, options);
+    args.option(options.method, std::span<const cli::Choice<Method>>(k_methods),
+                {.names = "--method", .value = "METHOD", .help = "how to compute the result"});
+    args.option(options.chunk, {.names = "--chunk", .value = "C", .help = "chunk length, as --set chunk=C"});
+    args.flag(options.backward, {.names = "--backward",
+                                 .help = "also write gradients: exact for recurrent64, otherwise from the chunked fp32 "
+                                         "backward; d_out and d_final_state are generated if missing"});
+    args.flag(options.parts, {.names = "--parts", .help = "gdn-layer: also write conv_out, g, beta and core_out"});
+    args.option(options.stream, {.names = "--stream",
+                                 .value = "TOKENS",
+                                 .help = "gdn-layer: compute this many tokens at a time, passing on the states"});
+    args.option(options.out, {.names = "--out",
+                              .value = "FILE",
+                              .help = "file to write (.safetensors or .npz)",
+                              .complete = cli::Complete::file,
+                              .required = true});
+    oracle_gdn::describe_threads(args, options.threads);
+    oracle_gdn::describe_contract(args, options.contract);
+    linear_ce::describe_run(args, options.ce);
+    linear_ce::describe_contract(args, options.ce_contract);
+    args.check([&options] { return check(options); });
+    args.example("gdnctl oracle run gdn --shape 1,2,4,256,64,64 --set head_map=interleaved --out truth.safetensors",
+                 "random inputs and the exact result");
+    args.example("gdnctl oracle run gdn --inputs in.safetensors --backward --out gradients.safetensors",
+                 "and the exact gradients, for the d_out and d_final_state of the file");
+    args.example("gdnctl oracle run gdn --inputs in.safetensors --method chunk --chunk 32 --out chunked.safetensors",
+                 "the chunked form on your own inputs");
+    args.example("gdnctl oracle run gdn-layer --shape 1,2,4,64,32,16 --backward --out layer.safetensors",
+                 "the layer around the operator, with all gradients");
+    args.exit_code(8, "the file cannot be written");
+    args.exit_code(9, "inputs that cannot be read or are malformed, wrong shape or dtype, not enough memory");
+    args.see_also("oracle cases");
+    args.see_also("oracle compare");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    return run_operator(options, &Operator::run, context);
+}
+
+}  // namespace gdnctl::commands::oracle_run
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_run_row = cli::make<&oracle_run::describe, &oracle_run::run>(
+    "oracle run", "Oracle", "write inputs and the exact result", Tier::none);
+
+}  // namespace gdnctl::commands
+
+namespace gdnctl::commands::oracle_verify {
+
+namespace {
+
+constexpr std::array<cli::Choice<StoredAs>, 4> k_dtypes = {{
+    {"case", StoredAs::as_listed, "as each case says: fp32, with a few exceptions"},
+    {"f32", StoredAs::f32, "single precision"},
+    {"bf16", StoredAs::bf16, "bfloat16; a loaded kernel without bf16 support gets the same values in fp32"},
+    {"f16", StoredAs::f16, "half precision; cases whose values do not fit are skipped"},
+}};
+
+Status check(const Options& options) {
+    GDNCTL_TRY(check_operator(options, &Operator::verify));
+    GDNCTL_TRY(check_seed(options.seed));
+    if (options.metamorphic && options.dtype != StoredAs::as_listed) {
+        return fail(ErrorKind::usage, "--metamorphic cannot be combined with --dtype: its inputs are fp32");
+    }
+    if (options.metamorphic && options.slow) {
+        return fail(ErrorKind::usage, "--metamorphic cannot be combined with --slow: relations have their own inputs");
+    }
+    if (options.metamorphic && options.vectors) {
+        return fail(ErrorKind::usage, "--metamorphic cannot be combined with --vectors: it needs to call the kernel");
+    }
+    return {};
+}
+
+void describe_contract(cli::Args& args, Options& options) {
+    args.option(options.contract, {.names = "--contract",
+                                   .value = "NAME",
+                                   .help = "gdn: judge the kernel by this " + oracle_gdn::contract_help(),
+                                   .group = "Contract",
+                                   .default_text = "as each case says",
+                                   .complete = cli::Complete::contract});
+    args.option(options.sets, {.names = "--set",
+                               .value = "FIELD=VALUE",
+                               .help = "declare one field of the kernel's contract, for example matmul=bf16",
+                               .group = "Contract"});
+}
+
+void describe_examples(cli::Args& args) {
+    args.example("gdnctl oracle verify gdn --kernel builtin:chunk", "the chunked fp32 kernel on every case");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "your own kernel (docs/writing-a-kernel.md)");
+    args.example("gdnctl oracle verify gdn --kernel 'cmd:python run.py' --case g1", "a program over tensor files");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c --dtype bf16", "the same cases stored in bf16");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c --set matmul=bf16",
+                 "a kernel that multiplies in bf16 and says so");
+    args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --seed random",
+                 "inputs that the kernel cannot have seen");
+    args.example("gdnctl oracle verify gdn --kernel lib:./mine.so --metamorphic", "relations between its results");
+    args.example("gdnctl oracle verify gdn --kernel builtin:chunk --vectors vectors --json", "with recorded vectors");
+}
+
+}  // namespace
+
+std::string_view name_of(StoredAs dtype) { return k_dtypes[static_cast<std::size_t>(dtype)].name; }
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Runs a kernel on every generated case and judges its results. A kernel that is not built in runs in a child "
+        "process without network. Each call gets new arrays between inaccessible pages, with poisoned outputs, and "
+        "each case runs three times. Forward, backward (gradients of every case) and decode (steps of 1 to 8 tokens, "
+        "in place and not) are judged if the kernel has them; other cases are skipped and counted. With --vectors, "
+        "recorded outputs of real implementations are judged too: each NAME.*.outputs.safetensors against "
+        "NAME.inputs.safetensors in the same folder. The last line is the overall verdict. --contract and --set "
+        "declare what the kernel computes: fields of precision apply to every case, and cases that need another value "
+        "of any "
+        "other field are skipped and counted. A program gets log decay, beta as a factor and states as [N,H,K,V], as "
+        "loaded kernels do, unless another form is declared.");
+    describe_operator(args, options, &Operator::verify);
+    args.option(options.kernel, {.names = "--kernel",
+                                 .value = "KERNEL",
+                                 .help = kernel_help(),
+                                 .complete = cli::Complete::kernel,
+                                 .required = true});
+    args.option(options.vectors, {.names = "--vectors",
+                                  .value = "DIR",
+                                  .help = "also judge the recorded outputs in this folder",
+                                  .complete = cli::Complete::directory});
+    args.option(options.cases, {.names = "--case",
+                                .value = "NAME",
+                                .help = "run only this case, vector or relation",
+                                .complete = cli::Complete::oracle_case});
+    args.option(options.dtype, std::span<const cli::Choice<StoredAs>>(k_dtypes),
+                {.names = "--dtype",
+                 .value = "DTYPE",
+                 .help = "how to store q, k and v of the generated cases, and the outputs"});
+    args.option(options.seed, {.names = "--seed",
+                               .value = "N",
+                               .help = "generate all inputs from seed N; `random`: from a new random seed",
+                               .default_text = "each case has its own"});
+    args.flag(options.slow, {.names = "--slow", .help = "also run the case of 65,537 tokens (takes a few seconds)"});
+    args.flag(options.metamorphic,
+              {.names = "--metamorphic",
+               .help = "check relations between the kernel's own results instead of comparing with a reference"});
+    describe_contract(args, options);
+    args.check([&options] { return check(options); });
+    oracle_gdn::describe_threads(args, options.threads);
+    describe_limits(args, options.limits);
+    args.flag(options.allow_suspect, {.names = "--allow-suspect", .help = "also exit with 0 for SUSPECT"});
+    describe_examples(args);
+    args.exit_code(1,
+                   "WRONG, or SUSPECT without --allow-suspect; or the kernel crashed, used too much memory, wrote "
+                   "outside its arrays, left outputs unwritten, or depends on more than its inputs");
+    args.exit_code(8, "a file cannot be read or written, or there is no compiler for src:");
+    args.exit_code(9,
+                   "no case is left to judge; a vector cannot be read or judged; the source does not compile, the "
+                   "library is not a kernel, or a program's outputs have the wrong shape");
+    args.exit_code(124, "the kernel reached --time-limit");
+    args.see_also("oracle cases");
+    args.see_also("oracle compare");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    Options all = options;
+    GDNCTL_TRY_ASSIGN(all.hidden, take_hidden(context.env));
+    return run_operator(all, &Operator::verify, context);
+}
+
+}  // namespace gdnctl::commands::oracle_verify
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_verify_row = cli::make<&oracle_verify::describe, &oracle_verify::run>(
+    "oracle verify", "Oracle", "judge a kernel on generated cases", Tier::process);
+
+}  // namespace gdnctl::commands
+
+namespace gdnctl::commands::oracle_compare {
+
+namespace {
+
+// A dump, or a dataset: one of the two.
+void describe_files_check(cli::Args& args, const Options& options) {
+    args.check([&options]() -> Status {
+        const bool dataset = oracle_flashinfer::wanted(options.flashinfer);
+        if (dataset && !(options.inputs.empty() && options.outputs.empty())) {
+            return fail(ErrorKind::usage,
+                        "--flashinfer and --definition cannot be combined with --inputs and --outputs");
+        }
+        if (!dataset && options.inputs.empty()) {
+            return fail(ErrorKind::usage, "--inputs is required", "pass the dump: --inputs FILE --outputs FILE");
+        }
+        if (!dataset && options.outputs.empty()) {
+            return fail(ErrorKind::usage, "--outputs is required", "pass the dump: --inputs FILE --outputs FILE");
+        }
+        return {};
+    });
+}
+
+void describe_examples(cli::Args& args) {
+    args.example("gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors",
+                 "judge a dump of Marin's kernel");
+    args.example("gdnctl oracle compare gdn --inputs in.npz --outputs out.npz --contract hf --set head_map=tiled",
+                 "transformers' contract with one field changed");
+    args.example(
+        "gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors \\\n    "
+        "--heatmap --html page.html",
+        "show where it is wrong, in the terminal and as a page");
+    args.example("gdnctl oracle compare gdn --flashinfer dataset --definition gdn_decode_qk4_v8_d128_k_last",
+                 "run a dataset's solutions, one trace line per workload");
+    args.exit_code(1,
+                   "WRONG, or SUSPECT without --allow-suspect; with --flashinfer also a solution that does not pass");
+    args.exit_code(3, "the dataset has no workload of the definition");
+    args.exit_code(8, "a page or trace file cannot be written");
+    args.exit_code(9,
+                   "malformed file, wrong shape or dtype, NO_DATA, UNSTABLE_INPUT; with --flashinfer also a solution "
+                   "that does not compile or is not in C");
+    args.exit_code(124, "a solution reached --time-limit");
+    args.see_also("oracle run");
+    args.see_also("oracle verify");
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Judges tensors dumped from a run by comparing them with the fp64 recurrence on the same inputs. Errors are "
+        "shown as "
+        "multiples of the rounding error that a correct kernel makes on the same inputs: up to 4 times is OK, up to 30 "
+        "SUSPECT, beyond that WRONG. Inputs on which the exact result explodes are UNSTABLE_INPUT, and a dump without "
+        "out and final_state is NO_DATA, never OK.");
+    args.about(
+        "A contract says what the tensors mean. Its fields come from the named contract, then from the string metadata "
+        "of the inputs file, then from --set; every verdict prints them with their origins. Gradients are judged if "
+        "the dump has them and the inputs (or the dump) have d_out or d_final_state; the output names what is "
+        "missing.");
+    args.about(
+        "For a wrong dump, the output names heads, chunks and the first wrong token, the stage of the computation, and "
+        "each known mistake that reproduces the dump.");
+    args.about(
+        "With --flashinfer, every solution in C of a FlashInfer-Bench dataset is judged instead, on every workload of "
+        "its definition. A trace line records FlashInfer-Bench's own status and speedup, and our verdict.");
+    describe_operator(args, options, &Operator::compare);
+    args.option(options.inputs, {.names = "--inputs",
+                                 .value = "FILE",
+                                 .help = "input tensors: q, k, v, g, beta, ... (.safetensors, .npz or .npy)",
+                                 .complete = cli::Complete::file});
+    args.option(
+        options.outputs,
+        {.names = "--outputs",
+         .value = "FILE",
+         .help =
+             "output tensors: out, final_state, dq, dk, dv, dg, dbeta, d_initial_state (.safetensors, .npz or .npy)",
+         .complete = cli::Complete::file});
+    describe_files_check(args, options);
+    args.flag(options.u2_as_bf16, {.names = "--u2-as-bf16", .help = "read uint16 arrays of NumPy files as bfloat16"});
+    oracle_gdn::describe_threads(args, options.threads);
+    oracle_gdn::describe_contract(args, options.contract);
+    oracle_gdn::describe_tolerances(args, options.rtol, options.atol, options.budget);
+    args.flag(options.allow_suspect,
+              {.names = "--allow-suspect", .help = "also exit with 0 for SUSPECT", .group = "Judgement"});
+    args.flag(options.heatmap, {.names = "--heatmap",
+                                .help = "show a map of error / budget by value head and chunk (not with --json)",
+                                .group = "Report"});
+    args.option(options.html, {.names = "--html",
+                               .value = "FILE",
+                               .help = "write a self-contained HTML page: map, error by token, worst elements, hints",
+                               .group = "Report",
+                               .complete = cli::Complete::file});
+    oracle_flashinfer::describe(args, options.flashinfer);
+    linear_ce::describe_compare(args, options.ce);
+    args.check([&options] { return check_operator(options, &Operator::compare); });
+    args.flag(options.no_hints, {.names = "--no-hints",
+                                 .help = "do not search for the mistake that explains a wrong dump",
+                                 .group = "Judgement"});
+    describe_examples(args);
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    if (oracle_flashinfer::wanted(options.flashinfer)) {
+        GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+        return oracle_flashinfer::run(options.flashinfer, threads, options.allow_suspect, context);
+    }
+    return run_operator(options, &Operator::compare, context);
+}
+
+Result<Dump> read(const Options& options, const Context& context) {
+    const oracle::NpyOptions npy{options.u2_as_bf16};
+    // Both at once: half a second for a large dump on a cold disk.
+    auto later = std::async(std::launch::async, [&] { return oracle_files::read(context, options.outputs, npy); });
+    auto given = oracle_files::read(context, options.inputs, npy);
+    auto dumped = later.get();
+    Dump dump;
+    GDNCTL_TRY_ASSIGN(dump.inputs, std::move(given));
+    GDNCTL_TRY_ASSIGN(dump.outputs, std::move(dumped));
+    return dump;
+}
+
+}  // namespace gdnctl::commands::oracle_compare
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_compare_row = cli::make<&oracle_compare::describe, &oracle_compare::run>(
+    "oracle compare", "Oracle", "judge tensors dumped from a run", Tier::process);
+
+}  // namespace gdnctl::commands
+
+namespace gdnctl::commands::oracle_bench {
+
+namespace {
+
+constexpr std::array<cli::Choice<IsaChoice>, 4> k_isas = {{
+    {"best", IsaChoice::best, "the widest that this processor has"},
+    {"scalar", IsaChoice::scalar, "works on every processor"},
+    {"avx2", IsaChoice::avx2, "AVX2 and FMA; OpenBLAS uses its Haswell kernels"},
+    {"avx512", IsaChoice::avx512, "AVX-512"},
+}};
+
+constexpr std::array<cli::Choice<DTypeChoice>, 2> k_dtypes = {{
+    {"f32", DTypeChoice::f32, "single precision"},
+    {"bf16", DTypeChoice::bf16, "stored as bf16, computed in fp32; gates, beta and states stay fp32"},
+}};
+
+Status check(const Options& options) {
+    if (options.rounds < 1 || options.runs < 1) return fail(ErrorKind::usage, "--rounds and --runs must be at least 1");
+    GDNCTL_TRY(check_operator(options, &Operator::bench));
+    if (options.seed < 0) return fail(ErrorKind::usage, "--seed must not be negative");
+    return {};
+}
+
+}  // namespace
+
+oracle::Isa isa_of(IsaChoice choice) {
+    switch (choice) {
+        case IsaChoice::scalar: return oracle::Isa::scalar;
+        case IsaChoice::avx2: return oracle::Isa::avx2;
+        case IsaChoice::avx512: return oracle::Isa::avx512;
+        case IsaChoice::best: break;
+    }
+    return oracle::best_isa();
+}
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Times a kernel and its peers alternately, along with OpenBLAS's matrix product and bare multiply-adds on the "
+        "same threads. Rates count the nominal operations of the chunked form, regardless of what a kernel executes. "
+        "The "
+        "outputs of the timed runs are judged, and a wrong kernel gets no time. Without --kernel, the command times "
+        "our forward, backward and decode kernels. Your own kernels get new inputs in every run. Without libopenblas, "
+        "sgemm is not measured.");
+    describe_operator(args, options, &Operator::bench);
+    static const std::string k_kernel_help =
+        "kernel to time, instead of one for each pass: " + text::join(oracle::timed_kernel_names(), ", ") +
+        ", lib:PATH, src:FILE.c, cmd:COMMAND";
+    args.option(
+        options.kernel,
+        {.names = "--kernel", .value = "KERNEL", .help = k_kernel_help, .complete = cli::Complete::timed_kernel});
+    args.option(options.peers, {.names = "--peer",
+                                .value = "KERNEL",
+                                .help = "another kernel to time in the same rounds",
+                                .complete = cli::Complete::timed_kernel});
+    args.option(options.shape, {.names = "--shape", .value = "B,Hk,Hv,T,dk,dv", .help = "shape of the inputs"});
+    args.option(options.dtype, std::span<const cli::Choice<DTypeChoice>>(k_dtypes),
+                {.names = "--dtype", .value = "DTYPE", .help = "how to store q, k, v, out and their gradients"});
+    args.option(options.seed, {.names = "--seed", .value = "N", .help = "seed of the inputs"});
+    oracle_gdn::describe_threads(args, options.threads);
+    args.option(options.isa, std::span<const cli::Choice<IsaChoice>>(k_isas),
+                {.names = "--isa", .value = "ISA", .help = "instruction set to use"});
+    args.option(
+        options.rounds,
+        {.names = "--rounds", .value = "N", .help = "number of rounds; median and minimum are over all of them"});
+    args.option(options.runs, {.names = "--runs", .value = "N", .help = "runs per round; the fastest counts"});
+    args.flag(
+        options.phases,
+        {.names = "--phases",
+         .help = "show how long each phase of our kernels takes and what limits it: arithmetic, memory or packing"});
+    describe_limits(args, options.limits);
+    linear_ce::describe_bench(args, options.ce);
+    args.check([&options] { return check(options); });
+    args.example("gdnctl oracle bench gdn", "forward, backward and decode at the shape of docs/benchmarks.md");
+    args.example("gdnctl oracle bench gdn --kernel builtin:backward --threads 1", "only the gradients");
+    args.example("gdnctl oracle bench gdn --kernel builtin:decode --shape 64,4,8,64,128,128",
+                 "decode 64 sequences token by token, compared with moving the states");
+    args.example("gdnctl oracle bench gdn --kernel builtin:chunk --phases --threads 1", "show where its time goes");
+    args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json",
+                 "output for a program");
+    args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "your own kernel");
+    args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");
+    args.exit_code(3, "this processor lacks the instruction set");
+    args.exit_code(8, "a file cannot be read or written, or there is no compiler for src:");
+    args.exit_code(9, "not enough memory; a source does not compile, or a library is not a kernel");
+    args.exit_code(124, "a kernel reached --time-limit");
+    args.see_also("oracle verify");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    Options all = options;
+    GDNCTL_TRY_ASSIGN(all.hidden, take_hidden(context.env));
+    if (all.hidden.seed) all.seed = static_cast<std::int64_t>(*all.hidden.seed >> 1U);
+    return run_operator(all, &Operator::bench, context);
+}
+
+}  // namespace gdnctl::commands::oracle_bench
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_bench_row = cli::make<&oracle_bench::describe, &oracle_bench::run>(
+    "oracle bench", "Oracle", "time kernels and compare them with sgemm", Tier::process);
+
+}  // namespace gdnctl::commands
+
+namespace gdnctl::commands::oracle_selftest {
+
+namespace {
+
+// nullptr: there is no such operator.
+const Operator* meant(const Options& options) {
+    if (!options.op) return operators_with(options.operators, &Operator::selftest).front();
+    return find_operator(options.operators, *options.op, &Operator::selftest);
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Checks that the oracle tells right from wrong on this machine. It plants one fault at a time in a chunked "
+        "kernel, forward and backward (in all heads, in one head, or in one chunk of one head). Each must be found and "
+        "localised. Correct variants (other chunk lengths, orders of summation, kernels and instruction sets, on every "
+        "generated case) must all be OK. Faults that no hint covers are counted separately. Takes about a minute and a "
+        "half.");
+    const std::string_view first = operators_with(options.operators, &Operator::selftest).front()->name;
+    args.positional(options.op, {.name = "OP", .help = fmt::format("the operator (default: {})", first)});
+    args.check([&options]() -> Status {
+        const Operator* op = meant(options);
+        if (op != nullptr) return op->selftest.check == nullptr ? Status{} : op->selftest.check(options);
+        std::vector<std::string> known;
+        for (const Operator* each : operators_with(options.operators, &Operator::selftest)) {
+            known.emplace_back(each->name);
+        }
+        return fail(ErrorKind::usage, fmt::format("unknown operator '{}'", *options.op),
+                    "known: " + text::join(known, ", "));
+    });
+    oracle_gdn::describe_threads(args, options.threads);
+    args.example("gdnctl oracle selftest", "run it");
+    args.example("gdnctl oracle selftest linear-ce", "the same for the fused cross-entropy, in seconds");
+    args.example("gdnctl oracle selftest --json", "print JSON (gdnctl.oracle-selftest/1)");
+    args.exit_code(1, "a fault was missed, a correct variant flagged, or too many places or stages were wrong");
+    args.see_also("oracle compare");
+    args.see_also("oracle verify");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    const Operator& op = *meant(options);
+    return op.selftest.run(op, options, context);
+}
+
+}  // namespace gdnctl::commands::oracle_selftest
+
+namespace gdnctl::commands {
+
+constinit const cli::Command k_oracle_selftest_row = cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
+    "oracle selftest", "Oracle", "check that the oracle finds planted faults on this machine", Tier::none);
+
+}  // namespace gdnctl::commands

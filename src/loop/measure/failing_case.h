@@ -1,0 +1,58 @@
+// Reads from the output of `oracle verify` what it says about the first failing item. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gdnctl::loop {
+
+struct OracleFinding {
+    std::string item;                // "case t_hand"
+    std::string verdict;             // "WRONG"
+    std::string stage;               // stage of the algorithm: "order; also possible: intra"; empty: not reported
+    std::string where;               // "value head 0 of 1; chunk 0 (of 64 tokens)"
+    std::string token;               // the first wrong token: "out[b=0,t=0,h=0], chunk 0"
+    std::int64_t others = 0;         // number of further items that are not OK
+    std::vector<std::string> lines;  // as printed: the item, then its details
+    bool found() const { return !item.empty(); }
+    // "case t_hand: WRONG, stage order"
+    std::string sign() const;
+    // The same with the place and the number of other items.
+    std::string text() const;
+};
+
+// Call it with each line of a log.
+class OracleFindingReader {
+public:
+    void line(std::string_view text);
+    const OracleFinding& finding() const { return m_finding; }
+
+private:
+    void keep(std::string_view text);
+    OracleFinding m_finding;
+    std::string* m_field = nullptr;  // field that a more indented line continues
+    bool m_first = false;            // the current lines belong to the first finding
+};
+
+// The lines of a failed check's output that a person should see first. Pure.
+
+inline constexpr std::size_t k_case_lines = 6;
+
+// An excerpt of a log, at most k_case_lines lines.
+struct FailingCase {
+    std::vector<std::string> lines;
+    bool found = false;  // false: no failing case was recognised; these are the last lines
+    bool operator==(const FailingCase&) const = default;
+};
+
+// The first failing case in a log: an item of `oracle verify` with its details; a pytest test with its assertion and
+// location; a test that unittest, ctest, GoogleTest, Go, Rust or TAP reports as failed; the first compiler error; the
+// last Python exception. Otherwise the last lines.
+FailingCase first_failing_case(std::string_view log);
+
+// "<what>; the first failing case:" or "<what>; the last lines:", the lines, and "all of it: <path>".
+std::string failing_case_text(std::string_view what, const FailingCase& shown, std::string_view path);
+
+}  // namespace gdnctl::loop

@@ -1,0 +1,360 @@
+#include "oracle/gdn/under_test/kernel_under_test.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "oracle/gdn/compare/declare.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/backward32.h"
+#include "oracle/gdn/kernels/kernels.h"
+#include "oracle/gdn/kernels/prepare.h"
+#include "oracle/gdn/under_test/call.h"
+
+namespace gdnctl::oracle {
+
+Result<TensorFile> canonical_inputs(TensorFile file, const ResolvedContract& contract, const KeptFields& kept) {
+    const GdnContract& c = contract.value;
+    const bool gates = c.g_kind != GateKind::log && !kept.g_kind;
+    const bool betas = c.beta_kind != BetaKind::prob && !kept.beta_kind;
+    const bool layout = c.state_layout != StateLayout::key_value && !kept.state_layout;
+    if (!gates && !betas && !layout) return file;
+    ResolvedContract read = contract;
+    GDNCTL_TRY_ASSIGN(const GdnProblem p, read_problem(file, read));
+    const Prepared<double> ready = prepare<double>(p, c, 1);
+    const auto replace = [&](const std::vector<std::string_view>& old, std::string name, Tensor tensor) {
+        std::erase_if(file.tensors, [&](const NamedTensor& t) {
+            const std::string_view canonical = canonical_name(t.name).canonical;
+            return std::find(old.begin(), old.end(), canonical) != old.end();
+        });
+        file.tensors.push_back({std::move(name), std::move(tensor)});
+    };
+    const auto per_head = [&](const std::vector<double>& values) {
+        return from_f64(in_file_order(p, values, p.dims.Hv), token_shape(p, {p.dims.Hv}), DType::f32);
+    };
+    if (gates) {
+        replace({"g", "a", "A_log", "dt_bias"}, "g", per_head(ready.g));
+        file.metadata["g_kind"] = "log";
+    }
+    if (betas) {
+        replace({"beta", "b"}, "beta", per_head(ready.beta));
+        file.metadata["beta_kind"] = "prob";
+    }
+    if (layout) {
+        GDNCTL_TRY_ASSIGN(const Tensor* state, find_gdn_tensor(file, "initial_state"));
+        if (state != nullptr) {
+            replace({"initial_state"}, "initial_state",
+                    from_f64(p.initial_state, state_shape(p, StateLayout::key_value), state->dtype));
+        }
+        file.metadata["state_layout"] = "B,H,K,V";
+    }
+    return file;
+}
+
+namespace {
+
+constexpr std::string_view k_prefix = "builtin:";
+
+using Runner = GdnOutputs (*)(const GdnProblem&, const GdnContract&, int);
+
+using Adjoint = GdnGradients (*)(const GdnProblem&, const GdnContract&, const GdnCotangents&, int);
+
+struct Builtin {
+    std::string_view name;
+    Runner run;
+    Adjoint backward = nullptr;
+};
+
+constexpr Builtin k_builtins[] = {
+    {"chunk",
+     [](const GdnProblem& p, const GdnContract& c, int threads) {
+         return run_chunk32(p, c, {c.chunk, GateSum::fp64_with_resets, c.matmul, storage_of(p)}, threads);
+     },
+     [](const GdnProblem& p, const GdnContract& c, const GdnCotangents& d, int threads) {
+         return run_backward32(p, c, d, threads);
+     }},
+    {"fused", [](const GdnProblem& p, const GdnContract& c,
+                 int threads) { return run_fused32(p, c, threads, best_isa(), storage_of(p)); }},
+    {"recurrent32",
+     [](const GdnProblem& p, const GdnContract& c, int threads) { return run_recurrent32(p, c, threads); }},
+    {"recurrent64",
+     [](const GdnProblem& p, const GdnContract& c, int threads) { return run_recurrent64(p, c, threads); },
+     [](const GdnProblem& p, const GdnContract& c, const GdnCotangents& d, int threads) {
+         return run_adjoint64(p, c, d, threads);
+     }},
+};
+
+class BuiltinKernel : public Kernel {
+public:
+    explicit BuiltinKernel(const Builtin& row) : m_row(row) {}
+
+    std::string_view timed() const override { return "in_process"; }
+    Result<std::uint32_t> entries() override {
+        return (1U << entry_of(KernelPass::forward)) |
+               (m_row.backward != nullptr ? 1U << entry_of(KernelPass::backward) : 0U);
+    }
+
+    Faulted place(const Asked& asked) override {
+        auto& inputs = static_cast<GdnInputs&>(asked.inputs);
+        GDNCTL_TRY_ASSIGN(const bool has, this->has(asked.pass));
+        if (!has) {
+            return KernelFault{
+                KernelFaultKind::unsupported, fmt::format("the kernel has no {}", name_of(inputs.pass())), {}};
+        }
+        GDNCTL_TRY(inputs.read());
+        if (inputs.pass() == KernelPass::backward && !inputs.cotangents()) {
+            return KernelFault{KernelFaultKind::unsupported, "there are no cotangents to start from", {}};
+        }
+        m_inputs = &inputs;
+        m_threads = asked.threads;
+        return std::nullopt;
+    }
+
+    Faulted call() override {
+        const GdnProblem& p = m_inputs->problem();
+        const GdnContract& c = m_inputs->contract().value;
+        m_outputs =
+            m_inputs->pass() == KernelPass::backward
+                ? gradients_file(p, c, m_row.backward(p, c, *m_inputs->cotangents(), m_threads), DType::f32, DType::f32)
+                : outputs_file(p, c, m_row.run(p, c, m_threads), out_dtype_of(c, p), DType::f32);
+        return std::nullopt;
+    }
+
+    Faulted collect(TensorFile& outputs) override {
+        outputs = std::move(m_outputs);
+        return std::nullopt;
+    }
+
+private:
+    const Builtin& m_row;
+    const GdnInputs* m_inputs = nullptr;
+    int m_threads = 1;
+    TensorFile m_outputs;
+};
+
+constexpr KernelPass k_passes[] = {KernelPass::forward, KernelPass::backward, KernelPass::decode,
+                                   KernelPass::decode_in_place};
+
+}  // namespace
+
+Status GdnInputs::read() {
+    GDNCTL_TRY_ASSIGN(m_problem, read_problem(m_file, m_contract));
+    if (m_pass != KernelPass::backward) return {};
+    GDNCTL_TRY_ASSIGN(m_cotangents, read_cotangents(m_file, m_problem, m_contract.value));
+    return {};
+}
+
+Result<Call> GdnInputs::call(std::size_t /*pass*/, std::uint32_t dtypes, int threads) {
+    const bool narrow = (dtypes & k_bf16_taken) != 0;
+    GdnCotangents cotangents = m_cotangents.value_or(GdnCotangents{});
+    cotangents.d_out.resize(m_problem.v.size());
+    return arrays_of(make_call(m_problem, m_contract.value, narrow, m_pass, cotangents), threads);
+}
+
+TensorFile GdnInputs::in_files(const TensorFile& written) const {
+    if (m_pass == KernelPass::backward) return call_gradients(m_problem, m_contract.value, written);
+    return call_outputs(m_problem, m_contract.value, *written.find("out"), *written.find("final_state"));
+}
+
+TensorFile GdnInputs::file() const {
+    TensorFile file = m_file;
+    for (const auto& [field, value] : m_contract.as_metadata()) file.metadata[field] = value;
+    return file;
+}
+
+Result<KernelRun> run_pass(Kernel& kernel, KernelPass pass, const TensorFile& inputs, const ResolvedContract& contract,
+                           int threads) {
+    GdnInputs given(pass, inputs, contract);
+    return run_once(kernel, {given, entry_of(pass), threads});
+}
+
+Result<std::vector<KernelPass>> passes_of(Kernel& kernel) {
+    if (kernel.is_program()) return std::vector{KernelPass::forward};
+    GDNCTL_TRY_ASSIGN(const std::uint32_t entries, kernel.entries());
+    if (entries == 0) return std::vector{KernelPass::forward, KernelPass::decode};  // cannot be asked
+    std::vector<KernelPass> passes;
+    for (const KernelPass pass : k_passes) {
+        if ((entries & (1U << entry_of(pass))) != 0) passes.push_back(pass);
+    }
+    return passes;
+}
+
+std::vector<std::string> builtin_kernel_names() {
+    std::vector<std::string> names;
+    for (const Builtin& b : k_builtins) names.emplace_back(b.name);
+    return names;
+}
+
+Result<std::unique_ptr<Kernel>> find_builtin_kernel(std::string_view spelling) {
+    const auto names = builtin_kernel_names();
+    if (!spelling.starts_with(k_prefix)) {
+        return fail(ErrorKind::usage, fmt::format("kernel '{}' is not of the form builtin:NAME", spelling),
+                    fmt::format("known: builtin:{}", text::join(names, ", builtin:")));
+    }
+    const std::string_view name = spelling.substr(k_prefix.size());
+    for (const Builtin& b : k_builtins) {
+        if (b.name == name) return std::make_unique<BuiltinKernel>(b);
+    }
+    const auto near = text::nearest(name, names);
+    return fail(ErrorKind::usage, fmt::format("unknown kernel '{}'", spelling),
+                near ? fmt::format("did you mean 'builtin:{}'?", *near)
+                     : fmt::format("known: builtin:{}", text::join(names, ", builtin:")));
+}
+
+namespace {
+
+// Bit for bit, except that -0 equals 0, since the disguise changes the sign of zeros too.
+bool same_values(const Tensor& a, const Tensor& b) {
+    if (a.bytes == b.bytes) return true;
+    if (a.dtype != b.dtype || a.bytes.size() != b.bytes.size() || !is_floating(a.dtype)) return false;
+    for (std::size_t i = 0; i < a.count(); ++i) {
+        const double x = element(a, i);
+        const double y = element(b, i);
+        if (x != y && !(std::isnan(x) && std::isnan(y))) return false;
+    }
+    return true;
+}
+
+bool same_values(const TensorFile& a, const TensorFile& b) {
+    return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                      [](const NamedTensor& x, const NamedTensor& y) { return same_values(x.tensor, y.tensor); });
+}
+
+// Names an output that the pass should have but does not. A program that returns one gradient must return all.
+// Gradients of gates and beta in the inputs' own form also count.
+std::string missing_output(const TensorFile& outputs, KernelPass pass) {
+    std::vector<std::vector<std::string_view>> all;
+    if (pass != KernelPass::backward) all = {{"out"}, {"final_state"}};
+    if (pass == KernelPass::backward || has_gradients(outputs)) {
+        all.insert(all.end(), {{"dq"}, {"dk"}, {"dv"}, {"dg", "d_alpha", "d_a"}, {"dbeta", "d_b"}});
+    }
+    for (const auto& wanted : all) {
+        const bool there = std::any_of(outputs.tensors.begin(), outputs.tensors.end(), [&](const NamedTensor& t) {
+            return std::find(wanted.begin(), wanted.end(), canonical_name(t.name).canonical) != wanted.end();
+        });
+        if (!there) return std::string(wanted.front());
+    }
+    return {};
+}
+
+// Shared by the runs of one judgement.
+struct Question {
+    const TensorFile& inputs;
+    const GdnReference& reference;
+    KernelPass pass;
+    int threads;
+    bool hints = true;
+};
+
+// The report; a shape that cannot be compared is an error.
+Result<GdnReport> compared(const TensorFile& outputs, const Question& asked) {
+    GdnReference with_truth;
+    const GdnReference* reference = &asked.reference;
+    if (has_gradients(outputs)) {
+        with_truth = asked.reference;
+        GDNCTL_TRY(add_backward(with_truth, asked.inputs, outputs, asked.threads));
+        reference = &with_truth;
+    }
+    CompareOptions options;
+    options.hints = false;
+    options.threads = asked.threads;
+    GDNCTL_TRY_ASSIGN(GdnReport report, judge(*reference, outputs, options));
+    auto longer = judge_with_longer_chunks(*reference, report, asked.inputs, outputs, asked.threads);
+    if (longer) return std::move(longer->report);
+    if (!asked.hints || report.verdict == Verdict::ok || report.verdict == Verdict::no_data) return report;
+    options.hints = true;
+    return judge(*reference, outputs, options);
+}
+
+// Judges one run; a shape that judge() rejects is the kernel's fault.
+KernelVerdict judged(const KernelRun& run, const Question& asked) {
+    KernelVerdict verdict;
+    verdict.fault = run.fault;
+    if (run.fault) return verdict;
+    if (const std::string missing = missing_output(run.outputs, asked.pass); !missing.empty()) {
+        verdict.fault =
+            KernelFault{KernelFaultKind::incomplete, fmt::format("{} was not returned at all", missing), {}};
+        return verdict;
+    }
+    auto report = compared(run.outputs, asked);
+    if (!report) {
+        verdict.fault = KernelFault{KernelFaultKind::wrong_shape, report.error().text(), {}};
+        return verdict;
+    }
+    verdict.report = std::move(*report);
+    const auto& worst = verdict.report.worst;
+    if (verdict.report.verdict == Verdict::wrong && worst && !std::isfinite(worst->got) && std::isfinite(worst->want)) {
+        verdict.fault = KernelFault{KernelFaultKind::non_finite, verdict.report.reason, {}};
+    }
+    return verdict;
+}
+
+bool judgeable(const GdnReference& reference) { return reference.unstable_reason.empty(); }
+
+KernelFault unsteady(std::string_view when, const KernelVerdict& now) {
+    return {KernelFaultKind::unsteady,
+            fmt::format("right in the first call, but {}: {}", when, now.fault ? now.fault->text : now.report.reason),
+            {}};
+}
+
+}  // namespace
+
+bool has_gradients(const TensorFile& file) {
+    return std::any_of(file.tensors.begin(), file.tensors.end(),
+                       [](const NamedTensor& t) { return canonical_name(t.name).role == GdnRole::gradient; });
+}
+
+KernelVerdict judge_run(const KernelRun& run, const TensorFile& inputs, const GdnReference& reference, int threads,
+                        KernelPass pass) {
+    return judged(run, {inputs, reference, pass, threads});
+}
+
+Result<KernelVerdict> judge_kernel(Kernel& kernel, const TensorFile& inputs, const GdnReference& reference, int threads,
+                                   std::uint64_t seed, KernelPass pass, bool hints) {
+    const ResolvedContract& contract = reference.contract;
+    const Question asked{inputs, reference, pass, threads, hints};
+    GDNCTL_TRY_ASSIGN(const KernelRun first, run_pass(kernel, pass, inputs, contract, threads));
+    KernelVerdict verdict = judged(first, asked);
+    const bool acceptable = verdict.report.verdict == Verdict::ok || verdict.report.verdict == Verdict::suspect;
+    if (verdict.report.verdict != Verdict::ok) verdict.outputs = first.outputs;
+    if (verdict.fault || !kernel.worth_repeating() || !judgeable(reference) || !acceptable) return verdict;
+
+    const StateLayout layout = contract.value.state_layout;
+    // Signs follow the heads of the file's tensors.
+    const bool other_axes = reference.problem.repeated_keys || contract.value.layout == TokenLayout::heads_first;
+    const Disguise disguise = other_axes ? Disguise() : Disguise(reference.problem.dims, contract.value.head_map, seed);
+    TensorFile other = inputs;
+    apply(disguise, other, layout);
+    GDNCTL_TRY_ASSIGN(KernelRun second, run_pass(kernel, pass, other, contract, 1));
+    apply(disguise, second.outputs, layout);  // applying the signs again removes them
+    GDNCTL_TRY_ASSIGN(const KernelRun third, run_pass(kernel, pass, inputs, contract, threads));
+    const std::pair<const KernelRun*, const char*> again[] = {
+        {&second, "wrong for inputs with other signs, on one thread"},
+        {&third, "wrong when it was given the same inputs again"}};
+    for (const auto& [run, when] : again) {
+        if (!run->fault && same_values(run->outputs, first.outputs)) continue;
+        verdict.bit_equal = false;
+        const KernelVerdict now = judged(*run, asked);
+        if (now.fault || now.report.verdict != verdict.report.verdict) {
+            const bool own_verdict = now.fault && now.fault->kind != KernelFaultKind::non_finite &&
+                                     now.fault->kind != KernelFaultKind::incomplete;
+            verdict.fault = own_verdict ? *now.fault : unsteady(when, now);
+            return verdict;
+        }
+    }
+    return verdict;
+}
+
+TensorFile with_cotangents(const TensorFile& inputs, const GdnReference& reference, std::uint64_t seed) {
+    const GdnProblem& p = reference.problem;
+    const GdnContract& c = reference.contract.value;
+    GdnCotangents cotangents = random_cotangents(p, seed);
+    for (double& x : cotangents.d_out) x = rounded_to(x, out_dtype_of(c, p));
+    TensorFile file = inputs;
+    for (NamedTensor& entry : cotangents_file(p, c, cotangents).tensors) file.tensors.push_back(std::move(entry));
+    return file;
+}
+
+}  // namespace gdnctl::oracle

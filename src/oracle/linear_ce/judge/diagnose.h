@@ -1,0 +1,84 @@
+// Everything that a comparison has computed, for the search for the mistake.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "oracle/linear_ce/judge/compare.h"
+#include "oracle/linear_ce/judge/limits.h"
+#include "oracle/linear_ce/judge/problem.h"
+
+namespace gdnctl::oracle::linear_ce {
+
+struct Findings {
+    const Problem& problem;
+    const Dump& dump;
+    RowTruth rows;                     // of the rows that were compared
+    std::vector<std::size_t> columns;  // of gw that were compared, with their truth [columns, H]
+    std::vector<double> gw;
+    std::vector<double> loss, lse;  // of all rows, as good as is known; empty: not known
+    bool loss_wrong = false, lse_wrong = false, gx_wrong = false, gw_wrong = false;
+    bool argmax_wrong = false, reduced_wrong = false;
+    GradientLimit gx_limit, gw_limit;  // what an element may be off by
+    const Work& work;
+};
+
+// Sets stage, stages, hints and place of a report whose verdict is WRONG.
+void diagnose(const Findings& findings, Report& report);
+
+// Some rows in full: their logits over the whole vocabulary, to try hypotheses on.
+
+struct ProbeRow {
+    std::size_t at = 0;        // index among the rows that were compared
+    std::size_t row = 0;       // of the batch
+    std::vector<double> z, s;  // [V], before and after the cap, rounded as declared
+    double lse = 0;
+};
+
+std::vector<ProbeRow> probe(const Findings& findings, const std::vector<std::size_t>& at);
+
+// At most `count` of them, spread evenly.
+std::vector<std::size_t> some_of(const std::vector<std::size_t>& all, std::size_t count);
+
+double logsumexp(const std::vector<double>& s);
+std::vector<double> capped(std::vector<double> z, double cap);
+double to_bf16(double x);
+std::vector<double> rounded(std::vector<double> z, bool round = true);  // to bf16
+
+// Sizes that kernels cut `count` elements into: powers of two, and even shares.
+std::vector<std::size_t> block_sizes(std::size_t count);
+
+// Rows whose values of one tensor are beyond their limits, as indices among the compared ones.
+std::vector<std::size_t> wrong_rows(const Findings& findings, const Tensor& tensor, const std::vector<double>& want,
+                                    bool of_loss);
+double row_limit_of(const Findings& findings, const Tensor& tensor, std::size_t at);
+
+// Batch rows of indices among the compared ones.
+std::vector<std::size_t> rows_of(const Findings& findings, const std::vector<std::size_t>& at);
+
+// Whether the numbers are consecutive and fewer than there are.
+bool is_run(const std::vector<std::size_t>& numbers, std::size_t all);
+
+// The known mistakes of such kernels, and how each would show.
+
+// The likeliest stage first. Hints name mistakes under which the dump would be right.
+struct Faults {
+    std::vector<std::string> stages;
+    std::vector<Hint> hints;
+    std::optional<Place> place;
+};
+
+Faults lse_faults(const Findings& findings);       // lse is wrong
+Faults loss_faults(const Findings& findings);      // loss is wrong, lse right or not in the dump
+Faults argmax_faults(const Findings& findings);    // loss and lse are right
+Faults gradient_faults(const Findings& findings);  // loss and lse are right
+Faults reduced_faults(const Findings& findings);   // nothing but `reduced` is wrong
+
+// The mistake in lse that explains the `wrong` rows of loss, indices among the compared ones, if one does.
+void add_lse_of_loss(const Findings& findings, const std::vector<std::size_t>& wrong, Faults& faults);
+
+// "weight" and what goes by that name too, for a mistake in the reduction.
+std::vector<std::string> stages_of(const std::string& stage, const Problem& problem);
+
+}  // namespace gdnctl::oracle::linear_ce
