@@ -7,9 +7,12 @@
 
 #include "core/json.h"
 #include "runlog/lint/lint.h"
+#include "unit/runlog/lint_fixture.h"
 
 using namespace gdnctl;
 using namespace gdnctl::runlog;
+using gdnctl::runlog::test::entry;
+using gdnctl::runlog::test::Linted;
 
 namespace {
 
