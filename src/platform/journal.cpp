@@ -4,10 +4,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/json.h"
 #include "platform/fs.h"
 
 namespace gdnctl {
@@ -19,7 +19,7 @@ JournalContents parse_journal(std::string_view text) {
         const std::size_t end = text.find('\n', start);
         const std::string_view line = text.substr(start, end == std::string_view::npos ? end : end - start);
         // A proper prefix of a JSON object is never an object, so a whole one was not torn.
-        if (end == std::string_view::npos && !(line.front() == '{' && nlohmann::json::accept(line))) {
+        if (end == std::string_view::npos && !(line.front() == '{' && !Json::parse(line, nullptr, false).is_discarded())) {
             contents.torn = line;
             break;
         }

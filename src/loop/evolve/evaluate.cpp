@@ -8,7 +8,6 @@
 #include <random>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <sys/utsname.h>
 
 #include "core/json.h"
@@ -97,7 +96,8 @@ ProfileResult read_profile(std::string_view text, const Target& target, std::str
         out.lack = object.error().message;
         return out;
     }
-    if (const Json* floor = at(*object, target.floor); floor != nullptr && floor->is_number()) out.floor = *floor;
+    if (const Json* floor = at(*object, target.floor); floor != nullptr && floor->is_number())
+        out.floor = floor->get<double>();
     const Json* there = at(*object, from);
     if (there == nullptr) {
         out.lack = fmt::format("the result has no {}", from.starts_with(k_json) ? from.substr(k_json.size()) : from);

@@ -3,8 +3,6 @@
 #include <chrono>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 #include "core/json.h"
 #include "platform/fs.h"
 #include "platform/lock.h"
@@ -303,8 +301,7 @@ Result<PerfState> PerfState::parse(std::string_view text, std::string_view name)
 }
 
 std::string PerfState::text() const {
-    using Sorted = nlohmann::json;  // the recipe's program writes its keys in order
-    return Sorted(m_document->root).dump(2, ' ', false, Sorted::error_handler_t::replace) + "\n";
+    return sorted(m_document->root).dump(2) + "\n";  // the recipe's program writes its keys in order
 }
 
 std::optional<PerfRecord> PerfState::champion(const std::string& key) const {

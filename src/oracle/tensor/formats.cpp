@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
 
@@ -29,8 +28,7 @@ constexpr DTypeTag k_tags[] = {
     {"U16", DType::u16}, {"U8", DType::u8},   {"BOOL", DType::boolean},
 };
 
-// Headers with very many tensors need fast lookups, hence not gdnctl::Json, which scans.
-using Header = nlohmann::json;
+using Header = Json;
 
 struct Entry {
     std::string name;
@@ -62,7 +60,7 @@ Result<Header> parse_header(std::string_view text, std::string_view what) {
     Header header = Header::parse(text, watch, false);
     if (header.is_discarded() || !header.is_object()) return bad_safetensors(what, "header is not a JSON object");
     if (!duplicate.empty()) return malformed_tensor(what, duplicate, "is named twice in the header");
-    return header;
+    return sorted(header);
 }
 
 Result<std::map<std::string, std::string>> parse_metadata(const Header& value, std::string_view what) {

@@ -6,7 +6,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "core/json.h"
@@ -373,7 +372,8 @@ Status check_object(const Json& value, const Json& schema, const std::string& at
         const std::string inner = fmt::format("{}/{}", at == "/" ? "" : at, name);
         if (properties.is_object() && properties.contains(name)) {
             GDNCTL_TRY(check(member, properties.at(name), inner, depth + 1));
-        } else if (json::field(schema, "additionalProperties").is_boolean() && !schema.at("additionalProperties")) {
+        } else if (json::field(schema, "additionalProperties").is_boolean() &&
+                   !schema.at("additionalProperties").get<bool>()) {
             return broken(inner, "it is not in the schema");
         }
     }

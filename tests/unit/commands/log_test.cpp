@@ -117,7 +117,7 @@ TEST_CASE("log context: no longer than asked") {
     LogWorld world;
     world.start();
     CHECK(world.on_log(k_log_context_row, {"--bytes", "100", "--json"}) == 0);
-    CHECK(world.json()["bytes"] <= 100);
+    CHECK(world.json()["bytes"].get<int>() <= 100);
     CHECK(world.json()["iterations"] == 2);
 }
 

@@ -606,7 +606,7 @@ TEST_CASE("evolve replay: a gain, none, a path that no candidate may change, and
     CHECK(world.run(k_evolve_replay_row, {"best", "--json"}) == 0);
     CHECK(world.json()["schema"] == "gdnctl.evolve-replay/1");
     CHECK(world.json()["commit"] == good);
-    CHECK(world.json()["gain"]["est"] == doctest::Approx(std::log(2.0)));
+    CHECK(world.json()["gain"]["est"].get<double>() == doctest::Approx(std::log(2.0)));
     world.measures(8);
     CHECK(world.run(k_evolve_replay_row, {"2"}) == 1);
     CHECK(world.printed("target     fail   its gain is not distinguishable from the noise"));

@@ -1,9 +1,11 @@
 #include "core/json.h"
 
 #include <limits>
+#include <map>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "core/text.h"
 
@@ -31,6 +33,91 @@ TEST_CASE("json: characters that a terminal obeys or does not show are escaped, 
     CHECK(json == R"("\u001b[2J \u009b2J \u007f \u202e \u200b \udb40\udc41 )"
                   "\u03B2\"");
     CHECK(parse_json(json, "x")->get<std::string>() == text);
+}
+
+TEST_CASE("json: a list of pairs that begin with strings is an object, any other is an array") {
+    CHECK(Json{{"a", 1}, {"b", "x"}}.dump() == R"({"a":1,"b":"x"})");
+    CHECK(Json{1, "x", nullptr, true, 2.5}.dump() == R"([1,"x",null,true,2.5])");
+    CHECK(Json({{"a", {1, 2}}, {"b", {{"c", nullptr}}}}).dump() == R"({"a":[1,2],"b":{"c":null}})");
+    CHECK(Json::array({{"a", 1}}).dump() == R"([["a",1]])");
+    CHECK(Json::object().dump() == "{}");
+    CHECK(Json::array().dump() == "[]");
+    CHECK(Json(std::vector<std::string>{"a", "b"}).dump() == R"(["a","b"])");
+    CHECK(Json(std::map<std::string, int>{{"a", 1}}).dump() == R"({"a":1})");
+    CHECK_THROWS_AS(Json::object({1}), Json::exception);
+}
+
+TEST_CASE("json: numbers keep their kind, and are equal by value") {
+    const Json all = Json::parse("[-1, 18446744073709551615, 1.0, 1e300, 0.1, 1]");
+    CHECK(all.dump() == "[-1,18446744073709551615,1.0,1e+300,0.1,1]");
+    CHECK(all[0].kind() == Json::Kind::integer);
+    CHECK(all[1].is_number_unsigned());
+    CHECK(all[1].get<std::uint64_t>() == 18446744073709551615ULL);
+    CHECK(all[2].is_number_float());
+    CHECK(all[2] == all[5]);
+    CHECK(all[0] != all[5]);
+    CHECK(Json(1) == Json(1U));
+    CHECK(Json("1") != Json(1));
+    CHECK_THROWS_AS((void)Json("1").get<int>(), Json::exception);
+}
+
+TEST_CASE("json: members are found, added, replaced and removed, in their order") {
+    Json object = Json::parse(R"({"b": 1, "a": 2, "b": 3})");
+    CHECK(object.dump() == R"({"b":3,"a":2})");  // named twice: the last one counts
+    object["c"] = {1, 2};
+    object.emplace("a", 9);
+    object.update({{"a", 4}, {"d", nullptr}});
+    CHECK(object.dump() == R"({"b":3,"a":4,"c":[1,2],"d":null})");
+    CHECK(object.find("d")->is_null());
+    CHECK(object.find("e") == object.end());
+    CHECK(object.value("a", 0) == 4);
+    CHECK(object.value("e", "none") == "none");
+    CHECK(object.erase("a") == 1);
+    CHECK(object.erase(object.find("d")) == object.end());
+    std::string walked;
+    for (const auto& [key, value] : object.items()) walked += key + "=" + value.dump() + " ";
+    CHECK(walked == "b=3 c=[1,2] ");
+    int sum = 0;
+    for (const Json& item : object["c"]) sum += item.get<int>();
+    CHECK(sum == 3);
+    const Json& fixed = object;
+    CHECK_THROWS_AS((void)fixed["e"], Json::exception);
+    CHECK_THROWS_AS((void)fixed["c"][2], Json::exception);
+    CHECK(Json().empty());
+    CHECK(Json(7).items().begin() == Json(7).items().end());
+    Json copy = object;
+    copy["b"] = "changed";
+    CHECK(object["b"] == 3);
+    CHECK(sorted(Json::parse(R"({"b":{"z":1,"y":2},"a":[{"d":1,"c":2}]})")).dump() ==
+          R"({"a":[{"c":2,"d":1}],"b":{"y":2,"z":1}})");
+}
+
+TEST_CASE("json: a pointer finds, and makes what is missing on its way") {
+    Json value = Json::parse(R"({"a": [{"b/c": 1}]})");
+    CHECK(value.at(Json::json_pointer("/a/0/b~1c")) == 1);
+    CHECK_FALSE(value.contains(Json::json_pointer("/a/1")));
+    CHECK_FALSE(value.contains(Json::json_pointer("/a/00")));
+    value[Json::json_pointer("/x/y")] = 2;
+    CHECK(value["x"].dump() == R"({"y":2})");
+    CHECK_THROWS_AS(Json::json_pointer("a"), Json::exception);
+    CHECK_THROWS_AS(Json::json_pointer("/~2"), Json::exception);
+}
+
+TEST_CASE("json: values that are not kept are dropped while the text is read") {
+    const auto keep = [](int depth, Json::parse_event_t event, Json&) {
+        return depth <= 1 || event == Json::parse_event_t::key;
+    };
+    CHECK(Json::parse(R"({"sha":"x","files":[1,{"a":2}],"more":{"b":[3]}})", keep).dump() ==
+          R"({"sha":"x","files":[],"more":{}})");
+}
+
+TEST_CASE("json: text that is nested without end is refused, not followed") {
+    const auto nested = [](std::size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); };
+    CHECK(parse_json(nested(Json::k_deepest), "x"));
+    const auto refused = parse_json(nested(Json::k_deepest + 1), "x");
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message == "x: JSON with more than 2000 levels");
+    CHECK(Json::parse(std::string(1'000'000, '['), nullptr, false).is_discarded());
 }
 
 TEST_CASE("result: every error kind has its exit code, and context grows outward") {

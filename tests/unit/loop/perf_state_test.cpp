@@ -2,9 +2,9 @@
 #include <csignal>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
+#include "core/json.h"
 #include "loop/perf/gates.h"
 #include "loop/perf/state.h"
 #include "support/temp_dir.h"
@@ -61,7 +61,7 @@ TEST_CASE("perf state: what is written is read again, with the recipe's names in
     const TempDir dir;
     const auto path = dir / "perf_state.json";
     REQUIRE(save(path, example_record()));
-    const auto json = nlohmann::json::parse(read_text(path));
+    const auto json = Json::parse(read_text(path));
     CHECK(json["version"] == 2);
     for (const char* field : {"iteration",
                               "commit",
@@ -93,8 +93,8 @@ TEST_CASE("perf state: what is written is read again, with the recipe's names in
         CAPTURE(field);
         CHECK(json["champion"].contains(field));
     }
-    CHECK(json["champion"]["metrics"] == nlohmann::json{{"throughput/mfu", 4.2}});
-    CHECK(json["champion"]["hotspot_metrics"] == nlohmann::json{{"while_ms", 8.5}});
+    CHECK(json["champion"]["metrics"] == Json{{"throughput/mfu", 4.2}});
+    CHECK(json["champion"]["hotspot_metrics"] == Json{{"while_ms", 8.5}});
     CHECK(read_text(path).starts_with("{\n  \"champion\": {\n    \"baseline") == false);
     CHECK(read_text(path).starts_with("{\n  \"champion\": {\n    \"busy\": "));  // sorted
 
@@ -127,9 +127,9 @@ TEST_CASE("perf state: versions 1 and 2 of the recipe are read, unknown fields s
             state.append(example_record());
             return Status();
         }));
-        const auto json = nlohmann::json::parse(read_text(path));
+        const auto json = Json::parse(read_text(path));
         CHECK(json["version"] == 2);
-        CHECK(json["mystery"] == nlohmann::json{1});
+        CHECK(json["mystery"] == Json{1});
         CHECK(json["champion"]["odd"]["x"] == 1);
         CHECK(json["history"][0]["note"] == "keep");
         CHECK(json["history"].size() == 2);

@@ -1,7 +1,7 @@
 // The ladder, its jobs and the stages of validation: the recipe's cases 27 to 30, failure classes, flakes.
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "loop/engine/log_dir.h"
 #include "validation_world.h"
@@ -228,9 +228,9 @@ TEST_CASE("validation: a test that passes alone is flaky, one that fails twice i
         const StageResult result = ok(TestsStage(world.validation(jobs)).run(world.context()));
         CHECK(result.verdict == (flaky ? StageVerdict::pass : StageVerdict::fail));
         CHECK(result.outcome == (flaky ? Outcome::flaky : Outcome::test_fail));
-        const auto line = nlohmann::json::parse(read_text(world.log_dir() / "flakes.jsonl"));
+        const auto line = Json::parse(read_text(world.log_dir() / "flakes.jsonl"));
         CHECK(line["test"] == "t.py::test_gdn_layer_backward_matches_hf[4]");
-        CHECK(line["max_abs"] == doctest::Approx(1.19e-5));
+        CHECK(line["max_abs"].get<double>() == doctest::Approx(1.19e-5));
         CHECK(line["passed_alone"] == flaky);
     }
 }

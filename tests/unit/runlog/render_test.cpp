@@ -1,7 +1,7 @@
 #include "runlog/render/render.h"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
 
 #include "core/json.h"
 #include "runlog/history/append.h"

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/json.h"
 #include "loop/evolve/synthetic.h"
 #include "loop/evolve/verify.h"
 #include "platform/lock.h"
@@ -133,7 +133,7 @@ inline void check_draws(const EvolveWorld& world) {
     State before;
     CHECK(each_record(world.folder, [&](const Json& record, std::size_t line) -> Status {
         if (record["type"] == "attempt_start") {
-            const Pick one = pick(before.members(), record["attempt"], before.rules);
+            const Pick one = pick(before.members(), record["attempt"].get<int>(), before.rules);
             CHECK(record["operator"] == to_text(one.op));
             CHECK(record["lineage"] == one.lineage);
             REQUIRE(record["parents"].size() == one.parents.size());
@@ -358,7 +358,7 @@ TEST_CASE("evolve run: what is lost once at each stage is done again, and no can
     CHECK(world.state.spent.attempts == k_attempts);
     std::set<std::string> stages;
     CHECK(each_record(world.folder, [&](const Json& record, std::size_t) -> Status {
-        if (record["type"] == "infra_error") stages.insert(record["stage"]);
+        if (record["type"] == "infra_error") stages.insert(record["stage"].get<std::string>());
         if (record["type"] == "verdict") CHECK(record.dump().find("node lost") == std::string::npos);
         return {};
     }));

@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "loop/evolve/agent_dialogue.h"
 #include "loop/evolve/state.h"
 #include "support/temp_dir.h"
@@ -128,7 +128,7 @@ TEST_CASE("status index: as the journal says, and void when the journal goes on"
     REQUIRE(journal);
     const WallTime now = *parse_iso8601("2026-01-01T00:00:00Z");
     for (Json one : run_of(6)) {
-        const std::string type = one["type"];
+        const std::string type = one["type"].get<std::string>();
         one.erase("type");
         one.erase("ts");
         REQUIRE(journal->add(type, one, now));

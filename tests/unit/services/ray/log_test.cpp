@@ -5,8 +5,8 @@
 #include <random>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "unit/services/ray/ray_fixture.h"
 
@@ -111,7 +111,7 @@ TEST_CASE("position: bytes, and bytes with line ends folded, over pieces of any 
 TEST_CASE("logs field: decoded in pieces of any size as a JSON parser does") {
     const std::string text = "tab\t quote\" back\\ slash/ nl\n cr\r \x01 \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 end";
     for (const bool ascii : {false, true}) {
-        const std::string json = nlohmann::json{{"logs", text}}.dump(-1, ' ', ascii);
+        const std::string json = Json{{"logs", text}}.dump(-1, ' ', ascii);
         for (std::size_t size = 1; size <= json.size(); ++size) {
             bool complete = false;
             CHECK(decoded(json, size, complete) == text);
