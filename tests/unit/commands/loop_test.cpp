@@ -50,7 +50,7 @@ private:
         } else if (request.method == "POST") {
             jobs.push_back(parse_json(request.body, "job").value());
             const Json& job = jobs.back();
-            const std::string id = job["submission_id"];
+            const std::string id = job["submission_id"].get<std::string>();
             m_ends[id] = ends(job);
             m_metadata[id] = job["metadata"];
             response.body = Json{{"submission_id", id}}.dump();
@@ -436,7 +436,7 @@ TEST_CASE("codex-loop --dry-run: the agent's command, the prompt and the plan, a
     CHECK(world.run(k_codex_loop_row, for_programs) == 0);
     CHECK(world.json()["schema"] == "gdnctl.codex-loop-preview/1");
     CHECK(world.json()["agent_argv"] == Json{"bash", "-c", "make it"});
-    const std::string prompt = world.json()["prompt"];
+    const std::string prompt = world.json()["prompt"].get<std::string>();
     CHECK(prompt.starts_with("Iteration 1 of 2 at " + world.base));
     CHECK(prompt.find("be brief") != std::string::npos);
     CHECK(world.run(k_codex_loop_row, words) == 0);
