@@ -50,7 +50,8 @@ summary i, .legend i { display: inline-block; width: .85em; height: .85em; margi
 .WRONG, .fail, .remark { color: var(--wrong); } .SUSPECT, .UNSTABLE_INPUT, .NO_DATA { color: var(--suspect); }
 svg { display: block; } svg[viewBox] { max-width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 12px; }
 svg .axis, svg .edge { stroke: var(--line); stroke-width: 1.2; fill: none; } .zone { opacity: .38; }
-svg polyline { fill: none; stroke: var(--ink); stroke-width: 1.4; } svg polyline.best { stroke: var(--best); }
+svg polyline { fill: none; stroke: var(--ink); stroke-width: 1.4; } svg polyline.best { fill: none;
+  stroke: var(--best); }
 svg .mark { stroke: var(--wrong); stroke-width: 1.2; stroke-dasharray: 4 3; }
 svg .mark + text { fill: var(--wrong); font-weight: 600; } circle { fill: var(--ink); }
 svg .chosen { stroke: var(--best); stroke-width: 3; } svg .open { fill: var(--ground); stroke: var(--soft); }
@@ -68,8 +69,10 @@ std::string style() {
         "\n:root {{ color-scheme: light dark; {}}}\n@media (prefers-color-scheme: dark) {{ :root {{ {}}} }}{}",
         variables(&Colour::light), variables(&Colour::dark), k_css);
     for (std::size_t i = k_variables_only; i < std::size(k_colours); ++i) {
-        css += fmt::format(".{0} {{ fill: var(--{0}); stroke: var(--{0}); }} i.{0} {{ background: var(--{0}); }}\n",
-                           k_colours[i].name);
+        css += fmt::format(
+            ".{0} {{ fill: var(--{0}); }} line.{0} {{ stroke: var(--{0}); stroke-width: 2; }} i.{0} {{ background: "
+            "var(--{0}); }}\n",
+            k_colours[i].name);
     }
     return css;
 }
