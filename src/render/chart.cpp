@@ -70,9 +70,10 @@ double Plot::y_of(double value) const {
 
 void Plot::level(double y, std::string_view text, bool line) {
     const double at = y_of(y);
-    if (line)
+    if (line) {
         m_marks += fmt::format("<line class=axis x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>\n",
                                m_size.left, m_size.left + m_size.width, at, at);
+    }
     m_marks += svg::text(m_size.left - 6, at + 4, text, Anchor::end);
 }
 

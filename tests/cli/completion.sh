@@ -237,8 +237,7 @@ test_fish_script_is_read_by_fish_and_completes() {
 
 test_every_option_of_every_command_is_offered() {
   local name
-  # A heading of one word may be that of a group.
-  "$GDNCTL" __docs markdown | sed -n 's/^## gdnctl //p' | awk '{ name[NR] = $0; if (NF == 2) group[$1] } END { for (i = 1; i <= NR; i++) if (!(name[i] in group)) print name[i] }' >names
+  command_names >names || fail "no list of commands"
   while read -r name; do
     # shellcheck disable=SC2086
     "$GDNCTL" $name --help | sed '/^Examples:/,/^$/d' | grep -oE '^ +(-[a-zA-Z], )?--[a-z0-9-]+' | grep -oE '\-\-[a-z0-9-]+' | sort -u >options
