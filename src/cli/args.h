@@ -25,7 +25,6 @@ enum class Complete {
     target,
     cluster,
     local_job,
-    command_name,
     contract,      // of the oracle
     oracle_case,   // a named case of the oracle
     kernel,        // builtin:NAME, and the prefixes of the other forms

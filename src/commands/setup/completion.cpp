@@ -93,14 +93,6 @@ std::vector<std::string> local_jobs(const std::filesystem::path& state) {
     return ids;
 }
 
-std::vector<std::string> command_names() {
-    std::vector<std::string> names;
-    for (const cli::Command& command : table()) {
-        if (!command.group.empty()) names.emplace_back(command.name);
-    }
-    return names;
-}
-
 // The values from the row of the operator on the command line; if it has none, or no operator is named, those of the
 // first row.
 template <class Member>
@@ -193,7 +185,6 @@ std::vector<std::string> values_of(Complete kind, const std::vector<std::string>
         case Complete::target: return target_names(context.config);
         case Complete::cluster: return clusters(context);
         case Complete::local_job: return local_jobs(context.state_dir);
-        case Complete::command_name: return command_names();
         case Complete::contract: return oracle::contract_names();
         case Complete::oracle_case: return of_operator(line, &Operator::case_names)();
         case Complete::kernel: return kernels(line, false);
