@@ -79,6 +79,14 @@ Status choice_error(std::string_view word, std::span<const std::string> choices)
 
 }  // namespace
 
+OptionSpec spec_of(std::string_view words, std::string_view help, OptionSpec more) {
+    const std::size_t space = std::min(words.find(' '), words.size());
+    more.names = words.substr(0, space);
+    more.value = words.substr(std::min(space + 1, words.size()));
+    more.help = help;
+    return more;
+}
+
 std::optional<bool> parse_truth(std::string_view word) {
     const std::string lower = text::to_lower(word);
     if (lower == "true" || lower == "yes" || lower == "on" || lower == "1") return true;
@@ -255,8 +263,6 @@ void Args::example(std::string_view command, std::string_view text) {
 }
 
 void Args::exit_code(int code, std::string_view text) { m_exit_notes.push_back({code, std::string(text)}); }
-
-void Args::see_also(std::string_view name) { m_see_also.emplace_back(name); }
 
 void Args::check(std::function<Status()> rule) { m_checks.push_back(std::move(rule)); }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,7 +25,6 @@ enum class Complete {
     target,
     cluster,
     local_job,
-    command_name,
     contract,      // of the oracle
     oracle_case,   // a named case of the oracle
     kernel,        // builtin:NAME, and the prefixes of the other forms
@@ -39,9 +39,9 @@ enum class Complete {
 };
 
 struct OptionSpec {
-    std::string_view names;       // "--tail", "-f,--follow"; a negated form after a bar: "--wait|--no-wait"
+    std::string_view names = {};  // "--tail", "-f,--follow"; a negated form after a bar: "--wait|--no-wait"
     std::string_view value = {};  // placeholder for the value on help pages ("N", "PATH"); empty for flags
-    std::string_view help;        // one sentence without a final period
+    std::string_view help = {};   // one sentence without a final period
     std::string_view group = "Options";
     std::string_view default_text = {};  // shown instead of the variable's initial value
     std::string_view env = {};           // environment variable read when the option is absent
@@ -52,10 +52,13 @@ struct OptionSpec {
 };
 
 struct PositionalSpec {
-    std::string_view name;  // "ID", "PATH"
-    std::string_view help;
+    std::string_view name = {};  // "ID", "PATH"
+    std::string_view help = {};
     Complete complete = Complete::nothing;
 };
+
+// `words`: names and placeholder, "-f,--follow" or "--tail N".
+OptionSpec spec_of(std::string_view words, std::string_view help, OptionSpec more);
 
 template <class E>
 struct Choice {
@@ -140,6 +143,24 @@ public:
                    [&target, values](std::size_t index) { target = values[index]; });
     }
 
+    // The short forms: args.option(options.tail, "--tail N", "print the last N lines").
+    void flag(bool& target, std::string_view names, std::string_view help, const OptionSpec& more = {}) {
+        flag(target, spec_of(names, help, more));
+    }
+    template <class T>
+    void option(T& target, std::string_view words, std::string_view help, const OptionSpec& more = {}) {
+        option(target, spec_of(words, help, more));
+    }
+    template <class E>
+    void option(E& target, std::type_identity_t<std::span<const Choice<E>>> choices, std::string_view words,
+                std::string_view help, const OptionSpec& more = {}) {
+        option<E>(target, choices, spec_of(words, help, more));
+    }
+    template <class T>
+    void positional(T& target, std::string_view name, std::string_view help, PositionalSpec more = {}) {
+        positional(target, PositionalSpec{name, help, more.complete});
+    }
+
     void positional(std::string& target, const PositionalSpec& spec);                 // required
     void positional(std::optional<std::string>& target, const PositionalSpec& spec);  // optional
     void positional(std::vector<std::string>& target, const PositionalSpec& spec);    // zero or more
@@ -166,7 +187,10 @@ public:
     // Replaces or adds an exit code on the help page. 0, 2, 8, 70 and "130, 143" are always listed; text for 130 covers
     // both.
     void exit_code(int code, std::string_view text);
-    void see_also(std::string_view name);
+    void see_also(std::string_view name) { m_see_also.emplace_back(name); }
+    void see_also(std::initializer_list<std::string_view> names) {
+        for (const std::string_view name : names) see_also(name);
+    }
     // Runs after parsing and before run(), to check combinations of options.
     void check(std::function<Status()> rule);
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "cli/args.h"
 #include "core/result.h"
@@ -65,20 +66,20 @@ using TableRow = std::reference_wrapper<const Command>;
 
 // All commands in the order of the overview, and the pages of their groups.
 struct Table {
-    std::span<const TableRow> commands;
+    std::vector<TableRow> commands;
     std::span<const Group> groups = {};
     // Checks that the target named by --target exists and can be read; nullptr: targets are unknown.
     Status (*check_target)(const Config& config, const std::filesystem::path& root) = nullptr;
 
-    constexpr Table(std::span<const TableRow> rows, std::span<const Group> pages = {})
-        : commands(rows), groups(pages) {}
+    Table(std::span<const TableRow> rows, std::span<const Group> pages = {})
+        : commands(rows.begin(), rows.end()), groups(pages) {}
     template <std::size_t N>
-    constexpr Table(const TableRow (&rows)[N]) : commands(rows) {}
+    Table(const TableRow (&rows)[N]) : Table(std::span(rows)) {}
 
-    constexpr auto begin() const { return commands.begin(); }
-    constexpr auto end() const { return commands.end(); }
+    auto begin() const { return commands.begin(); }
+    auto end() const { return commands.end(); }
     // A group without a page has only its name.
-    constexpr Group group(std::string_view name) const {
+    Group group(std::string_view name) const {
         for (const Group& page : groups) {
             if (page.name == name) return page;
         }

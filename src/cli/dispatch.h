@@ -1,4 +1,4 @@
-// The options that every command has.
+// The options that every command has, and which command argv names.
 #pragma once
 
 #include <optional>

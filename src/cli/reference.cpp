@@ -26,6 +26,18 @@ std::unique_ptr<Descriptions> describe_all(const Table& table) {
 
 namespace {
 
+// First words of two-word commands, each once.
+std::vector<std::string> group_names(const Descriptions& all) {
+    std::vector<std::string> names;
+    for (const Described& one : all.commands) {
+        const std::size_t space = one.command->name.find(' ');
+        if (space == std::string_view::npos) continue;
+        std::string first(one.command->name.substr(0, space));
+        if (std::find(names.begin(), names.end(), first) == names.end()) names.push_back(std::move(first));
+    }
+    return names;
+}
+
 constexpr std::string_view k_folder = "docs/reference/";  // folder of the page
 
 // Turns a heading into an anchor as common hosts do.

@@ -15,12 +15,20 @@ namespace gdnctl::cli {
 
 enum class Shell { bash, zsh, fish };
 
-// A script to source. Values that are only known at run time (targets, clusters, local jobs) come from the hidden
-// command `gdnctl __complete KIND`.
-std::string completion_script(const Table& table, Shell shell);
+// A script to source. It asks the hidden command `gdnctl __complete -- WORD...`.
+std::string_view completion_script(Shell shell);
 
-// The word for `kind` in `gdnctl __complete WORD`; empty for kinds that the shell completes itself.
-std::string_view completion_word(Complete kind);
+struct Completions {
+    struct Candidate {
+        std::string word, help;
+    };
+    std::vector<Candidate> words;
+    // Of this kind are further ones, which only the shell or the commands know; each follows `head` ("--config=").
+    Complete values = Complete::nothing;
+    std::string head;
+};
+// What can stand in place of the last of the words that follow the program's name, whatever it begins with.
+Completions complete(const Table& table, const std::vector<std::string>& words);
 
 struct ReferenceFile {
     std::string name;  // "cli-reference.md", "gdnctl-log-append.1"
@@ -45,17 +53,5 @@ struct Descriptions {
 };
 
 std::unique_ptr<Descriptions> describe_all(const Table& table);
-
-// Private to the completion generators.
-
-// Quotes text with '...' for all three shells. A quote inside ends the string, is escaped, and starts it again.
-std::string single_quoted(std::string_view text);
-
-// First words of two-word commands, each once.
-std::vector<std::string> group_names(const Descriptions& all);
-
-std::string bash_completion(const Table& table, const Descriptions& all);
-std::string zsh_completion(const Table& table, const Descriptions& all);
-std::string fish_completion(const Table& table, const Descriptions& all);
 
 }  // namespace gdnctl::cli

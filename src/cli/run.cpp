@@ -155,9 +155,9 @@ Http& http_for(Tier tier) {
 }
 
 // Where the command runs, and the configuration there; entered once.
-class Place {
+class Workspace {
 public:
-    Place(const Table& table, const Command* command, const GlobalFlags& flags)
+    Workspace(const Table& table, const Command* command, const GlobalFlags& flags)
         : m_table(table), m_command(command), m_flags(flags) {}
 
     Status enter() {
@@ -189,17 +189,17 @@ private:
     bool m_entered = false;
 };
 
-Result<ExitCode> call(Place& place, Called& called, Invocation& invocation, const GlobalFlags& flags) {
+Result<ExitCode> call(Workspace& workspace, Called& called, Invocation& invocation, const GlobalFlags& flags) {
     const Env& env = process_env();
-    GDNCTL_TRY(place.enter());
+    GDNCTL_TRY(workspace.enter());
     Context context{env,
                     system_clock(),
                     system_terminal(flags.color),
-                    place.config(),
+                    workspace.config(),
                     system_process(),
                     http_for(called.command->tier),
                     stop_on_signals(),
-                    place.cwd(),
+                    workspace.cwd(),
                     state_directory(env),
                     own_program(),
                     flags.common};
@@ -232,8 +232,9 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
         invocation = called.command->create();
         invocation->describe(args);
     }
-    Place place(table, called.command, flags);
-    if (const Status parsed = parse_words(globals, args, called.words, lookup, stop_early, place.options()); !parsed) {
+    Workspace workspace(table, called.command, flags);
+    if (const Status parsed = parse_words(globals, args, called.words, lookup, stop_early, workspace.options());
+        !parsed) {
         return tl::unexpected(with_help_hint(parsed.error(), called.command ? called.command->name : ""));
     }
     Terminal& terminal = system_terminal(flags.color);
@@ -255,7 +256,7 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
                                                   : help_page(*called.command, args, globals, style));
         return ExitCode::ok;
     }
-    auto result = call(place, meant, *invocation, flags);
+    auto result = call(workspace, meant, *invocation, flags);
     if (!result) return tl::unexpected(with_help_hint(std::move(result).error(), called.command->name));
     return result;
 }

@@ -1,4 +1,4 @@
-// The output of --version.
+// The output of --version, and the shared libraries that gdnctl opens on first use.
 #pragma once
 
 #include <filesystem>

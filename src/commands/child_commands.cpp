@@ -1,4 +1,5 @@
-// The hidden command with which the local backend starts a job's supervisor; not for people.
+// The hidden commands with which gdnctl starts itself as a child: supervisor of local jobs, holder of a TPU, host of
+// kernels.
 #include <iostream>
 #include <string>
 
@@ -21,7 +22,7 @@ struct Options {
 
 void describe(cli::Args& args, Options& options) {
     args.about("Supervises one local job. Started by the commands that submit jobs.");
-    args.positional(options.folder, {.name = "FOLDER", .help = "the job's folder in the state directory"});
+    args.positional(options.folder, "FOLDER", "the job's folder in the state directory");
 }
 
 Result<ExitCode> run(const Options& options, Context& /*context*/) {
@@ -29,15 +30,6 @@ Result<ExitCode> run(const Options& options, Context& /*context*/) {
 }
 
 }  // namespace gdnctl::commands::local_supervisor
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_local_supervisor_row =
-    cli::make<&local_supervisor::describe, &local_supervisor::run>("__local-supervisor", "", "supervise one local job",
-                                                                   Tier::none)
-        .without_config();
-
-}  // namespace gdnctl::commands
 
 // gdnctl __dev-tpu-holder: holds a TPU of this machine. A job of the local backend.
 namespace gdnctl::commands::dev_tpu_holder {
@@ -55,15 +47,6 @@ Result<ExitCode> run(const Options& /*options*/, Context& context) {
 
 }  // namespace gdnctl::commands::dev_tpu_holder
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_dev_tpu_holder_row =
-    cli::make<&dev_tpu_holder::describe, &dev_tpu_holder::run>("__dev-tpu-holder", "", "hold a TPU of this machine",
-                                                               Tier::http)
-        .without_config();
-
-}  // namespace gdnctl::commands
-
 // The hidden command in whose process a kernel under test runs; not for people.
 namespace gdnctl::commands::kernel_host {
 
@@ -77,9 +60,9 @@ constexpr std::string_view k_modes[] = {"lib", "linear-ce", "solution", "program
 
 void describe(cli::Args& args, Options& options) {
     args.about("Runs a kernel under test. Started by the oracle's commands.");
-    args.positional(options.mode, k_modes, {.name = "MODE", .help = "a shared object, or a program over files"});
-    args.positional(options.folder, {.name = "FOLDER", .help = "where the two sides meet"});
-    args.positional(options.kernel, {.name = "KERNEL", .help = "path of the shared object, or shell words"});
+    args.positional(options.mode, k_modes, {"MODE", "a shared object, or a program over files"});
+    args.positional(options.folder, "FOLDER", "where the two sides meet");
+    args.positional(options.kernel, "KERNEL", "path of the shared object, or shell words");
 }
 
 Result<ExitCode> run(const Options& options, Context& /*context*/) { return harness::host_kernel(options); }
@@ -88,8 +71,17 @@ Result<ExitCode> run(const Options& options, Context& /*context*/) { return harn
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_kernel_host_row =
-    cli::make<&kernel_host::describe, &kernel_host::run>("__kernel-host", "", "run a kernel under test", Tier::none)
-        .without_config();
+Rows child_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&kernel_host::describe, &kernel_host::run>("__kernel-host", "", "run a kernel under test", Tier::none)
+            .without_config(),
+        cli::make<&dev_tpu_holder::describe, &dev_tpu_holder::run>("__dev-tpu-holder", "", "hold a TPU of this machine",
+                                                                   Tier::http)
+            .without_config(),
+        cli::make<&local_supervisor::describe, &local_supervisor::run>("__local-supervisor", "",
+                                                                       "supervise one local job", Tier::none)
+            .without_config()};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -1,4 +1,4 @@
-// How commands print JSON.
+// Shared by all commands: how they print JSON, and the target that they use.
 #pragma once
 
 #include "core/json.h"

@@ -7,83 +7,13 @@ namespace gdnctl::commands {
 
 namespace {
 
-// The order is that of the overview page; a row with an empty heading is hidden. Headings in use: "Running log",
-// "Jobs", "Dev TPUs", "Traces", "Oracle", "Loop", "Setup".
-constexpr cli::TableRow k_table[] = {
-    k_ray_test_row,
-    k_ray_profile_row,
-    k_ray_wait_row,
-    k_ray_logs_row,
-    k_ray_stop_row,
-    k_ray_list_row,
-    k_sweep_run_row,
-    k_sweep_report_row,
-    k_cluster_list_row,
-    k_cluster_check_row,
-    k_dev_tpu_allocate_row,
-    k_dev_tpu_test_row,
-    k_dev_tpu_profile_row,
-    k_dev_tpu_execute_row,
-    k_dev_tpu_watch_row,
-    k_dev_tpu_connect_row,
-    k_dev_tpu_setup_row,
-    k_dev_tpu_list_row,
-    k_dev_tpu_release_row,
-    k_hf_download_trace_row,
-    k_wandb_download_trace_row,
-    k_oracle_verify_row,
-    k_oracle_compare_row,
-    k_oracle_run_row,
-    k_oracle_bench_row,
-    k_oracle_cases_row,
-    k_oracle_selftest_row,
-    k_ce_infer_row,
-    k_codex_loop_row,
-    k_loop_status_row,
-    k_loop_explain_row,
-    k_loop_report_row,
-    k_evolve_log_row,
-    k_evolve_show_row,
-    k_evolve_lineage_row,
-    k_evolve_diff_row,
-    k_evolve_best_row,
-    k_evolve_promote_row,
-    k_evolve_replay_row,
-    k_evolve_noise_row,
-    k_evolve_pause_row,
-    k_evolve_stop_row,
-    k_evolve_fsck_row,
-    k_evolve_lint_row,
-    k_evolve_gc_row,
-    k_evolve_import_row,
-    k_evolve_export_row,
-    k_lint_log_row,
-    k_log_init_row,
-    k_log_append_row,
-    k_log_new_row,
-    k_log_render_row,
-    k_log_stamp_row,
-    k_log_import_row,
-    k_log_show_row,
-    k_log_summary_row,
-    k_log_context_row,
-    k_policy_show_row,
-    k_policy_test_row,
-    k_policy_simulate_row,
-    k_prompts_list_row,
-    k_prompts_show_row,
-    k_prompts_render_row,
-    k_config_show_row,
-    k_config_init_row,
-    k_init_marin_row,
-    k_doctor_row,
-    k_completion_row,
-    k_complete_values_row,
-    k_docs_row,
-    k_kernel_host_row,
-    k_dev_tpu_holder_row,
-    k_local_supervisor_row,
-};
+constexpr Rows (*k_families[])() = {
+    target_job_commands,     ray_job_commands,      sweep_commands,     cluster_commands,     dev_tpu_hold_commands,
+    dev_tpu_job_commands,    dev_tpu_host_commands, hf_trace_commands,  wandb_trace_commands, oracle_commands,
+    block_size_commands,     loop_commands,         loop_view_commands, evolve_view_commands, evolve_judge_commands,
+    evolve_control_commands, lint_commands,         log_write_commands, log_read_commands,    policy_commands,
+    prompt_commands,         config_commands,       checkout_commands,  doctor_commands,      completion_commands,
+    child_commands};
 
 constexpr cli::Group k_groups[] = {
     {"",
@@ -141,7 +71,10 @@ constexpr cli::Group k_groups[] = {
 }  // namespace
 
 cli::Table table() {
-    cli::Table all{k_table, k_groups};
+    cli::Table all({}, k_groups);
+    for (const auto& rows : k_families) {
+        for (const cli::Command& row : rows()) all.commands.emplace_back(row);
+    }
     all.check_target = [](const Config& config, const std::filesystem::path& root) -> Status {
         GDNCTL_TRY_ASSIGN(const Target target, select_target(config, root));
         return loop::check_gates(target);

@@ -34,6 +34,13 @@ std::string clock_of(const std::tm& parts) {
 
 }  // namespace
 
+std::string grouped(std::int64_t number) {
+    std::string digits = fmt::format("{}", number);
+    const std::ptrdiff_t first = number < 0 ? 1 : 0;
+    for (auto at = std::ssize(digits) - 3; at > first; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
+    return digits;
+}
+
 std::string number_for_people(double value, int digits) {
     if (value == 0.0) return "0";
     if (!std::isfinite(value)) return fmt::format("{}", value);

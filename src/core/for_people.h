@@ -1,6 +1,7 @@
 // Numbers and times formatted for people. Files and JSON keep all digits and use UTC.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,8 @@ namespace gdnctl {
 std::string number_for_people(double value, int digits = 5);
 // The same, followed by the unit if there is one: "8.1235 ms".
 std::string quantity(double value, std::string_view unit, int digits = 5);
+
+std::string grouped(std::int64_t number);  // 1234567 -> "1,234,567"
 
 // In this machine's time zone, with its offset.
 std::string local_time(WallTime t);   // 2026-03-10 17:53:07+01:00

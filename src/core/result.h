@@ -1,4 +1,4 @@
-// The one table of exit codes, shared by all commands.
+// Errors as values, and the one table of exit codes. No exception crosses the border of a folder.
 #pragma once
 
 #include <string>

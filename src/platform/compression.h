@@ -1,5 +1,4 @@
-// Streaming decompression of gzip, zlib and raw deflate (RFC 1952, 1950, 1951). Uses isa-l where it is installed
-// (opened on first use), else zlib. Both give the same bytes and the same errors.
+// Streaming decompression of gzip, zlib and raw deflate, and gzip for files that are kept for people.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Watches folders for changes (inotify).
+// Watches folders for changes, and files for being opened (inotify).
 #pragma once
 
 #include <chrono>

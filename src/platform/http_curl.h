@@ -1,4 +1,4 @@
-// The functions of libcurl that gdnctl uses, opened on first use.
+// HTTP on libcurl, opened on first use: its functions, where a body goes, one exchange, the pool, the client.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The home folder in paths.
+// This machine: home folders, its name, its C compiler, random digits.
 #pragma once
 
 #include <cstddef>

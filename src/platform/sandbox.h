@@ -1,4 +1,4 @@
-// Restrictions that a process applies to itself before it runs foreign code. None can be undone.
+// What surrounds foreign code: restrictions that a process applies to itself, and memory shared with its parent.
 #pragma once
 
 #include <cstddef>

@@ -67,7 +67,7 @@ std::size_t unfinished_character(std::string_view s) {
 }
 
 // What a terminal gets of a stream. A sequence may be split between two calls.
-class Screened {
+class SanitizedStream {
 public:
     std::string take(std::string_view bytes) {
         const std::string all = std::exchange(m_held, {}) + std::string(bytes);
@@ -198,7 +198,7 @@ private:
     int m_out_fd, m_err_fd;
     bool m_out_tty, m_err_tty;
     std::string m_buffer;
-    Screened m_screened_out, m_screened_err;
+    SanitizedStream m_screened_out, m_screened_err;
     int m_out_errno = 0;  // of the first failed write; nothing is written after it
     bool m_reported = false;
 };

@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "core/for_people.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "oracle/linear_ce/blocks/block_sizes.h"
+#include "render/chart.h"
 #include "render/page.h"
 #include "sweep/report.h"
 
@@ -101,12 +103,7 @@ std::string shape_text(const Record& record) {
 
 std::string rate_text(std::optional<double> tok_s) {
     if (!tok_s || !std::isfinite(*tok_s)) return "-";
-    std::string digits = fmt::format("{:.0f}", *tok_s);
-    for (std::size_t at = digits.size(); at > 3 && digits[at - 4] != '-';) {
-        at -= 3;
-        digits.insert(at, ",");
-    }
-    return digits;
+    return std::abs(*tok_s) < 9e15 ? grouped(std::llround(*tok_s)) : fmt::format("{:.3g}", *tok_s);
 }
 
 std::string percent_text(std::optional<double> fraction) {
@@ -389,113 +386,102 @@ Json report_json(const Report& report) {
 
 namespace {
 
-using html::escaped;
-using svg::Anchor;
+constexpr std::string_view k_page = R"html(<h1>Sweep of block sizes</h1>
+<p class=soft>{{counts/ok}} of {{counts/configs}} configurations have a time. Rates are of one chip; a step is forward
+and backward.</p>
+{{#page/settings}}<h2>{{name}}</h2>
+{{?chart}}<p class=soft>{{rates}} tok/s of one chip</p>
+{{&chart}}{{/}}<div class="wide dense"><table><tr><th>configuration<th class=n>forward tok/s<th class=n>step tok/s
+<th class=n>combined<th class=n>forward MFU<th class=n>step MFU<th>remark</tr>
+{{#rows}}<tr><td>{{name}}<td class=n>{{forward}}<td class=n>{{step}}<td class=n>{{combined}}<td class=n>{{forward_mfu}}
+<td class=n>{{step_mfu}}<td class=remark>{{remark}}</tr>
+{{/}}</table></div>
+{{/}}{{?page/comparisons}}<h2>Beside {{page/base}}</h2>
+<div class="wide dense"><table><tr><th>implementation<th>B x H x V<th class=n>forward<th class=n>step<th class=n>combined</tr>
+{{#page/comparisons}}<tr><td>{{implementation}}<td>{{shape}}<td class=n>{{forward}}<td class=n>{{step}}<td class=n>{{combined}}</tr>
+{{/}}</table></div>
+{{/}}{{?page/notes}}<h2>Corrections and warnings</h2>
+<ul>
+{{#page/notes}}<li>{{.}}</li>
+{{/}}</ul>
+{{/}})html";
 
-const html::Look& look() {
-    static const html::Look k_look{{{"bar", "#2f6fb5", "#6aa5e3"}, {"best", "#17692f", "#5cc981"}},
-                                   "td { white-space: nowrap; } .remark { color: var(--wrong); }\n"};
-    return k_look;
+// The fastest first, in tokens a second of one chip.
+std::string rates_chart(const Report& report, const std::vector<std::size_t>& results, bool steps) {
+    const auto rate = [&](std::size_t i) {
+        const Measured& m = report.results[i];
+        return (steps ? m.step_tok_s : m.forward_tok_s).value_or(0);
+    };
+    std::vector<std::size_t> shown;
+    for (const std::size_t i : results) {
+        if (report.results[i].ranked() && rate(i) > 0) shown.push_back(i);
+    }
+    std::stable_sort(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) { return rate(a) > rate(b); });
+    constexpr std::size_t k_most = 60;
+    shown.resize(std::min(shown.size(), k_most));
+    std::vector<svg::Bar> bars;
+    for (const std::size_t i : shown) {
+        const bool best = std::find(report.best.begin(), report.best.end(), i) != report.best.end();
+        std::string name = name_of(report.results[i]);
+        if (name.size() > 38) name = name.substr(0, 37) + "~";
+        bars.push_back({std::move(name), best ? "kept" : "best", rate(i), rate_text(rate(i))});
+    }
+    return svg::bars("tokens a second of one chip, by configuration", bars, 276,
+                     [](double at) { return rate_text(at); });
 }
 
 // Results that can be compared: of one shape, device kind and dtype.
-struct Setting {
-    std::string name;
-    std::vector<std::size_t> results;
-};
-
-std::vector<Setting> settings_of(const Report& report) {
-    std::vector<Setting> settings;
+Json settings_json(const Report& report) {
+    std::vector<std::pair<std::string, std::vector<std::size_t>>> settings;
     for (std::size_t i = 0; i < report.results.size(); ++i) {
         const Record& r = report.results[i].record;
         const std::string name =
             fmt::format("{} on {}, {}", shape_text(r), r.device_kind.empty() ? "an unknown device" : r.device_kind,
                         r.x_dtype.empty() ? "unknown dtype" : r.x_dtype);
-        auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& s) { return s.name == name; });
+        auto found = std::find_if(settings.begin(), settings.end(), [&](const auto& s) { return s.first == name; });
         if (found == settings.end()) found = settings.insert(settings.end(), {name, {}});
-        found->results.push_back(i);
+        found->second.push_back(i);
     }
-    return settings;
-}
-
-// Horizontal bars: tokens a second of one chip, the fastest first.
-std::string plot(const Report& report, const Setting& setting) {
-    std::vector<std::size_t> shown;
-    const bool steps = std::any_of(setting.results.begin(), setting.results.end(), [&](std::size_t i) {
-        return report.results[i].ranked() && report.results[i].step_tok_s;
-    });
-    const auto rate = [&](std::size_t i) {
-        const Measured& m = report.results[i];
-        return (steps ? m.step_tok_s : m.forward_tok_s).value_or(0);
-    };
-    for (const std::size_t i : setting.results) {
-        if (report.results[i].ranked() && rate(i) > 0) shown.push_back(i);
+    Json list = Json::array();
+    for (const auto& [name, results] : settings) {
+        Json rows = Json::array();
+        bool steps = false;
+        for (const std::size_t i : results) {
+            const Measured& m = report.results[i];
+            steps = steps || (m.ranked() && m.step_tok_s);
+            rows.push_back({{"name", name_of(m)},
+                            {"forward", rate_text(m.forward_tok_s)},
+                            {"step", rate_text(m.step_tok_s)},
+                            {"combined", rate_text(m.combined_tok_s)},
+                            {"forward_mfu", percent_text(m.forward_mfu)},
+                            {"step_mfu", percent_text(m.step_mfu)},
+                            {"remark", remark_of(m)}});
+        }
+        list.push_back({{"name", name},
+                        {"rates", steps ? "Step" : "Forward"},
+                        {"chart", rates_chart(report, results, steps)},
+                        {"rows", std::move(rows)}});
     }
-    if (shown.empty()) return {};
-    std::stable_sort(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) { return rate(a) > rate(b); });
-    constexpr std::size_t k_most = 60;
-    constexpr double k_left = 276, k_width = 600, k_row = 22, k_top = 24;
-    shown.resize(std::min(shown.size(), k_most));
-    const double top = rate(shown.front());
-    const double height = k_top + k_row * static_cast<double>(shown.size());
-    std::string chart = svg::open(960, height + 4, "tokens a second of one chip, by configuration", true);
-    const double tick = svg::round_step(top / 6);
-    for (double at = 0; at <= top * 1.0001; at += tick) {
-        const double x = k_left + k_width * at / top;
-        chart += svg::line("axis", x, k_top - 4, x, height) + svg::text(x, 14, rate_text(at), Anchor::middle);
-    }
-    double y = k_top;
-    for (const std::size_t i : shown) {
-        const bool best = std::find(report.best.begin(), report.best.end(), i) != report.best.end();
-        std::string name = name_of(report.results[i]);
-        if (name.size() > 38) name = name.substr(0, 37) + "~";
-        const double width = k_width * rate(i) / top;
-        chart += svg::text(k_left - 8, y + 15, name, Anchor::end) +
-                 svg::rect({best ? "best" : "bar"}, {k_left, y + 3, width, k_row - 6}) +
-                 svg::text(k_left + width + 5, y + 15, rate_text(rate(i)));
-        y += k_row;
-    }
-    return fmt::format("<p class=soft>{} tok/s of one chip</p>\n{}{}", steps ? "Step" : "Forward", chart, svg::k_close);
-}
-
-std::string results_table(const Report& report, const Setting& setting) {
-    html::Table table("configuration|forward tok/s@n|step tok/s@n|combined@n|forward MFU@n|step MFU@n|remark@remark");
-    for (const std::size_t i : setting.results) {
-        const Measured& m = report.results[i];
-        table.row({escaped(name_of(m)), rate_text(m.forward_tok_s), rate_text(m.step_tok_s),
-                   rate_text(m.combined_tok_s), percent_text(m.forward_mfu), percent_text(m.step_mfu),
-                   escaped(remark_of(m))});
-    }
-    return table.html();
-}
-
-std::string comparisons_table(const Report& report) {
-    html::Table table("implementation|B x H x V|forward@n|step@n|combined@n");
-    for (const Comparison& c : report.comparisons) {
-        table.row({escaped(c.implementation), fmt::format("{} x {} x {}", c.shape.batch, c.shape.hidden, c.shape.vocab),
-                   ratio_text(c.forward_ratio), ratio_text(c.step_ratio), ratio_text(c.combined_ratio)});
-    }
-    return table.section("Beside " + report.base.value_or(""));
+    return list;
 }
 
 }  // namespace
 
 std::string report_html(const Report& report) {
-    std::size_t ok = 0;
-    for (const Measured& m : report.results) ok += m.record.status == ResultStatus::ok ? 1 : 0;
-    std::string body = fmt::format(
-        "<h1>Sweep of block sizes</h1>\n<p class=soft>{} of {} configurations have a time. Rates "
-        "are of one chip; a step is forward and backward.</p>\n",
-        ok, report.results.size());
-    for (const Setting& setting : settings_of(report)) {
-        body += html::section(setting.name, plot(report, setting) + results_table(report, setting));
+    Json data = report_json(report);
+    Json comparisons = Json::array();
+    for (const Comparison& c : report.comparisons) {
+        comparisons.push_back({{"implementation", c.implementation},
+                               {"shape", comparison_name(c)},
+                               {"forward", ratio_text(c.forward_ratio)},
+                               {"step", ratio_text(c.step_ratio)},
+                               {"combined", ratio_text(c.combined_ratio)}});
     }
-    if (report.base) body += comparisons_table(report);
-    const auto notes = notes_of(report);
-    if (!notes.empty()) body += "<h2>Corrections and warnings</h2>\n<ul>\n";
-    for (const std::string& note : notes) body += "<li>" + escaped(note) + "</li>\n";
-    if (!notes.empty()) body += "</ul>\n";
-    return html::document("Sweep of block sizes", look(), body);
+    data["page"] = {{"settings", settings_json(report)},
+                    {"base", report.base.value_or("")},
+                    {"comparisons", std::move(comparisons)},
+                    {"notes", notes_of(report)}};
+    return html::page("Sweep of block sizes", k_page, data);
 }
 
 }  // namespace gdnctl::sweep

@@ -61,7 +61,7 @@ test_list() {
 
 test_completion_knows_the_clusters() {
   repository
-  expect 0 "$GDNCTL" __complete cluster
+  expect 0 "$GDNCTL" __complete -- ray-test --cluster ''
   [ "$(xargs <"$WORK/out")" = 'local us-central1 us-east5' ] || fail "$(cat "$WORK/out")"
 }
 

@@ -9,7 +9,7 @@ test_cli_reference_is_up_to_date() {
 test_man_pages_one_for_each_command() {
   expect 0 "$GDNCTL" __docs man --out man
   [ -f man/gdnctl.1 ] || fail "no gdnctl.1"
-  "$GDNCTL" __complete command >names
+  command_names >names || fail "no list of commands"
   while read -r name; do [ -s "man/gdnctl-${name// /-}.1" ] || fail "no page for $name"; done <names
 }
 
@@ -23,7 +23,7 @@ test_man_pages_have_no_roff_errors() {
 }
 
 test_every_see_also_exists() {
-  "$GDNCTL" __complete command >names
+  command_names >names || fail "no list of commands"
   while read -r name; do
     # shellcheck disable=SC2086
     "$GDNCTL" $name --help | sed '1,/^See also:/d' | tr ',' '\n' | sed 's/^ *//; /^$/d' >others

@@ -2,7 +2,7 @@
 
 each_command() { # FUNCTION
   local name
-  "$GDNCTL" __complete command >"$WORK/names" || fail "no list of commands"
+  command_names >"$WORK/names" || fail "no list of commands"
   while read -r name; do "$1" "$name"; done <"$WORK/names"
 }
 
@@ -10,7 +10,7 @@ each_command() { # FUNCTION
 each_page() { # FUNCTION
   local group
   "$1" ''
-  "$GDNCTL" __complete command | sed -n 's/ .*//p' | sort -u >"$WORK/groups"
+  command_names | sed -n 's/ .*//p' | sort -u >"$WORK/groups"
   [ -s "$WORK/groups" ] || fail "no groups"
   while read -r group; do "$1" "$group"; done <"$WORK/groups"
   each_command "$1"

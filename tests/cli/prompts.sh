@@ -106,9 +106,9 @@ test_render_refuses_what_it_cannot_do() {
 }
 
 test_names_are_completed() {
-  [ "$("$GDNCTL" __complete prompt | tr '\n' ' ')" = 'cpu-ce cpu-gdn marin ' ] || fail 'prompts'
-  [ "$("$GDNCTL" __complete preset | wc -l)" = 9 ] || fail 'presets'
-  [ "$("$GDNCTL" __complete document | wc -l)" = 12 ] || fail 'documents'
+  [ "$("$GDNCTL" __complete -- prompts render '' | tr '\n' ' ')" = 'cpu-ce cpu-gdn marin ' ] || fail 'prompts'
+  [ "$("$GDNCTL" __complete -- prompts render --directive-preset '' | wc -l)" = 9 ] || fail 'presets'
+  [ "$("$GDNCTL" __complete -- prompts show '' | wc -l)" = 12 ] || fail 'documents'
 }
 
 # commands_named FILE: what its text calls this program with, a command a line; in lines that are wrapped, too.

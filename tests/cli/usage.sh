@@ -30,7 +30,7 @@ test_unknown_command_is_suggested() {
 
 test_typo_of_every_command_suggests_it() {
   local name typo
-  "$GDNCTL" __complete command >names || fail "no list of commands"
+  command_names >names || fail "no list of commands"
   [ -s names ] || fail "the list of commands is empty"
   while read -r name; do
     typo=${name:0:1}${name:2}
@@ -43,7 +43,7 @@ test_typo_of_every_command_suggests_it() {
 
 test_unknown_option_of_every_command_is_an_error() {
   local name
-  "$GDNCTL" __complete command >names
+  command_names >names || fail "no list of commands"
   while read -r name; do
     # shellcheck disable=SC2086
     expect 2 "$GDNCTL" $name --qiuet

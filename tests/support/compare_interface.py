@@ -104,8 +104,10 @@ def interface(binary):
     program = Program(binary)
     program.call("__docs", "man", "--out", program.path("man"))
     facts = {"commands": {}, "schemas": [], "probes": {}}
-    for name in program.call("__complete", "command")[1].split("\n"):
-        if name:
+    names = re.findall(r"^## gdnctl (.+)$", program.call("__docs", "markdown")[1], re.MULTILINE)
+    groups = {name.split()[0] for name in names if " " in name}
+    for name in names:
+        if name not in groups:
             with open(program.path("man/gdnctl-" + name.replace(" ", "-") + ".1")) as file:
                 facts["commands"][name] = command(page(file.read()), program.call(*name.split(), "--help")[1])
     with open(binary, "rb") as file:

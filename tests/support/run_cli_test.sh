@@ -71,6 +71,11 @@ powerless() {
   "${as[@]}" test -x "$GDNCTL" && return 0
   cp "$GDNCTL" "$WORK/gdnctl" && GDNCTL=$WORK/gdnctl  # the tree is in a home directory that others cannot read
 }
+# The names of all commands, one a line. In the reference, a heading of one word may be that of a group.
+command_names() {
+  "$GDNCTL" __docs markdown | sed -n 's/^## gdnctl //p' |
+    awk '{ name[NR] = $0; if (NF == 2) group[$1] } END { for (i = 1; i <= NR; i++) if (!(name[i] in group)) print name[i]; exit NR == 0 }'
+}
 out_has() { grep -qF -- "$1" "$WORK/out" || fail "stdout lacks: $1"; }
 err_has() { grep -qF -- "$1" "$WORK/err" || fail "stderr lacks: $1"; }
 out_lacks() { ! grep -qF -- "$1" "$WORK/out" || fail "stdout has: $1"; }

@@ -1,4 +1,4 @@
-// gdnctl cluster list: the names that --cluster accepts here.
+// gdnctl cluster list and cluster check.
 #include <optional>
 #include <string>
 
@@ -97,13 +97,6 @@ Result<ExitCode> run(const Options&, Context& context) {
 }
 
 }  // namespace gdnctl::commands::cluster_list
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_cluster_list_row = cli::make<&cluster_list::describe, &cluster_list::run>(
-    "cluster list", "Jobs", "list the available clusters", Tier::none);
-
-}  // namespace gdnctl::commands
 
 // gdnctl cluster check: how a cluster would be reached, and whether it answers.
 namespace gdnctl::commands::cluster_check {
@@ -248,8 +241,7 @@ void describe(cli::Args& args, Options& options) {
         "Shows what a job command with these options would use: cluster file, dashboard and token, and where each "
         "comes from (never the token itself). Then asks the dashboard for its version, session, authentication, TPUs "
         "in use and queue. A tunnel opened for this is closed again.");
-    args.positional(options.name,
-                    {.name = "NAME", .help = "cluster to check, as for --cluster", .complete = cli::Complete::cluster});
+    args.positional(options.name, "NAME", "cluster to check, as for --cluster", {.complete = cli::Complete::cluster});
     describe_place(args, options.place);
     args.exit_code(0, "the dashboard answers and accepts the token, or jobs run on this machine");
     args.exit_code(4, "no answer, or not a Ray dashboard");
@@ -290,7 +282,13 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_cluster_check_row = cli::make<&cluster_check::describe, &cluster_check::run>(
-    "cluster check", "Jobs", "show how gdnctl reaches a cluster, and whether it answers", Tier::http);
+Rows cluster_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&cluster_list::describe, &cluster_list::run>("cluster list", "Jobs", "list the available clusters",
+                                                               Tier::none),
+        cli::make<&cluster_check::describe, &cluster_check::run>(
+            "cluster check", "Jobs", "show how gdnctl reaches a cluster, and whether it answers", Tier::http)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

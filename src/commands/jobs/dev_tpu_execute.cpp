@@ -1,4 +1,4 @@
-// gdnctl dev-tpu-setup: set up the host of a held TPU again.
+// gdnctl dev-tpu-setup, dev-tpu-connect, dev-tpu-execute and dev-tpu-watch: work on the host of a held TPU.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -60,13 +60,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::dev_tpu_setup
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_dev_tpu_setup_row = cli::make<&dev_tpu_setup::describe, &dev_tpu_setup::run>(
-    "dev-tpu-setup", "Dev TPUs", "set up a held TPU's host again", Tier::http);
-
-}  // namespace gdnctl::commands
-
 // gdnctl dev-tpu-connect: a shell on the host of a held TPU.
 namespace gdnctl::commands::dev_tpu_connect {
 
@@ -97,13 +90,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::dev_tpu_connect
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_dev_tpu_connect_row = cli::make<&dev_tpu_connect::describe, &dev_tpu_connect::run>(
-    "dev-tpu-connect", "Dev TPUs", "open a shell on a held TPU's host", Tier::http);
-
-}  // namespace gdnctl::commands
-
 namespace gdnctl::commands::dev_tpu_execute {
 
 // gdnctl dev-tpu-execute: run a command on the host of a held TPU.
@@ -115,12 +101,6 @@ struct Options {
     std::vector<std::string> command;
     bool passes_input = true;  // standard input is the command's
 };
-
-Result<ExitCode> run(const Options& options, Context& context);
-
-}  // namespace gdnctl::commands::dev_tpu_execute
-
-namespace gdnctl::commands::dev_tpu_execute {
 
 namespace {
 
@@ -193,13 +173,12 @@ void describe(cli::Args& args, Options& options) {
     devtpu_options::describe_sync(args, options.sync);
     devtpu_options::describe_run(args, options.run);
     devtpu_options::describe_name(args, options.name);
-    args.command_line(options.command, true, {.name = "COMMAND", .help = "the command and its arguments"});
+    args.command_line(options.command, true, {"COMMAND", "the command and its arguments"});
     args.exit_code(4, "the connection or the TPU was lost, or the name is not held");
     args.example("gdnctl dev-tpu-execute --tpu-name \"$USER-gdn\" -- uv run pytest -x tests");
     args.example("while read -r x; do gdnctl dev-tpu-execute --tpu-name NAME -- ./try \"$x\" </dev/null; done <list",
                  "without </dev/null, the first command would read the rest of the list");
-    args.see_also("dev-tpu-test");
-    args.see_also("dev-tpu-connect");
+    args.see_also({"dev-tpu-test", "dev-tpu-connect"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -230,13 +209,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_execute
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_dev_tpu_execute_row = cli::make<&dev_tpu_execute::describe, &dev_tpu_execute::run>(
-    "dev-tpu-execute", "Dev TPUs", "run a command on a held TPU's host", Tier::http);
-
-}  // namespace gdnctl::commands
 
 // gdnctl dev-tpu-watch: run a command on the host of a held TPU, again at every change of the tree.
 namespace gdnctl::commands::dev_tpu_watch {
@@ -336,9 +308,9 @@ private:
 };
 
 // The hold while the watch lasts, which renews its lease also between two runs.
-class Held {
+class RenewedHold {
 public:
-    Held(FoundHold hold, Context& context) : m_hold(std::move(hold)), m_context(context) { renew(); }
+    RenewedHold(FoundHold hold, Context& context) : m_hold(std::move(hold)), m_context(context) { renew(); }
 
     // Why it is over; nullopt: it is held, nobody can tell, or there is a new hold of that name.
     std::optional<Error> over(const Options& options) {
@@ -373,14 +345,12 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Runs a command on the TPU's host as dev-tpu-execute does. When a file of the tree changes, it stops the "
         "command, syncs, and runs it again, until Ctrl-C. Changes to files that git ignores have no effect.");
-    args.option(options.debounce_s, {.names = "--debounce",
-                                     .value = "SECONDS",
-                                     .help = "wait until nothing has changed for this long",
-                                     .group = "Command"});
+    args.option(options.debounce_s, "--debounce SECONDS", "wait until nothing has changed for this long",
+                {.group = "Command"});
     devtpu_options::describe_sync(args, options.sync);
     devtpu_options::describe_run(args, options.run);
     devtpu_options::describe_name(args, options.name);
-    args.command_line(options.command, true, {.name = "COMMAND", .help = "the command and its arguments"});
+    args.command_line(options.command, true, {"COMMAND", "the command and its arguments"});
     args.exit_code(4, "the name is not held, or the TPU was lost or released");
     args.example("gdnctl dev-tpu-watch --tpu-name \"$USER-gdn\" -- uv run pytest -x tests");
     args.see_also("dev-tpu-execute");
@@ -393,7 +363,7 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const fs::path root, sync_root(options.sync, context));
     GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(options.name.tpu_name, options.name.place, context));
-    Held held(std::move(hold), context);
+    RenewedHold held(std::move(hold), context);
     GDNCTL_TRY_ASSIGN(FolderWatch watch, FolderWatch::create());
     GDNCTL_TRY_ASSIGN(Look seen, look_at(root, context));
     GDNCTL_TRY(watch.set(seen.folders));
@@ -433,7 +403,17 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_dev_tpu_watch_row = cli::make<&dev_tpu_watch::describe, &dev_tpu_watch::run>(
-    "dev-tpu-watch", "Dev TPUs", "run a command on a held TPU's host at every change", Tier::http);
+Rows dev_tpu_host_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&dev_tpu_execute::describe, &dev_tpu_execute::run>("dev-tpu-execute", "Dev TPUs",
+                                                                     "run a command on a held TPU's host", Tier::http),
+        cli::make<&dev_tpu_watch::describe, &dev_tpu_watch::run>(
+            "dev-tpu-watch", "Dev TPUs", "run a command on a held TPU's host at every change", Tier::http),
+        cli::make<&dev_tpu_connect::describe, &dev_tpu_connect::run>("dev-tpu-connect", "Dev TPUs",
+                                                                     "open a shell on a held TPU's host", Tier::http),
+        cli::make<&dev_tpu_setup::describe, &dev_tpu_setup::run>("dev-tpu-setup", "Dev TPUs",
+                                                                 "set up a held TPU's host again", Tier::http)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -1,4 +1,4 @@
-// gdnctl dev-tpu-allocate: hold a development TPU until Ctrl-C, the end of its lease, or its cap.
+// gdnctl dev-tpu-allocate, dev-tpu-list and dev-tpu-release: holds of a TPU.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -44,39 +44,21 @@ using std::chrono::seconds;
 constexpr std::int64_t k_longest_s = 1'000'000'000;
 
 void describe_terms(cli::Args& args, Options& options) {
-    args.option(options.lease_s, {.names = "--lease",
-                                  .value = "SECONDS",
-                                  .help = "release the TPU if no command has renewed the hold for this long",
-                                  .group = "Hold",
-                                  .default_text = "600; 3600 with --detach"});
-    args.option(options.grace_s,
-                {.names = "--grace",
-                 .value = "SECONDS",
-                 .help = "release the TPU if no command has renewed the hold this long after its start",
-                 .group = "Hold"});
-    args.option(options.max_hold_s, {.names = "--max-hold",
-                                     .value = "SECONDS",
-                                     .help = "release the TPU after this time, whatever happens",
-                                     .group = "Hold"});
-    args.flag(
-        options.detach,
-        {.names = "--detach", .help = "return as soon as the TPU is ready; each use renews the hold", .group = "Hold"});
-    args.option(options.ready_timeout_s, {.names = "--ready-timeout",
-                                          .value = "SECONDS",
-                                          .help = "give up if the TPU is not ready after this time",
-                                          .group = "Hold"});
-    args.option(options.attempts, {.names = "--attempts",
-                                   .value = "N",
-                                   .help = "try the cluster and its fallbacks up to N times",
-                                   .group = "Hold"});
-    args.option(
-        options.retry_sleep_s,
-        {.names = "--retry-sleep", .value = "SECONDS", .help = "wait this long between attempts", .group = "Hold"});
-    args.option(options.fallback_clusters, {.names = "--fallback-cluster",
-                                            .value = "NAME",
-                                            .help = "try this cluster if the previous ones have no TPU",
-                                            .group = "Hold",
-                                            .complete = cli::Complete::cluster});
+    args.option(options.lease_s, "--lease SECONDS", "release the TPU if no command has renewed the hold for this long",
+                {.group = "Hold", .default_text = "600; 3600 with --detach"});
+    args.option(options.grace_s, "--grace SECONDS",
+                "release the TPU if no command has renewed the hold this long after its start", {.group = "Hold"});
+    args.option(options.max_hold_s, "--max-hold SECONDS", "release the TPU after this time, whatever happens",
+                {.group = "Hold"});
+    args.flag(options.detach, "--detach", "return as soon as the TPU is ready; each use renews the hold",
+              {.group = "Hold"});
+    args.option(options.ready_timeout_s, "--ready-timeout SECONDS", "give up if the TPU is not ready after this time",
+                {.group = "Hold"});
+    args.option(options.attempts, "--attempts N", "try the cluster and its fallbacks up to N times", {.group = "Hold"});
+    args.option(options.retry_sleep_s, "--retry-sleep SECONDS", "wait this long between attempts", {.group = "Hold"});
+    args.option(options.fallback_clusters, "--fallback-cluster NAME",
+                "try this cluster if the previous ones have no TPU",
+                {.group = "Hold", .complete = cli::Complete::cluster});
 }
 
 Status check_numbers(const Options& options) {
@@ -180,16 +162,12 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Holds a TPU of the cluster for development, copies the working tree to its host, and keeps the hold until "
         "Ctrl-C. If this command dies, the TPU is released when its lease expires.");
-    args.option(options.tpu_type, {.names = "--tpu-type",
-                                   .value = "TYPE",
-                                   .help = "accelerator to hold, such as v5p-8",
-                                   .default_text = "the cluster's own"});
-    args.option(options.username, {.names = "--username",
-                                   .value = "NAME",
-                                   .help = "user that ssh logs in as on the TPU's host",
-                                   .default_text = "$USER"});
+    args.option(options.tpu_type, "--tpu-type TYPE", "accelerator to hold, such as v5p-8",
+                {.default_text = "the cluster's own"});
+    args.option(options.username, "--username NAME", "user that ssh logs in as on the TPU's host",
+                {.default_text = "$USER"});
     devtpu_options::describe_sync(args, options.sync);
-    args.flag(options.no_setup, {.names = "--no-setup", .help = "do not run `uv sync` on the host", .group = "Sync"});
+    args.flag(options.no_setup, "--no-setup", "do not run `uv sync` on the host", {.group = "Sync"});
     describe_terms(args, options);
     devtpu_options::describe_name(args, options.name);
     args.exit_code(2, "usage or configuration error, or the name is already taken");
@@ -200,9 +178,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl dev-tpu-allocate --cluster us-central1 --tpu-name \"$USER-gdn\"",
                  "hold a TPU until Ctrl-C; use it from another terminal");
     args.example("gdnctl dev-tpu-allocate --cluster local --tpu-name try --detach", "try the commands on this machine");
-    args.see_also("dev-tpu-test");
-    args.see_also("dev-tpu-release");
-    args.see_also("dev-tpu-list");
+    args.see_also({"dev-tpu-test", "dev-tpu-release", "dev-tpu-list"});
     args.check([&options]() -> Status { return check_numbers(options); });
 }
 
@@ -230,13 +206,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_allocate
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_dev_tpu_allocate_row = cli::make<&dev_tpu_allocate::describe, &dev_tpu_allocate::run>(
-    "dev-tpu-allocate", "Dev TPUs", "hold a TPU for development", Tier::http);
-
-}  // namespace gdnctl::commands
 
 // gdnctl dev-tpu-list: who holds which TPU, since when and until when.
 namespace gdnctl::commands::dev_tpu_list {
@@ -346,11 +315,10 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Lists held TPUs on the given cluster or, if none is given, on the default cluster and wherever this machine "
         "holds one. LEASE is the time until the TPU is released unless a command renews the hold.");
-    args.flag(options.all_users, {.names = "--all-users", .help = "list the holds of other users too"});
+    args.flag(options.all_users, "--all-users", "list the holds of other users too");
     describe_place(args, options.place);
     args.example("gdnctl dev-tpu-list --cluster us-central1 --all-users");
-    args.see_also("dev-tpu-allocate");
-    args.see_also("dev-tpu-release");
+    args.see_also({"dev-tpu-allocate", "dev-tpu-release"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -402,13 +370,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::dev_tpu_list
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_dev_tpu_list_row =
-    cli::make<&dev_tpu_list::describe, &dev_tpu_list::run>("dev-tpu-list", "Dev TPUs", "list held TPUs", Tier::http);
-
-}  // namespace gdnctl::commands
 
 // gdnctl dev-tpu-release: release a held TPU, by name, from anywhere.
 namespace gdnctl::commands::dev_tpu_release {
@@ -494,10 +455,9 @@ void describe(cli::Args& args, Options& options) {
         "Releases a held TPU: stops everything that runs on its host, ends the hold, and removes its ssh alias. It "
         "works from "
         "any machine, and releasing a TPU that is not held is not an error.");
-    args.option(options.tpu_name, {.names = "--tpu-name", .value = "NAME", .help = "release your hold of this name"});
-    args.option(options.submission_id,
-                {.names = "--submission-id", .value = "ID", .help = "release the hold with this id, whoever owns it"});
-    args.flag(options.all_mine, {.names = "--all-mine", .help = "release everything that you hold"});
+    args.option(options.tpu_name, "--tpu-name NAME", "release your hold of this name");
+    args.option(options.submission_id, "--submission-id ID", "release the hold with this id, whoever owns it");
+    args.flag(options.all_mine, "--all-mine", "release everything that you hold");
     describe_place(args, options.place);
     args.exit_code(0, "released, or there was nothing to release");
     args.exit_code(4, "the cluster cannot be reached; the hold ends when its lease expires");
@@ -543,7 +503,15 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_dev_tpu_release_row = cli::make<&dev_tpu_release::describe, &dev_tpu_release::run>(
-    "dev-tpu-release", "Dev TPUs", "release a held TPU", Tier::http);
+Rows dev_tpu_hold_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&dev_tpu_allocate::describe, &dev_tpu_allocate::run>("dev-tpu-allocate", "Dev TPUs",
+                                                                       "hold a TPU for development", Tier::http),
+        cli::make<&dev_tpu_list::describe, &dev_tpu_list::run>("dev-tpu-list", "Dev TPUs", "list held TPUs",
+                                                               Tier::http),
+        cli::make<&dev_tpu_release::describe, &dev_tpu_release::run>("dev-tpu-release", "Dev TPUs",
+                                                                     "release a held TPU", Tier::http)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -15,25 +15,17 @@ constexpr double k_longest_s = 1e9;  // for --timeout; keeps the conversion in r
 }  // namespace
 
 void describe_place(cli::Args& args, PlaceOptions& options) {
-    args.option(options.cluster, {.names = "--cluster",
-                                  .value = "NAME",
-                                  .help = "cluster to use; `local` is this machine",
-                                  .group = "Cluster",
-                                  .default_text = "us-central1 if its file exists, otherwise local",
-                                  .complete = cli::Complete::cluster});
-    args.option(options.cluster_config, {.names = "--cluster-config",
-                                         .value = "FILE",
-                                         .help = "cluster file (YAML) to use instead of a name",
-                                         .group = "Cluster",
-                                         .complete = cli::Complete::file});
-    args.option(options.ray_address,
-                {.names = "--ray-address", .value = "URL", .help = "dashboard to use directly", .group = "Cluster"});
-    args.flag(options.allow_plaintext_token, {.names = "--allow-plaintext-token",
-                                              .help = "allow sending the token to another machine over plain http",
-                                              .group = "Cluster"});
-    args.flag(options.no_local, {.names = "--no-local",
-                                 .help = "fail instead of running on this machine (also GDNCTL_NO_LOCAL=1)",
-                                 .group = "Cluster"});
+    args.option(options.cluster, "--cluster NAME", "cluster to use; `local` is this machine",
+                {.group = "Cluster",
+                 .default_text = "us-central1 if its file exists, otherwise local",
+                 .complete = cli::Complete::cluster});
+    args.option(options.cluster_config, "--cluster-config FILE", "cluster file (YAML) to use instead of a name",
+                {.group = "Cluster", .complete = cli::Complete::file});
+    args.option(options.ray_address, "--ray-address URL", "dashboard to use directly", {.group = "Cluster"});
+    args.flag(options.allow_plaintext_token, "--allow-plaintext-token",
+              "allow sending the token to another machine over plain http", {.group = "Cluster"});
+    args.flag(options.no_local, "--no-local", "fail instead of running on this machine (also GDNCTL_NO_LOCAL=1)",
+              {.group = "Cluster"});
     args.exit_code(4, "the cluster cannot be reached, or the job's supervisor died or never started");
     args.exit_code(5, "the cluster refused the token, or no token was found");
     args.exit_code(8, "the state directory, a job's record or a file cannot be used");
@@ -49,43 +41,24 @@ void describe_place(cli::Args& args, PlaceOptions& options) {
 }
 
 void describe_submit(cli::Args& args, SubmitOptions& options) {
-    args.flag(options.no_wait, {.names = "--no-wait", .help = "print the job's id and return without waiting"});
-    args.option(options.submission_id, {.names = "--submission-id",
-                                        .value = "ID",
-                                        .help = "id of the job; must be new",
-                                        .group = "Submission",
-                                        .default_text = "gdnctl-<kind>-<user>-<UTC>-<8 hex>"});
-    args.option(
-        options.env,
-        {.names = "-e,--env", .value = "KEY=VALUE", .help = "environment variable of the job", .group = "Submission"});
-    args.option(options.working_dir, {.names = "--working-dir",
-                                      .value = "PATH|URI|none",
-                                      .help = "folder to copy for the job",
-                                      .group = "Submission",
-                                      .default_text = "the repository",
-                                      .complete = cli::Complete::directory});
-    args.flag(
-        options.keep_workdir,
-        {.names = "--keep-workdir", .help = "keep the job's copy of the working directory", .group = "Submission"});
-    args.option(options.pip_requirements, {.names = "--pip-requirements",
-                                           .value = "FILE",
-                                           .help = "packages for the job; not on the local backend",
-                                           .group = "Submission",
-                                           .complete = cli::Complete::file});
-    args.flag(options.no_secrets, {.names = "--no-secrets",
-                                   .help = "keep HF_TOKEN, WANDB_API_KEY and other secrets off the cluster",
-                                   .group = "Submission"});
-    args.option(options.resubmit, {.names = "--resubmit",
-                                   .value = "N",
-                                   .help = "resubmit up to N times if the job fails because of the cluster",
-                                   .group = "Submission"});
-    args.option(options.timeout_s, {.names = "--timeout",
-                                    .value = "SECONDS",
-                                    .help = "give up after this time; the job keeps running, unless --auto-stop",
-                                    .group = "Submission"});
-    args.flag(options.auto_stop, {.names = "--auto-stop",
-                                  .help = "stop the job if this command is interrupted or times out",
-                                  .group = "Submission"});
+    args.flag(options.no_wait, "--no-wait", "print the job's id and return without waiting");
+    args.option(options.submission_id, "--submission-id ID", "id of the job; must be new",
+                {.group = "Submission", .default_text = "gdnctl-<kind>-<user>-<UTC>-<8 hex>"});
+    args.option(options.env, "-e,--env KEY=VALUE", "environment variable of the job", {.group = "Submission"});
+    args.option(options.working_dir, "--working-dir PATH|URI|none", "folder to copy for the job",
+                {.group = "Submission", .default_text = "the repository", .complete = cli::Complete::directory});
+    args.flag(options.keep_workdir, "--keep-workdir", "keep the job's copy of the working directory",
+              {.group = "Submission"});
+    args.option(options.pip_requirements, "--pip-requirements FILE", "packages for the job; not on the local backend",
+                {.group = "Submission", .complete = cli::Complete::file});
+    args.flag(options.no_secrets, "--no-secrets", "keep HF_TOKEN, WANDB_API_KEY and other secrets off the cluster",
+              {.group = "Submission"});
+    args.option(options.resubmit, "--resubmit N", "resubmit up to N times if the job fails because of the cluster",
+                {.group = "Submission"});
+    args.option(options.timeout_s, "--timeout SECONDS",
+                "give up after this time; the job keeps running, unless --auto-stop", {.group = "Submission"});
+    args.flag(options.auto_stop, "--auto-stop", "stop the job if this command is interrupted or times out",
+              {.group = "Submission"});
     args.exit_code(1, "the job failed");
     args.exit_code(3, "the job was stopped");
     args.exit_code(124, "--timeout (the job keeps running), or the target's time limit (the job is stopped)");
@@ -187,40 +160,26 @@ constexpr double k_longest_s = 1e9;
 }  // namespace
 
 void describe_name(cli::Args& args, Name& options) {
-    args.option(options.tpu_name,
-                {.names = "--tpu-name", .value = "NAME", .help = "name of the held TPU", .required = true});
+    args.option(options.tpu_name, "--tpu-name NAME", "name of the held TPU", {.required = true});
     describe_place(args, options.place);
     args.check([&options]() -> Status { return devtpu::check_tpu_name(options.tpu_name); });
 }
 
 void describe_sync(cli::Args& args, Sync& options) {
-    args.option(options.sync_path, {.names = "--sync-path",
-                                    .value = "PATH",
-                                    .help = "folder to sync: all files that git does not ignore",
-                                    .group = "Sync",
-                                    .default_text = "the repository",
-                                    .complete = cli::Complete::directory});
-    args.flag(options.no_sync,
-              {.names = "--no-sync", .help = "leave the files on the host as they are", .group = "Sync"});
+    args.option(options.sync_path, "--sync-path PATH", "folder to sync: all files that git does not ignore",
+                {.group = "Sync", .default_text = "the repository", .complete = cli::Complete::directory});
+    args.flag(options.no_sync, "--no-sync", "leave the files on the host as they are", {.group = "Sync"});
     args.exit_code(7, "another command has used the TPU's tree for half an hour");
 }
 
 void describe_run(cli::Args& args, Run& options) {
-    args.option(options.env, {.names = "-e,--env",
-                              .value = "KEY[=VALUE]",
-                              .help = "environment variable for the command; without =VALUE, its local value",
-                              .group = "Command"});
-    args.flag(options.forward_all_env,
-              {.names = "--forward-all-env", .help = "forward the whole environment", .group = "Command"});
-    args.option(options.via, k_vias,
-                {.names = "--via", .value = "WAY", .help = "how the command reaches the host", .group = "Command"});
-    args.option(
-        options.timeout_s,
-        {.names = "--timeout", .value = "SECONDS", .help = "stop the command after this time", .group = "Command"});
-    args.option(options.idle_timeout_s, {.names = "--idle-timeout",
-                                         .value = "SECONDS",
-                                         .help = "stop the command after this long without output",
-                                         .group = "Command"});
+    args.option(options.env, "-e,--env KEY[=VALUE]",
+                "environment variable for the command; without =VALUE, its local value", {.group = "Command"});
+    args.flag(options.forward_all_env, "--forward-all-env", "forward the whole environment", {.group = "Command"});
+    args.option(options.via, k_vias, "--via WAY", "how the command reaches the host", {.group = "Command"});
+    args.option(options.timeout_s, "--timeout SECONDS", "stop the command after this time", {.group = "Command"});
+    args.option(options.idle_timeout_s, "--idle-timeout SECONDS", "stop the command after this long without output",
+                {.group = "Command"});
     args.exit_code(124, "--timeout or --idle-timeout: the command was ended");
     args.check([&options]() -> Status {
         for (const auto& [name, value] :

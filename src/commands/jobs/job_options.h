@@ -1,4 +1,4 @@
-// Options shared by the commands for jobs.
+// Options shared by the commands for jobs and dev TPUs, and by the profiles of codex-loop.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// gdnctl ray-list: list the jobs of a backend.
+// gdnctl ray-list, ray-stop, ray-wait and ray-logs: jobs that exist.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -109,15 +109,12 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Lists jobs, newest first. Times are local, with their offset from UTC; the duration counts from the "
         "submission.");
-    args.flag(options.mine, {.names = "--mine", .help = "list only your own jobs"});
-    args.option(options.status, k_states,
-                {.names = "--status", .value = "STATUS", .help = "list only jobs in this state"});
-    args.option(options.limit, {.names = "--limit", .value = "N", .help = "list at most N jobs"});
+    args.flag(options.mine, "--mine", "list only your own jobs");
+    args.option(options.status, k_states, "--status STATUS", "list only jobs in this state");
+    args.option(options.limit, "--limit N", "list at most N jobs");
     describe_place(args, options.place);
     args.example("gdnctl ray-list --cluster local --status RUNNING");
-    args.see_also("ray-wait");
-    args.see_also("ray-logs");
-    args.see_also("ray-stop");
+    args.see_also({"ray-wait", "ray-logs", "ray-stop"});
     args.check([&options]() -> Status {
         if (options.limit < 1) return fail(ErrorKind::usage, "--limit: expected 1 or more");
         return {};
@@ -157,13 +154,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::ray_list
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_ray_list_row =
-    cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http);
-
-}  // namespace gdnctl::commands
-
 // gdnctl ray-stop: ask a job to stop.
 namespace gdnctl::commands::ray_stop {
 
@@ -178,15 +168,13 @@ void describe(cli::Args& args, Options& options) {
         "Asks a job to stop: SIGTERM to all its processes, SIGKILL after 3 seconds (RAY_JOB_STOP_WAIT_TIME_S in the "
         "job's environment). A local job that is still waiting stops at once. On a cluster, the job is started first "
         "and then stopped, by this or a later command.");
-    args.positional(options.id,
-                    {.name = "ID", .help = "submission id of the job", .complete = cli::Complete::local_job});
-    args.flag(options.wait, {.names = "--wait", .help = "return when the job has ended"});
+    args.positional(options.id, "ID", "submission id of the job", {.complete = cli::Complete::local_job});
+    args.flag(options.wait, "--wait", "return when the job has ended");
     describe_place(args, options.place);
     args.exit_code(0, "the job will stop, or had already ended");
     args.exit_code(6, "no such job");
     args.example("gdnctl ray-stop --cluster local ID --wait");
-    args.see_also("ray-wait");
-    args.see_also("ray-list");
+    args.see_also({"ray-wait", "ray-list"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -204,13 +192,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::ray_stop
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_ray_stop_row =
-    cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http);
-
-}  // namespace gdnctl::commands
 
 // gdnctl ray-wait: wait for a job to end and return its verdict.
 namespace gdnctl::commands::ray_wait {
@@ -340,20 +321,15 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Waits for a job and exits with its status. Status lines go to stderr, the log to stdout (to stderr with "
         "--json). Ctrl-C and --timeout leave the job running.");
-    args.positional(options.id,
-                    {.name = "ID", .help = "submission id of the job", .complete = cli::Complete::local_job});
-    args.option(
-        options.match,
-        {.names = "--match", .value = "REGEX", .help = "wait for the newest job whose id matches, instead of ID"});
-    args.option(options.poll_s, {.names = "--poll", .value = "SECONDS", .help = "polling interval"});
-    args.option(options.timeout_s, {.names = "--timeout", .value = "SECONDS", .help = "give up after this time"});
-    args.flag(options.show_logs, {.names = "--show-logs", .help = "print the log after the job has ended"});
-    args.option(options.tail, {.names = "--tail", .value = "N", .help = "print the last N lines of the log"});
-    args.option(options.grep,
-                {.names = "--grep", .value = "REGEX", .help = "print only matching lines (RE2), before --tail"});
-    args.flag(options.compat_exit,
-              {.names = "--compat-exit",
-               .help = "exit with 0 however the job ended, 1 for an unknown job, 2 after --timeout"});
+    args.positional(options.id, "ID", "submission id of the job", {.complete = cli::Complete::local_job});
+    args.option(options.match, "--match REGEX", "wait for the newest job whose id matches, instead of ID");
+    args.option(options.poll_s, "--poll SECONDS", "polling interval");
+    args.option(options.timeout_s, "--timeout SECONDS", "give up after this time");
+    args.flag(options.show_logs, "--show-logs", "print the log after the job has ended");
+    args.option(options.tail, "--tail N", "print the last N lines of the log");
+    args.option(options.grep, "--grep REGEX", "print only matching lines (RE2), before --tail");
+    args.flag(options.compat_exit, "--compat-exit",
+              "exit with 0 however the job ended, 1 for an unknown job, 2 after --timeout");
     describe_place(args, options.place);
     args.exit_code(0, "the job succeeded");
     args.exit_code(1, "the job failed");
@@ -362,9 +338,7 @@ void describe(cli::Args& args, Options& options) {
     args.exit_code(124, "--timeout; the job keeps running");
     args.example("gdnctl ray-wait --cluster local gdnctl-test-me-20260310T165307-0a1b2c3d --show-logs --tail 400");
     args.example("gdnctl ray-wait --match '^gdnctl-test-' --timeout 600", "the newest test job");
-    args.see_also("ray-logs");
-    args.see_also("ray-stop");
-    args.see_also("ray-list");
+    args.see_also({"ray-logs", "ray-stop", "ray-list"});
     args.check([&options]() -> Status {
         if (options.id.has_value() == options.match.has_value()) {
             return fail(ErrorKind::usage, "pass either ID or --match");
@@ -391,35 +365,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_ray_wait_row = cli::make<&ray_wait::describe, &ray_wait::run>(
-    "ray-wait", "Jobs", "wait for a job and return its verdict", Tier::http);
-
-}  // namespace gdnctl::commands
-
-namespace gdnctl::commands {
-
 namespace {
-
-// Buffers a log for a JSON object in a temporary file: the log may be larger than memory, and the keys before it are
-// known only when it has ended.
-
-class LogSpool {
-public:
-    // Error: local_io.
-    static Result<LogSpool> open();
-
-    // After a failure (disk full) further bytes are dropped; status() reports it.
-    void append(std::string_view bytes);
-    Status status() const;
-    // Prints all of it as a JSON string, with the quotes; bytes that are not UTF-8 are replaced.
-    Status print(Terminal& terminal) const;
-
-private:
-    explicit LogSpool(UniqueFd fd) : m_fd(std::move(fd)) {}
-
-    UniqueFd m_fd;
-    int m_problem = 0;
-};
 
 constexpr std::size_t k_piece = std::size_t{256} << 10;
 constexpr std::string_view k_name = "a temporary file for the log";
@@ -436,47 +382,62 @@ std::size_t whole_characters(std::string_view bytes) {
     return bytes.size();
 }
 
-Result<LogSpool> LogSpool::open() {
-    std::error_code problem;
-    const std::filesystem::path folder = std::filesystem::temp_directory_path(problem);
-    std::string path = ((problem ? std::filesystem::path("/tmp") : folder) / "gdnctl-log.XXXXXX").string();
-    UniqueFd fd(mkostemp(path.data(), O_CLOEXEC));
-    if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "create", path, errno));
-    unlink(path.c_str());
-    return LogSpool(std::move(fd));
-}
+// Buffers a log for a JSON object in a temporary file: the log may be larger than memory, and the keys before it are
+// known only when it has ended.
 
-void LogSpool::append(std::string_view bytes) {
-    if (m_problem == 0) m_problem = write_fully(m_fd.get(), bytes);
-}
-
-Status LogSpool::status() const {
-    if (m_problem == 0) return {};
-    return tl::unexpected(file_error(ErrorKind::local_io, "write", k_name, m_problem));
-}
-
-Status LogSpool::print(Terminal& terminal) const {
-    terminal.out("\"");
-    std::string held;
-    for (off_t at = 0;;) {
-        const std::size_t before = held.size();
-        held.resize(before + k_piece);
-        const ssize_t n = pread(m_fd.get(), held.data() + before, k_piece, at);
-        if (n < 0 && errno != EINTR) {
-            return tl::unexpected(file_error(ErrorKind::local_io, "read", k_name, errno));
-        }
-        held.resize(before + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-        if (n < 0) continue;
-        at += n;
-        const std::size_t size = n == 0 ? held.size() : whole_characters(held);
-        const std::string quoted = to_text(Json(held.substr(0, size)));
-        terminal.out(std::string_view(quoted).substr(1, quoted.size() - 2));
-        held.erase(0, size);
-        if (n == 0 || terminal.out_closed()) break;
+class LogSpool {
+public:
+    // Error: local_io.
+    static Result<LogSpool> open() {
+        std::error_code problem;
+        const std::filesystem::path folder = std::filesystem::temp_directory_path(problem);
+        std::string path = ((problem ? std::filesystem::path("/tmp") : folder) / "gdnctl-log.XXXXXX").string();
+        UniqueFd fd(mkostemp(path.data(), O_CLOEXEC));
+        if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "create", path, errno));
+        unlink(path.c_str());
+        return LogSpool(std::move(fd));
     }
-    terminal.out("\"");
-    return {};
-}
+
+    // After a failure (disk full) further bytes are dropped; status() reports it.
+    void append(std::string_view bytes) {
+        if (m_problem == 0) m_problem = write_fully(m_fd.get(), bytes);
+    }
+
+    Status status() const {
+        if (m_problem == 0) return {};
+        return tl::unexpected(file_error(ErrorKind::local_io, "write", k_name, m_problem));
+    }
+
+    // Prints all of it as a JSON string, with the quotes; bytes that are not UTF-8 are replaced.
+    Status print(Terminal& terminal) const {
+        terminal.out("\"");
+        std::string held;
+        for (off_t at = 0;;) {
+            const std::size_t before = held.size();
+            held.resize(before + k_piece);
+            const ssize_t n = pread(m_fd.get(), held.data() + before, k_piece, at);
+            if (n < 0 && errno != EINTR) {
+                return tl::unexpected(file_error(ErrorKind::local_io, "read", k_name, errno));
+            }
+            held.resize(before + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+            if (n < 0) continue;
+            at += n;
+            const std::size_t size = n == 0 ? held.size() : whole_characters(held);
+            const std::string quoted = to_text(Json(held.substr(0, size)));
+            terminal.out(std::string_view(quoted).substr(1, quoted.size() - 2));
+            held.erase(0, size);
+            if (n == 0 || terminal.out_closed()) break;
+        }
+        terminal.out("\"");
+        return {};
+    }
+
+private:
+    explicit LogSpool(UniqueFd fd) : m_fd(std::move(fd)) {}
+
+    UniqueFd m_fd;
+    int m_problem = 0;
+};
 
 }  // namespace
 
@@ -519,19 +480,16 @@ Status follow(const Options& options, const LineRegex* grep, const LogFilter::Ou
 
 void describe(cli::Args& args, Options& options) {
     args.about("Prints the end of a job's log, byte for byte, on stdout.");
-    args.positional(options.id,
-                    {.name = "ID", .help = "submission id of the job", .complete = cli::Complete::local_job});
-    args.option(options.tail, {.names = "--tail", .value = "N", .help = "print the last N lines"});
-    args.option(options.grep,
-                {.names = "--grep", .value = "REGEX", .help = "print only matching lines (RE2), before --tail"});
-    args.flag(options.follow, {.names = "-f,--follow", .help = "keep printing until the job has ended"});
+    args.positional(options.id, "ID", "submission id of the job", {.complete = cli::Complete::local_job});
+    args.option(options.tail, "--tail N", "print the last N lines");
+    args.option(options.grep, "--grep REGEX", "print only matching lines (RE2), before --tail");
+    args.flag(options.follow, "-f,--follow", "keep printing until the job has ended");
     describe_place(args, options.place);
     args.exit_code(0, "the log was printed, however the job ended; with --follow also if its end could not be read");
     args.exit_code(6, "no such job");
     args.example("gdnctl ray-logs --cluster local ID --tail 400 --grep 'profiler|trace|ERROR|Traceback'");
     args.example("gdnctl ray-logs --cluster local ID --follow");
-    args.see_also("ray-wait");
-    args.see_also("ray-list");
+    args.see_also({"ray-wait", "ray-list"});
     args.check([&options]() -> Status {
         if (options.tail < 0) return fail(ErrorKind::usage, "--tail: expected 0 or more");
         return {};
@@ -590,7 +548,14 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_ray_logs_row =
-    cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http);
+Rows ray_job_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&ray_wait::describe, &ray_wait::run>("ray-wait", "Jobs", "wait for a job and return its verdict",
+                                                       Tier::http),
+        cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http),
+        cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http),
+        cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -1,4 +1,5 @@
-// Shows what a submission would send, without sending it.
+// gdnctl ray-test, ray-profile, dev-tpu-test and dev-tpu-profile: the target's test and profile, as jobs or on a held
+// TPU.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -153,18 +154,6 @@ struct Options {
     std::optional<std::int64_t> max_skipped;
 };
 
-// The test's options: --tests, --pytest-args and the required counts.
-void describe_tests(cli::Args& args, Options& options);
-// Error usage: counts are required of a target that has none.
-Status check_counts(const Target& target, const Options& options);
-// Reports and judges a run, as JSON with this schema if requested.
-Result<ExitCode> finish(std::string_view schema, const Options& options, const Target& target,
-                        const std::string& tpu_type, JobRun run, Context& context);
-
-}  // namespace gdnctl::commands::ray_test
-
-namespace gdnctl::commands::ray_test {
-
 namespace {
 
 using Suite = TestSelection::Suite;
@@ -184,6 +173,7 @@ Json settings_json(const Options& options, const Target& target) {
 
 }  // namespace
 
+// Reports and judges a run, as JSON with this schema if requested.
 Result<ExitCode> finish(std::string_view schema, const Options& options, const Target& target,
                         const std::string& tpu_type, JobRun run, Context& context) {
     const bool pytest = target.style == TargetStyle::levanter;
@@ -207,15 +197,13 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const T
     return exit;
 }
 
+// The test's options: --tests, --pytest-args and the required counts.
 void describe_tests(cli::Args& args, Options& options) {
-    args.option(options.tests, k_suites, {.names = "--tests", .value = "SUITE", .help = "pytest suites to run"});
-    args.option(options.pytest_args,
-                {.names = "--pytest-args", .value = "WORDS", .help = "extra pytest arguments, quoted as for a shell"});
-    args.flag(options.allow_cpu, {.names = "--allow-cpu", .help = "accept a run in which JAX finds no TPU"});
-    args.option(options.require_passed,
-                {.names = "--require-passed", .value = "N", .help = "fail unless at least N tests passed"});
-    args.option(options.max_skipped,
-                {.names = "--max-skipped", .value = "N", .help = "fail if more than N tests were skipped"});
+    args.option(options.tests, k_suites, "--tests SUITE", "pytest suites to run");
+    args.option(options.pytest_args, "--pytest-args WORDS", "extra pytest arguments, quoted as for a shell");
+    args.flag(options.allow_cpu, "--allow-cpu", "accept a run in which JAX finds no TPU");
+    args.option(options.require_passed, "--require-passed N", "fail unless at least N tests passed");
+    args.option(options.max_skipped, "--max-skipped N", "fail if more than N tests were skipped");
     args.check([&options]() -> Status {
         if (options.require_passed.value_or(0) < 0 || options.max_skipped.value_or(0) < 0) {
             return fail(ErrorKind::usage, "--require-passed and --max-skipped: expected 0 or more");
@@ -224,6 +212,7 @@ void describe_tests(cli::Args& args, Options& options) {
     });
 }
 
+// Error usage: counts are required of a target that has none.
 Status check_counts(const Target& target, const Options& options) {
     if (target.style == TargetStyle::levanter || (!options.require_passed && !options.max_skipped)) return {};
     return fail(ErrorKind::usage, "target '" + target.name + "' has no pytest counts",
@@ -235,22 +224,18 @@ void describe(cli::Args& args, Options& options) {
         "Submits the target's correctness test as a job, follows its log, and exits with the job's status. A local job "
         "keeps running if you press Ctrl-C or close the terminal. It does not survive a reboot, or a login manager "
         "that kills your processes when you log out.");
-    args.option(options.tpu, {.names = "--tpu",
-                              .value = "TYPE",
-                              .help = "accelerator to request, such as v5p-8; auto: the cluster's own, none on local"});
+    args.option(options.tpu, "--tpu TYPE",
+                "accelerator to request, such as v5p-8; auto: the cluster's own, none on local");
     describe_tests(args, options);
-    args.flag(options.dry_run,
-              {.names = "--dry-run",
-               .help = "show the package, the environment (names only) and the request; submit nothing"});
+    args.flag(options.dry_run, "--dry-run",
+              "show the package, the environment (names only) and the request; submit nothing");
     describe_submit(args, options.submit);
     describe_place(args, options.place);
     args.exit_code(8, "the state directory or a file cannot be used, or a link leads out of the tree");
     args.example("gdnctl ray-test --cluster local", "test the target on this machine");
     args.example("gdnctl ray-test --cluster us-central1 --tpu auto --tests both", "both suites on a cluster's TPU");
     args.example("gdnctl ray-test --cluster local --no-wait", "submit only");
-    args.see_also("ray-wait");
-    args.see_also("ray-logs");
-    args.see_also("ray-stop");
+    args.see_also({"ray-wait", "ray-logs", "ray-stop"});
     args.check([&options]() -> Status {
         if (options.submit.no_wait && (options.require_passed || options.max_skipped)) {
             return fail(ErrorKind::usage, "--require-passed and --max-skipped wait for the job's end: drop --no-wait");
@@ -275,13 +260,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::ray_test
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_ray_test_row = cli::make<&ray_test::describe, &ray_test::run>(
-    "ray-test", "Jobs", "run the target's correctness test as a job", Tier::http);
-
-}  // namespace gdnctl::commands
-
 namespace gdnctl::commands::ray_profile {
 
 // gdnctl ray-profile: run the target's profile as a job.
@@ -293,19 +271,6 @@ struct Options {
     std::vector<std::string> profile_env;
     bool driver_on_tpu = false;
 };
-
-// The run's options: --tpu, the model's options, --profile-env.
-void describe_run(cli::Args& args, Options& options);
-// Error: usage (--profile-env).
-Result<ProfileSettings> settings_of(const Options& options);
-// Reports a run with its metrics, as JSON with this schema if requested. A result that is cut off or not a finite
-// number is a failure.
-Result<ExitCode> finish(std::string_view schema, const Options& options, const ProfileSettings& settings,
-                        const Target& target, JobRun run, Context& context);
-
-}  // namespace gdnctl::commands::ray_profile
-
-namespace gdnctl::commands::ray_profile {
 
 namespace {
 
@@ -349,28 +314,29 @@ Json settings_json(const ProfileSettings& s, const Options& options) {
 
 }  // namespace
 
+// The run's options: --tpu, the model's options, --profile-env.
 void describe_run(cli::Args& args, Options& options) {
-    args.option(options.settings.tpu,
-                {.names = "--tpu", .value = "TYPE", .help = "accelerator for the run, such as v5p-8"});
+    args.option(options.settings.tpu, "--tpu TYPE", "accelerator for the run, such as v5p-8");
     const ProfileNames names;
     describe_model(args, options.settings, names);
     describe_cross_entropy(args, options.settings, names);
     describe_run_name(args, options.settings, names);
-    args.flag(options.settings.dry_run,
-              {.names = "--dry-run",
-               .help = "submit a run that only shows what it would do; if the target has none, show the request",
-               .group = names.group});
-    args.option(options.profile_env,
-                {.names = "--profile-env", .value = "KEY=VALUE", .help = "another setting of the run", .group = "Run"});
+    args.flag(options.settings.dry_run, "--dry-run",
+              "submit a run that only shows what it would do; if the target has none, show the request",
+              {.group = names.group});
+    args.option(options.profile_env, "--profile-env KEY=VALUE", "another setting of the run", {.group = "Run"});
     args.check([&options] { return check_settings(options.settings); });
 }
 
+// Error: usage (--profile-env).
 Result<ProfileSettings> settings_of(const Options& options) {
     ProfileSettings settings = options.settings;
     GDNCTL_TRY(add_profile_env(settings, options.profile_env));
     return settings;
 }
 
+// Reports a run with its metrics, as JSON with this schema if requested. A result that is cut off or not a finite
+// number is a failure.
 Result<ExitCode> finish(std::string_view schema, const Options& options, const ProfileSettings& settings,
                         const Target& target, JobRun run, Context& context) {
     ExitCode exit = conclude_profile(run, target, context.global.json);
@@ -405,8 +371,7 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Submits the target's profile as a job, follows its log, and prints the metrics that it reports. A local job "
         "keeps running after this command, as with ray-test.");
-    args.option(options.driver_on_tpu, k_driver,
-                {.names = "--driver-on", .value = "NODE", .help = "node that runs the driver"});
+    args.option(options.driver_on_tpu, k_driver, "--driver-on NODE", "node that runs the driver");
     describe_run(args, options);
     describe_submit(args, options.submit);
     describe_place(args, options.place);
@@ -414,8 +379,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl ray-profile --cluster us-central1 --tpu v5p-8 --size 130m --num-steps 20 --no-wait",
                  "a short profiled run");
     args.example("gdnctl ray-profile --cluster local --target mine", "the profile of your own target");
-    args.see_also("ray-wait");
-    args.see_also("ray-logs");
+    args.see_also({"ray-wait", "ray-logs"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -433,13 +397,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::ray_profile
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_ray_profile_row = cli::make<&ray_profile::describe, &ray_profile::run>(
-    "ray-profile", "Jobs", "run the target's profile as a job", Tier::http);
-
-}  // namespace gdnctl::commands
 
 // gdnctl dev-tpu-test: run the target's correctness test on a held TPU.
 namespace gdnctl::commands::dev_tpu_test {
@@ -462,8 +419,7 @@ void describe(cli::Args& args, Options& options) {
     args.exit_code(1, "the tests failed");
     args.exit_code(4, "the connection or the TPU was lost, or the name is not held");
     args.example("gdnctl dev-tpu-test --cluster us-central1 --tpu-name \"$USER-gdn\" --tests both");
-    args.see_also("dev-tpu-allocate");
-    args.see_also("ray-test");
+    args.see_also({"dev-tpu-allocate", "ray-test"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -483,13 +439,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::dev_tpu_test
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_dev_tpu_test_row = cli::make<&dev_tpu_test::describe, &dev_tpu_test::run>(
-    "dev-tpu-test", "Dev TPUs", "run the target's test on a held TPU", Tier::http);
-
-}  // namespace gdnctl::commands
-
 // gdnctl dev-tpu-profile: run the target's profile on a held TPU.
 namespace gdnctl::commands::dev_tpu_profile {
 
@@ -506,19 +455,15 @@ void describe(cli::Args& args, Options& options) {
         "Syncs the working tree to a held TPU, runs the target's profile there as ray-profile would, and prints the "
         "metrics that it reports.");
     ray_profile::describe_run(args, options.profile);
-    args.option(options.marin_prefix, {.names = "--marin-prefix",
-                                       .value = "URI",
-                                       .help = "storage for the run's data (MARIN_PREFIX)",
-                                       .group = "Run",
-                                       .default_text = "$MARIN_PREFIX, or the bucket of the TPU's region"});
+    args.option(options.marin_prefix, "--marin-prefix URI", "storage for the run's data (MARIN_PREFIX)",
+                {.group = "Run", .default_text = "$MARIN_PREFIX, or the bucket of the TPU's region"});
     devtpu_options::describe_sync(args, options.sync);
     devtpu_options::describe_run(args, options.run);
     devtpu_options::describe_name(args, options.name);
     args.exit_code(1, "the run failed");
     args.exit_code(4, "the connection or the TPU was lost, or the name is not held");
     args.example("gdnctl dev-tpu-profile --tpu-name \"$USER-gdn\" --tpu v5p-8 --size 130m --no-sync");
-    args.see_also("dev-tpu-allocate");
-    args.see_also("ray-profile");
+    args.see_also({"dev-tpu-allocate", "ray-profile"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -541,7 +486,22 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_dev_tpu_profile_row = cli::make<&dev_tpu_profile::describe, &dev_tpu_profile::run>(
-    "dev-tpu-profile", "Dev TPUs", "run the target's profile on a held TPU", Tier::http);
+Rows target_job_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&ray_test::describe, &ray_test::run>("ray-test", "Jobs", "run the target's correctness test as a job",
+                                                       Tier::http),
+        cli::make<&ray_profile::describe, &ray_profile::run>("ray-profile", "Jobs", "run the target's profile as a job",
+                                                             Tier::http)};
+    return k_rows;
+}
+
+Rows dev_tpu_job_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&dev_tpu_test::describe, &dev_tpu_test::run>("dev-tpu-test", "Dev TPUs",
+                                                               "run the target's test on a held TPU", Tier::http),
+        cli::make<&dev_tpu_profile::describe, &dev_tpu_profile::run>(
+            "dev-tpu-profile", "Dev TPUs", "run the target's profile on a held TPU", Tier::http)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

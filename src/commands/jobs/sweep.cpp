@@ -1,4 +1,4 @@
-// gdnctl sweep run
+// gdnctl sweep run and sweep report.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -243,19 +243,12 @@ void describe(cli::Args& args, Options& options) {
         "after "
         "any interruption.");
     args.positional(options.plan, {"PLAN", "the plan, a TOML file (docs/sweeps.md)", cli::Complete::file});
-    args.option(options.journal, {.names = "--journal",
-                                  .value = "FILE",
-                                  .help = "file that keeps the results",
-                                  .default_text = "PLAN's name with .journal.jsonl",
-                                  .complete = cli::Complete::file});
-    args.option(options.tpu_name,
-                {.names = "--tpu-name", .value = "NAME", .help = "run on this held TPU", .default_text = "none"});
-    args.option(options.budget_s, {.names = "--budget",
-                                   .value = "SECONDS",
-                                   .help = "stop after this time, instead of the plan's budget_s",
-                                   .default_text = "the plan's"});
-    args.flag(options.prune_vmem,
-              {.names = "--prune-vmem", .help = "skip block sizes whose estimated VMEM exceeds the scoped limit"});
+    args.option(options.journal, "--journal FILE", "file that keeps the results",
+                {.default_text = "PLAN's name with .journal.jsonl", .complete = cli::Complete::file});
+    args.option(options.tpu_name, "--tpu-name NAME", "run on this held TPU", {.default_text = "none"});
+    args.option(options.budget_s, "--budget SECONDS", "stop after this time, instead of the plan's budget_s",
+                {.default_text = "the plan's"});
+    args.flag(options.prune_vmem, "--prune-vmem", "skip block sizes whose estimated VMEM exceeds the scoped limit");
     describe_place(args, options.place);
     args.exit_code(0, "every configuration succeeded or failed by itself, and at least one is ok");
     args.exit_code(1, "no configuration is ok, or a module is missing");
@@ -265,8 +258,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl sweep run ce.toml --cluster local", "on this machine");
     args.example("gdnctl sweep run ce.toml --cluster us-central1 --budget 3600", "on a cluster's TPUs, for an hour");
     args.example("gdnctl sweep run ce.toml --tpu-name me --json", "on a held TPU, as gdnctl.sweep-run/1");
-    args.see_also("sweep report");
-    args.see_also("ce-infer");
+    args.see_also({"sweep report", "ce-infer"});
     args.check([&options]() -> Status {
         if (options.budget_s.value_or(0) < 0) return fail(ErrorKind::usage, "--budget: expected 0 or more seconds");
         return {};
@@ -307,13 +299,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::sweep_run
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_sweep_run_row = cli::make<&sweep_run::describe, &sweep_run::run>(
-    "sweep run", "Jobs", "time a kernel at every block size of a plan", Tier::http);
-
-}  // namespace gdnctl::commands
 
 // gdnctl sweep report
 namespace gdnctl::commands::sweep_report {
@@ -369,31 +354,23 @@ void describe(cli::Args& args, Options& options) {
         "of each bucket. Figures that count several shards or chips, or the forward twice, are corrected and listed; "
         "figures that contradict each other are warnings.");
     args.positional(options.logs, {"LOG", "a log or a journal; `-` is standard input", cli::Complete::file});
-    args.option(options.format, k_formats, {.names = "--format", .value = "FORMAT", .help = "output format"});
-    args.flag(options.strict, {.names = "--strict", .help = "exit with 1 if there are warnings"});
-    args.option(options.shards, {.names = "--shards",
-                                 .value = "N",
-                                 .help = "shards of the bench script's batch, if the log does not say",
-                                 .default_text = "1"});
-    args.option(options.device_kind, {.names = "--device-kind",
-                                      .value = "KIND",
-                                      .help = "device kind, if the log does not say: \"TPU v5\"",
-                                      .default_text = "unknown"});
-    args.option(options.dtype, {.names = "--dtype",
-                                .value = "DTYPE",
-                                .help = "dtype of x and w, if the log does not say",
-                                .default_text = "unknown"});
-    args.option(options.comparisons, {.names = "--comparisons",
-                                      .value = "BASE",
-                                      .help = "compare every implementation with this one, shape by shape"});
+    args.option(options.format, k_formats, "--format FORMAT", "output format");
+    args.flag(options.strict, "--strict", "exit with 1 if there are warnings");
+    args.option(options.shards, "--shards N", "shards of the bench script's batch, if the log does not say",
+                {.default_text = "1"});
+    args.option(options.device_kind, "--device-kind KIND", "device kind, if the log does not say: \"TPU v5\"",
+                {.default_text = "unknown"});
+    args.option(options.dtype, "--dtype DTYPE", "dtype of x and w, if the log does not say",
+                {.default_text = "unknown"});
+    args.option(options.comparisons, "--comparisons BASE",
+                "compare every implementation with this one, shape by shape");
     args.exit_code(1, "--strict, and there are warnings");
     args.exit_code(9, "no log has a result line");
     args.example("gdnctl sweep report tune.log --device-kind 'TPU v5'", "one log as a table");
     args.example("gdnctl sweep report bench-*.log --comparisons xla --format markdown",
                  "compared with XLA, for a running log");
     args.example("gdnctl ray-logs JOB | gdnctl sweep report - --json", "as gdnctl.sweep-report/1");
-    args.see_also("sweep run");
-    args.see_also("ce-infer");
+    args.see_also({"sweep run", "ce-infer"});
     args.check([&options]() -> Status {
         if (options.logs.empty()) return fail(ErrorKind::usage, "LOG is missing", "name one or more logs, or `-`");
         if (options.shards.value_or(1) < 1) return fail(ErrorKind::usage, "--shards: expected 1 or more");
@@ -422,9 +399,14 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_sweep_report_row =
-    cli::make<&sweep_report::describe, &sweep_report::run>("sweep report", "Jobs",
-                                                           "compare block sizes from the logs of sweeps", Tier::none)
-        .without_config();
+Rows sweep_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&sweep_run::describe, &sweep_run::run>("sweep run", "Jobs",
+                                                         "time a kernel at every block size of a plan", Tier::http),
+        cli::make<&sweep_report::describe, &sweep_report::run>(
+            "sweep report", "Jobs", "compare block sizes from the logs of sweeps", Tier::none)
+            .without_config()};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

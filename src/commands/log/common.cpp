@@ -20,11 +20,8 @@ namespace gdnctl::commands {
 namespace fs = std::filesystem;
 
 void describe_log_file(cli::Args& args, std::optional<std::string>& log_file) {
-    args.option(log_file, {.names = "--log-file",
-                           .value = "PATH",
-                           .help = "running log",
-                           .default_text = "the target's log",
-                           .complete = cli::Complete::file});
+    args.option(log_file, "--log-file PATH", "running log",
+                {.default_text = "the target's log", .complete = cli::Complete::file});
 }
 
 namespace {

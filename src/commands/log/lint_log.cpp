@@ -1,4 +1,4 @@
-// gdnctl lint-log
+// gdnctl lint-log.
 #include <array>
 #include <cstddef>
 #include <filesystem>
@@ -95,14 +95,6 @@ Status replace_log(const std::filesystem::path& path, std::string_view shown, st
     return atomic_replace(path, after);
 }
 
-}  // namespace
-
-}  // namespace gdnctl::commands::lint_log
-
-namespace gdnctl::commands::lint_log {
-
-namespace {
-
 namespace fs = std::filesystem;
 using runlog::Document;
 using runlog::LintInput;
@@ -123,7 +115,7 @@ constexpr std::array k_templates = {
     cli::Choice<runlog::TemplateChoice>{"experiment", runlog::TemplateChoice::experiment, "## YYYY-MM-DD - name"}};
 
 // The log's path, and its name in output.
-struct Place {
+struct LogPath {
     fs::path path;         // absolute
     std::string shown;     // as the user gave it
     fs::path root;         // of the repository; empty: none
@@ -133,31 +125,31 @@ struct Place {
 
 fs::path below(const Context& context, const std::string& path) { return (context.cwd / path).lexically_normal(); }
 
-Result<Place> find_log(const Options& options, const Context& context) {
+Result<LogPath> find_log(const Options& options, const Context& context) {
     if (options.log_file && options.log_file->empty()) return fail(ErrorKind::usage, "--log-file needs a path");
-    Place place;
-    GDNCTL_TRY_ASSIGN(place.path, named_log(options.log_file, context));
-    place.shown = options.log_file                     ? *options.log_file
-                  : is_inside(context.cwd, place.path) ? place.path.lexically_relative(context.cwd).string()
-                                                       : place.path.string();
+    LogPath where;
+    GDNCTL_TRY_ASSIGN(where.path, named_log(options.log_file, context));
+    where.shown = options.log_file                     ? *options.log_file
+                  : is_inside(context.cwd, where.path) ? where.path.lexically_relative(context.cwd).string()
+                                                       : where.path.string();
     if (options.repo) {
-        place.root = find_repository_root(below(context, *options.repo)).value_or(fs::path());
-        if (place.root.empty())
+        where.root = find_repository_root(below(context, *options.repo)).value_or(fs::path());
+        if (where.root.empty())
             return fail(ErrorKind::usage, fmt::format("not in a git repository: {}", *options.repo));
     } else {
-        place.root = find_repository_root(place.path.parent_path()).value_or(fs::path());
+        where.root = find_repository_root(where.path.parent_path()).value_or(fs::path());
     }
     // Machine formats never show where this checkout is.
-    const fs::path base = !place.root.empty() && is_inside(place.root, place.path) ? place.root
-                          : is_inside(context.cwd, place.path)                     ? context.cwd
-                                                                                   : place.path.parent_path();
-    place.relative = place.path.lexically_relative(base).generic_string();
+    const fs::path base = !where.root.empty() && is_inside(where.root, where.path) ? where.root
+                          : is_inside(context.cwd, where.path)                     ? context.cwd
+                                                                                   : where.path.parent_path();
+    where.relative = where.path.lexically_relative(base).generic_string();
     std::error_code problem;
-    const fs::path real = fs::weakly_canonical(place.path, problem);
-    const fs::path real_root = problem ? fs::path() : fs::weakly_canonical(place.root, problem);
-    const bool followed = !problem && !place.root.empty() && is_inside(real_root, real);
-    place.history = followed ? real.lexically_relative(real_root).generic_string() : place.relative;
-    return place;
+    const fs::path real = fs::weakly_canonical(where.path, problem);
+    const fs::path real_root = problem ? fs::path() : fs::weakly_canonical(where.root, problem);
+    const bool followed = !problem && !where.root.empty() && is_inside(real_root, real);
+    where.history = followed ? real.lexically_relative(real_root).generic_string() : where.relative;
+    return where;
 }
 
 // An unreadable log is a usage error for this command, as in the script that it replaces.
@@ -189,8 +181,8 @@ Result<LintOptions> lint_options(const Options& options, const Context& context,
 // Opens the history on the first question.
 class History {
 public:
-    History(const Options& options, const Place& place, Process& process)
-        : m_enabled(!options.no_git && !place.root.empty()), m_root(place.root), m_process(process) {}
+    History(const Options& options, const LogPath& where, Process& process)
+        : m_enabled(!options.no_git && !where.root.empty()), m_root(where.root), m_process(process) {}
 
     CommitFacts* facts() {
         if (!m_enabled || m_asked) return m_facts.get();
@@ -217,7 +209,7 @@ private:
 };
 
 // The log at the revision of --since; a log that did not exist then is empty.
-Result<std::string> text_since(const std::string& revision, const Place& place, History& history) {
+Result<std::string> text_since(const std::string& revision, const LogPath& where, History& history) {
     CommitFacts* facts = history.facts();
     if (history.problem()) return tl::unexpected(*history.problem());
     if (facts == nullptr) return fail(ErrorKind::usage, "--since needs git history, which is missing here");
@@ -225,14 +217,14 @@ Result<std::string> text_since(const std::string& revision, const Place& place, 
     const bool cut = !commit && facts->is_shallow().value_or(false);
     if (cut) return fail(ErrorKind::usage, "the clone is shallow and lacks " + revision, std::string(k_fetch_all));
     if (!commit) return fail(ErrorKind::usage, fmt::format("unknown revision: {}", revision));
-    GDNCTL_TRY_ASSIGN(auto text, facts->file_at(commit->sha, place.history));
+    GDNCTL_TRY_ASSIGN(auto text, facts->file_at(commit->sha, where.history));
     return text.value_or("");
 }
 
 // nullopt: there are no records for this log.
 Result<std::optional<std::vector<runlog::RecordFacts>>> read_records(const Options& options, const Context& context,
-                                                                     const Place& place) {
-    fs::path path = runlog::records_path(place.path);
+                                                                     const LogPath& where) {
+    fs::path path = runlog::records_path(where.path);
     std::optional<std::string> jsonl;
     if (options.records) {
         path = below(context, *options.records);
@@ -246,10 +238,10 @@ Result<std::optional<std::vector<runlog::RecordFacts>>> read_records(const Optio
     return std::move(file.records);
 }
 
-void add_step_summary(const LintReport& report, const Place& place, const Context& context) {
+void add_step_summary(const LintReport& report, const LogPath& where, const Context& context) {
     const auto path = context.env.get("GITHUB_STEP_SUMMARY");
     if (!path || path->empty()) return;
-    const std::string summary = runlog::lint_as_step_summary(report, place.relative);
+    const std::string summary = runlog::lint_as_step_summary(report, where.relative);
     std::error_code problem;
     const auto size = fs::file_size(*path, problem);
     constexpr std::uintmax_t limit = 1u << 20;  // of one step; larger ones are not shown at all
@@ -276,22 +268,22 @@ Format chosen_format(const Options& options, const Context& context) {
     return context.env.get("GITHUB_ACTIONS") == "true" ? Format::github : Format::text;
 }
 
-Status print_report(const Options& options, Context& context, const Place& place, const Document& document,
+Status print_report(const Options& options, Context& context, const LogPath& where, const Document& document,
                     const LintReport& report, ExitCode code) {
     const char* scope = options.since ? "since" : options.scope == Scope::all ? "all" : "last-entry";
-    const runlog::LintOutput output{place.relative, scope, gdnctl::version(), static_cast<int>(code)};
+    const runlog::LintOutput output{where.relative, scope, gdnctl::version(), static_cast<int>(code)};
     std::string text;
     switch (chosen_format(options, context)) {
         case Format::json: text = runlog::lint_as_json(report, output); break;
         case Format::sarif: text = runlog::lint_as_sarif(report, document, output); break;
         case Format::github:
-            text = runlog::lint_as_github(report, place.relative);
-            add_step_summary(report, place, context);
+            text = runlog::lint_as_github(report, where.relative);
+            add_step_summary(report, where, context);
             break;
         case Format::text:
         case Format::automatic: {
             const runlog::LintText lines =
-                runlog::lint_as_text(report, place.shown, {code != ExitCode::usage, options.since.value_or("")});
+                runlog::lint_as_text(report, where.shown, {code != ExitCode::usage, options.since.value_or("")});
             context.terminal.err(lines.blocks);
             if (options.output) {
                 text = lines.findings;
@@ -314,28 +306,28 @@ Status check_combination(const Options& options) {
     return {};
 }
 
-Result<Document> parse(const Options& options, const Place& place, std::string_view bytes) {
+Result<Document> parse(const Options& options, const LogPath& where, std::string_view bytes) {
     auto document = runlog::parse_document(bytes, options.log_template);
-    if (!document) return tl::unexpected(std::move(document).error().within(place.shown));
+    if (!document) return tl::unexpected(std::move(document).error().within(where.shown));
     return document;
 }
 
-Result<ExitCode> check(const Options& options, Context& context, const Place& place, std::string bytes,
+Result<ExitCode> check(const Options& options, Context& context, const LogPath& where, std::string bytes,
                        const LintOptions& lint_options) {
-    GDNCTL_TRY_ASSIGN(Document document, parse(options, place, bytes));
-    History history(options, place, context.process);
+    GDNCTL_TRY_ASSIGN(Document document, parse(options, where, bytes));
+    History history(options, where, context.process);
     std::string base_text;
     Document base;
     LintInput input;
-    input.repository_path = place.history;
+    input.repository_path = where.history;
     input.open_facts = [&] { return history.facts(); };
     if (options.since) {
-        GDNCTL_TRY_ASSIGN(base_text, text_since(*options.since, place, history));
+        GDNCTL_TRY_ASSIGN(base_text, text_since(*options.since, where, history));
         GDNCTL_TRY_ASSIGN(base, runlog::parse_document(base_text, options.log_template));
         input.base = &base;
     }
     // Even with damaged records, the log itself is checked.
-    const auto records = read_records(options, context, place);
+    const auto records = read_records(options, context, where);
     const std::vector<runlog::RecordFacts> none;
     if (records) input.records = *records ? &**records : &none;
     input.records_kept = records && *records;
@@ -344,13 +336,13 @@ Result<ExitCode> check(const Options& options, Context& context, const Place& pl
     if (options.fix || options.fix_unsafe || options.diff) {
         GDNCTL_TRY_ASSIGN(FixedLog fixed, fixed_log(bytes, options, input, lint_options));
         if (options.diff) {
-            GDNCTL_TRY(write_output(options, context, runlog::unified_diff(bytes, fixed.bytes, place.relative)));
+            GDNCTL_TRY(write_output(options, context, runlog::unified_diff(bytes, fixed.bytes, where.relative)));
         } else if (fixed.bytes != bytes) {
-            GDNCTL_TRY(replace_log(place.path, place.shown, bytes, fixed.bytes, context));
+            GDNCTL_TRY(replace_log(where.path, where.shown, bytes, fixed.bytes, context));
             bytes = std::move(fixed.bytes);
-            GDNCTL_TRY_ASSIGN(document, parse(options, place, bytes));
+            GDNCTL_TRY_ASSIGN(document, parse(options, where, bytes));
             fixed_count = fixed.count;
-            log::info("fixed {} {} in {}", fixed_count, fixed_count == 1 ? "finding" : "findings", place.shown);
+            log::info("fixed {} {} in {}", fixed_count, fixed_count == 1 ? "finding" : "findings", where.shown);
         }
     }
     input.document = &document;
@@ -359,10 +351,10 @@ Result<ExitCode> check(const Options& options, Context& context, const Place& pl
     if (history.problem()) log::warning("git history is not available: {}", history.problem()->text());
     const ExitCode code = !records ? ExitCode::usage : report.failed() ? ExitCode::check_failed : ExitCode::ok;
     if (options.diff) {
-        const runlog::LintText lines = runlog::lint_as_text(report, place.shown);
+        const runlog::LintText lines = runlog::lint_as_text(report, where.shown);
         context.terminal.err(lines.blocks + lines.findings);
     } else {
-        GDNCTL_TRY(print_report(options, context, place, document, report, code));
+        GDNCTL_TRY(print_report(options, context, where, document, report, code));
     }
     if (!records) return tl::unexpected(as_usage(records.error()));
     return code;
@@ -439,8 +431,7 @@ void describe(cli::Args& args, Options& options) {
     args.exit_code(2, "usage error; the log is missing, unreadable or too large; or damaged records");
     args.exit_code(7, "--fix: the log changed while it was checked");
     args.exit_code(8, "--fix or --output: the file cannot be written");
-    args.see_also("log append");
-    args.see_also("log show");
+    args.see_also({"log append", "log show"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -448,28 +439,31 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return fail(ErrorKind::usage, "--diff prints a diff and cannot be combined with --json");
     GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const LintOptions lint, lint_options(options, context, target));
-    GDNCTL_TRY_ASSIGN(const Place place, find_log(options, context));
-    if (options.output && below(context, *options.output) == place.path) {
+    GDNCTL_TRY_ASSIGN(const LogPath where, find_log(options, context));
+    if (options.output && below(context, *options.output) == where.path) {
         return fail(ErrorKind::usage, "--output names the log itself");
     }
     std::error_code problem;
-    if (!fs::exists(place.path, problem) && !(problem && problem != std::errc::no_such_file_or_directory)) {
-        context.terminal.err(fmt::format("[gdnctl] log file not found: {}\n", place.path.string()));
+    if (!fs::exists(where.path, problem) && !(problem && problem != std::errc::no_such_file_or_directory)) {
+        context.terminal.err(fmt::format("[gdnctl] log file not found: {}\n", where.path.string()));
         const std::string which = options.log_file ? " --log-file " + text::shell_quote(*options.log_file) : "";
         context.terminal.err(fmt::format(
             "[gdnctl] hint: `gdnctl log init{}` starts one; a codex-loop sees it once it is committed\n", which));
         return ExitCode::usage;
     }
-    auto bytes = read_file(place.path, {.limit = runlog::k_max_file_bytes});
+    auto bytes = read_file(where.path, {.limit = runlog::k_max_file_bytes});
     if (!bytes) return tl::unexpected(as_usage(std::move(bytes).error()));
-    return check(options, context, place, std::move(*bytes), lint);
+    return check(options, context, where, std::move(*bytes), lint);
 }
 
 }  // namespace gdnctl::commands::lint_log
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_lint_log_row =
-    cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git);
+Rows lint_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -1,4 +1,4 @@
-// gdnctl log show
+// gdnctl log show, summary and context.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -31,16 +31,14 @@ void describe(cli::Args& args, Options& options) {
         "Prints one iteration: its entry in the log or, with --json, its record. An entry without a record is shown as "
         "an import would read it.");
     describe_log_file(args, options.log_file);
-    args.positional(
-        options.iteration,
-        {.name = "N", .help = "iteration number (12, 12a), or `last`", .complete = cli::Complete::iteration});
+    args.positional(options.iteration, "N", "iteration number (12, 12a), or `last`",
+                    {.complete = cli::Complete::iteration});
     args.example("gdnctl log show 12");
     args.example("gdnctl log show last --json");
     args.exit_code(static_cast<int>(ExitCode::nothing_done), "the log has no such iteration");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log or its records cannot be read");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the records are damaged");
-    args.see_also("log summary");
-    args.see_also("log context");
+    args.see_also({"log summary", "log context"});
 }
 
 namespace {
@@ -95,13 +93,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::log_show
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_log_show_row =
-    cli::make<&log_show::describe, &log_show::run>("log show", "Running log", "print one iteration", Tier::none);
-
-}  // namespace gdnctl::commands
-
 // gdnctl log summary
 namespace gdnctl::commands::log_summary {
 
@@ -119,8 +110,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl log summary --json | jq .failures");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log or its records cannot be read");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the records are damaged");
-    args.see_also("log context");
-    args.see_also("log show");
+    args.see_also({"log context", "log show"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -140,13 +130,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::log_summary
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_log_summary_row = cli::make<&log_summary::describe, &log_summary::run>(
-    "log summary", "Running log", "summarise champions, slots and failures", Tier::none);
-
-}  // namespace gdnctl::commands
-
 // gdnctl log context
 namespace gdnctl::commands::log_context {
 
@@ -160,7 +143,7 @@ void describe(cli::Args& args, Options& options) {
         "Prints a Markdown summary of a long log for a prompt, in at most --bytes bytes: the champion, counts of "
         "outcomes, the latest iterations, and as many lines for earlier ones as fit.");
     describe_log_file(args, options.log_file);
-    args.option(options.bytes, {.names = "--bytes", .value = "N", .help = "print at most N bytes"});
+    args.option(options.bytes, "--bytes N", "print at most N bytes");
     args.check([&options]() -> Status {
         if (options.bytes >= 64 && options.bytes <= (std::int64_t{1} << 30)) return {};
         return fail(ErrorKind::usage, "--bytes: expected 64 bytes to 1 GiB");
@@ -194,7 +177,14 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_log_context_row = cli::make<&log_context::describe, &log_context::run>(
-    "log context", "Running log", "print a short summary of the log for a prompt", Tier::none);
+Rows log_read_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&log_show::describe, &log_show::run>("log show", "Running log", "print one iteration", Tier::none),
+        cli::make<&log_summary::describe, &log_summary::run>("log summary", "Running log",
+                                                             "summarise champions, slots and failures", Tier::none),
+        cli::make<&log_context::describe, &log_context::run>(
+            "log context", "Running log", "print a short summary of the log for a prompt", Tier::none)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

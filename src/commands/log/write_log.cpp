@@ -1,4 +1,4 @@
-// gdnctl log init
+// gdnctl log init, new, append, stamp, import and render: the commands that write the log and its records.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -47,13 +47,12 @@ void describe(cli::Args& args, Options& options) {
         "Creates a running log: title, goal, loop contract, the entry template in a code fence, and an empty list of "
         "iterations. Missing folders are created. An existing file is never touched.");
     describe_log_file(args, options.log_file);
-    args.option(options.style, k_styles, {.names = "--template", .value = "STYLE", .help = "style of the log"});
+    args.option(options.style, k_styles, "--template STYLE", "style of the log");
     args.example("gdnctl log init", "the log of the selected target");
     args.example("gdnctl log init --template experiment --log-file notes/experiment-log.md");
     args.exit_code(static_cast<int>(ExitCode::conflict), "the file exists");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the file cannot be written");
-    args.see_also("log append");
-    args.see_also("lint-log");
+    args.see_also({"log append", "lint-log"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -80,13 +79,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::log_init
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_log_init_row =
-    cli::make<&log_init::describe, &log_init::run>("log init", "Running log", "start a running log", Tier::none);
-
-}  // namespace gdnctl::commands
-
 // gdnctl log new
 namespace gdnctl::commands::log_new {
 
@@ -102,8 +94,8 @@ void describe(cli::Args& args, Options& options) {
         "(iteration-NNN-record.json) and prints the entry's skeleton. Fill in the record and pass it to `gdnctl log "
         "append --record`, or write the entry by hand from the skeleton.");
     describe_log_file(args, options.log_file);
-    args.option(options.title, {.names = "--title", .value = "TEXT", .help = "title of the entry"});
-    args.option(options.hypothesis, {.names = "--hypothesis", .value = "TEXT", .help = "expected result, and why"});
+    args.option(options.title, "--title TEXT", "title of the entry");
+    args.option(options.hypothesis, "--hypothesis TEXT", "expected result, and why");
     args.example("gdnctl log new --title \"Fuse the gate into the chunk kernel\"");
     args.exit_code(static_cast<int>(ExitCode::conflict), "another writer has locked the log");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the record cannot be written");
@@ -144,13 +136,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::log_new
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_log_new_row = cli::make<&log_new::describe, &log_new::run>(
-    "log new", "Running log", "start a record and print an entry skeleton", Tier::git);
-
-}  // namespace gdnctl::commands
 
 namespace gdnctl::commands::log_append {
 
@@ -341,9 +326,7 @@ void describe_use(cli::Args& args) {
                    "another writer has locked the log, it has an unresolved merge, or the record's number is taken");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written; nothing has changed");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the input is neither a job nor a record");
-    args.see_also("log init");
-    args.see_also("log render");
-    args.see_also("lint-log");
+    args.see_also({"log init", "log render", "lint-log"});
 }
 
 }  // namespace
@@ -355,45 +338,30 @@ void describe(cli::Args& args, Options& options) {
         "The number continues from the last entry. Either both files are written or neither; if a writer was killed, "
         "the next one completes its entry. Secrets are masked, and home directories become `~/`.");
     describe_log_file(args, options.log_file);
-    args.option(options.from_job, {.names = "--from-job",
-                                   .value = "FILE",
-                                   .help = "--json output of a job command; - is standard input",
-                                   .complete = cli::Complete::file});
-    args.option(options.record, {.names = "--record",
-                                 .value = "FILE",
-                                 .help = "a record that `log new` started; - is standard input",
-                                 .complete = cli::Complete::file});
-    args.option(options.title, {.names = "--title", .value = "TEXT", .help = "title of the entry"});
-    args.option(options.goal, {.names = "--goal", .value = "TEXT", .help = "goal (experiment logs)"});
-    args.option(options.hypothesis, {.names = "--hypothesis", .value = "TEXT", .help = "expected result, and why"});
-    args.option(options.changes, {.names = "--change", .value = "TEXT", .help = "one change that was made"});
-    args.option(options.commit, {.names = "--commit",
-                                 .value = "COMMIT",
-                                 .help = "a sha or revision, `none (REASON)`, `this commit` or `pending`",
-                                 .default_text = "by the outcome"});
-    args.option(options.starting_commit,
-                {.names = "--starting-commit", .value = "SHA", .help = "commit that the iteration started from"});
-    args.option(
-        options.decision,
-        {.names = "--decision", .value = "WORD", .help = "decision, such as promoted, regression or low-impact"});
-    args.option(options.outcome,
-                {.names = "--outcome",
-                 .value = "WORD",
-                 .help = "accepted, rejected, no-op, infra, environment, compile, oom, test-fail, flaky, "
-                         "timeout or agent-error",
-                 .default_text = "the job's",
-                 .complete = cli::Complete::outcome});
-    args.option(options.change_class, {.names = "--change-class", .value = "TEXT", .help = "class of the change"});
-    args.option(options.slot, {.names = "--slot", .value = "TEXT", .help = "coverage slot"});
-    args.option(
-        options.metrics,
-        {.names = "--metric", .value = "KEY=VALUE", .help = "a measured number: KEY=VALUE or KEY=BEFORE:AFTER"});
+    args.option(options.from_job, "--from-job FILE", "--json output of a job command; - is standard input",
+                {.complete = cli::Complete::file});
+    args.option(options.record, "--record FILE", "a record that `log new` started; - is standard input",
+                {.complete = cli::Complete::file});
+    args.option(options.title, "--title TEXT", "title of the entry");
+    args.option(options.goal, "--goal TEXT", "goal (experiment logs)");
+    args.option(options.hypothesis, "--hypothesis TEXT", "expected result, and why");
+    args.option(options.changes, "--change TEXT", "one change that was made");
+    args.option(options.commit, "--commit COMMIT", "a sha or revision, `none (REASON)`, `this commit` or `pending`",
+                {.default_text = "by the outcome"});
+    args.option(options.starting_commit, "--starting-commit SHA", "commit that the iteration started from");
+    args.option(options.decision, "--decision WORD", "decision, such as promoted, regression or low-impact");
+    args.option(options.outcome, "--outcome WORD",
+                "accepted, rejected, no-op, infra, environment, compile, oom, test-fail, flaky, "
+                "timeout or agent-error",
+                {.default_text = "the job's", .complete = cli::Complete::outcome});
+    args.option(options.change_class, "--change-class TEXT", "class of the change");
+    args.option(options.slot, "--slot TEXT", "coverage slot");
+    args.option(options.metrics, "--metric KEY=VALUE", "a measured number: KEY=VALUE or KEY=BEFORE:AFTER");
     args.option(options.comparison, std::span<const cli::Choice<runlog::Comparison>>(k_comparisons),
-                {.names = "--comparison", .value = "KIND", .help = "what BEFORE and AFTER compare"});
-    args.option(options.assessment, {.names = "--assessment", .value = "TEXT", .help = "what the numbers say"});
-    args.option(options.interpretation,
-                {.names = "--interpretation", .value = "TEXT", .help = "explanation of the numbers"});
-    args.option(options.next, {.names = "--next", .value = "TEXT", .help = "next hypothesis"});
+                "--comparison KIND", "what BEFORE and AFTER compare");
+    args.option(options.assessment, "--assessment TEXT", "what the numbers say");
+    args.option(options.interpretation, "--interpretation TEXT", "explanation of the numbers");
+    args.option(options.next, "--next TEXT", "next hypothesis");
     args.check([&options] { return check_options(options); });
     describe_use(args);
 }
@@ -432,13 +400,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::log_append
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_log_append_row = cli::make<&log_append::describe, &log_append::run>(
-    "log append", "Running log", "add an iteration to the log", Tier::git);
-
-}  // namespace gdnctl::commands
-
 // gdnctl log stamp
 namespace gdnctl::commands::log_stamp {
 
@@ -457,8 +418,8 @@ void describe(cli::Args& args, Options& options) {
         "The log is a tracked file. Stamping it after the commit leaves the tree dirty, and `git revert` of that "
         "commit then fails. Commit the stamped log separately.");
     describe_log_file(args, options.log_file);
-    args.option(options.commit, {.names = "--commit", .value = "SHA", .help = "the commit", .required = true});
-    args.option(options.record, {.names = "--record", .value = "ID", .help = "stamp the entry of this record"});
+    args.option(options.commit, "--commit SHA", "the commit", {.required = true});
+    args.option(options.record, "--record ID", "stamp the entry of this record");
     args.example("gdnctl log stamp --commit \"$(git rev-parse HEAD)\"");
     args.exit_code(static_cast<int>(ExitCode::nothing_done), "nothing to stamp; the file is untouched");
     args.exit_code(static_cast<int>(ExitCode::conflict), "the generated entry was edited by hand");
@@ -562,13 +523,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::log_stamp
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_log_stamp_row = cli::make<&log_stamp::describe, &log_stamp::run>(
-    "log stamp", "Running log", "put the commit into the last entry", Tier::git);
-
-}  // namespace gdnctl::commands
-
 // gdnctl log import
 namespace gdnctl::commands::log_import {
 
@@ -583,14 +537,13 @@ void describe(cli::Args& args, Options& options) {
         "The log itself does not change. An entry that changed since an earlier import gets a new record that replaces "
         "the old one.");
     describe_log_file(args, options.log_file);
-    args.flag(options.dry_run, {.names = "--dry-run", .help = "write nothing; show what would be imported"});
+    args.flag(options.dry_run, "--dry-run", "write nothing; show what would be imported");
     args.example("gdnctl log import --dry-run --json", "print the records");
     args.example("gdnctl log import && gdnctl log render --check");
     args.exit_code(static_cast<int>(ExitCode::nothing_done), "the log has no hand-written entry");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the records cannot be written; nothing has changed");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the records are damaged");
-    args.see_also("log render");
-    args.see_also("log show");
+    args.see_also({"log render", "log show"});
 }
 
 namespace {
@@ -639,13 +592,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::log_import
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_log_import_row = cli::make<&log_import::describe, &log_import::run>(
-    "log import", "Running log", "read hand-written entries into records", Tier::none);
-
-}  // namespace gdnctl::commands
-
 // gdnctl log render
 namespace gdnctl::commands::log_render {
 
@@ -661,17 +607,15 @@ void describe(cli::Args& args, Options& options) {
         "Text outside the `<!-- gdnctl:begin ... -->` markers is never touched. A generated entry that was edited by "
         "hand is replaced only with --force.");
     describe_log_file(args, options.log_file);
-    args.flag(options.check,
-              {.names = "--check", .help = "write nothing; exit with 1 if the log does not match the records"});
-    args.flag(options.force, {.names = "--force", .help = "overwrite generated entries that were edited by hand"});
+    args.flag(options.check, "--check", "write nothing; exit with 1 if the log does not match the records");
+    args.flag(options.force, "--force", "overwrite generated entries that were edited by hand");
     args.example("gdnctl log render --check", "in CI");
     args.example("gdnctl log render", "after a merge of the records");
     args.exit_code(static_cast<int>(ExitCode::check_failed), "--check: the log does not match the records");
     args.exit_code(static_cast<int>(ExitCode::conflict), "something needs your decision");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "the records are damaged");
-    args.see_also("log append");
-    args.see_also("log import");
+    args.see_also({"log append", "log import"});
 }
 
 namespace {
@@ -734,7 +678,20 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_log_render_row = cli::make<&log_render::describe, &log_render::run>(
-    "log render", "Running log", "write log entries from the records", Tier::none);
+Rows log_write_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&log_init::describe, &log_init::run>("log init", "Running log", "start a running log", Tier::none),
+        cli::make<&log_append::describe, &log_append::run>("log append", "Running log", "add an iteration to the log",
+                                                           Tier::git),
+        cli::make<&log_new::describe, &log_new::run>("log new", "Running log",
+                                                     "start a record and print an entry skeleton", Tier::git),
+        cli::make<&log_render::describe, &log_render::run>("log render", "Running log",
+                                                           "write log entries from the records", Tier::none),
+        cli::make<&log_stamp::describe, &log_stamp::run>("log stamp", "Running log",
+                                                         "put the commit into the last entry", Tier::git),
+        cli::make<&log_import::describe, &log_import::run>("log import", "Running log",
+                                                           "read hand-written entries into records", Tier::none)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

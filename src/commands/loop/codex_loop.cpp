@@ -1,4 +1,4 @@
-// The options with which --resume continues: those of the run's journal, with new totals and budgets.
+// gdnctl codex-loop: unattended iterations of a coding agent; --resume and --mode evolve.
 #include "commands/loop/codex_loop.h"
 
 #include <algorithm>
@@ -223,27 +223,16 @@ constexpr std::array<cli::Choice<bool>, 2> k_protocols = {
 void describe_budgets(cli::Args& args, Options& options) {
     EvolveOptions& o = options.evolve;
     constexpr const char* k_group = "Evolve";
-    args.option(o.max_attempts, {.names = "--max-attempts",
-                                 .value = "N",
-                                 .help = "stop after N attempts, those before --resume included",
-                                 .group = k_group});
-    args.option(o.no_improve, {.names = "--max-no-improve",
-                               .value = "N",
-                               .help = "stop after N attempts without a kept gain",
-                               .group = k_group});
-    args.option(o.device_s, {.names = "--max-device-seconds",
-                             .value = "S",
-                             .help = "start no attempt after S seconds on the device",
-                             .group = k_group});
-    args.option(o.max_usd, {.names = "--max-usd",
-                            .value = "X",
-                            .help = "start no attempt after spending X US dollars, at the prices in gdnctl.toml",
-                            .group = k_group});
-    args.option(options.reserve_final, {.names = "--reserve-final",
-                                        .value = "P%",
-                                        .help = "share of wall and device time kept for the final verification",
-                                        .group = k_group,
-                                        .default_text = "10%"});
+    args.option(o.max_attempts, "--max-attempts N", "stop after N attempts, those before --resume included",
+                {.group = k_group});
+    args.option(o.no_improve, "--max-no-improve N", "stop after N attempts without a kept gain", {.group = k_group});
+    args.option(o.device_s, "--max-device-seconds S", "start no attempt after S seconds on the device",
+                {.group = k_group});
+    args.option(o.max_usd, "--max-usd X", "start no attempt after spending X US dollars, at the prices in gdnctl.toml",
+                {.group = k_group});
+    args.option(options.reserve_final, "--reserve-final P%",
+                "share of wall and device time kept for the final verification",
+                {.group = k_group, .default_text = "10%"});
 }
 
 std::optional<std::uint64_t> parse_seed(std::string_view text) {
@@ -325,52 +314,30 @@ void say_stopped(const loop::evolve::EvolveReport& report) {
 void describe_evolve(cli::Args& args, Options& options) {
     EvolveOptions& o = options.evolve;
     constexpr const char* k_group = "Evolve";
-    args.option(options.evolves, k_modes,
-                {.names = "--mode", .value = "MODE", .help = "how to search", .group = "Run"});
+    args.option(options.evolves, k_modes, "--mode MODE", "how to search", {.group = "Run"});
     describe_budgets(args, options);
-    args.option(o.lineages, {.names = "--lineages", .value = "K", .help = "lineages of candidates", .group = k_group});
-    args.option(o.stagnation, {.names = "--stagnation",
-                               .value = "S",
-                               .help = "restart a lineage after S attempts without a kept gain",
-                               .group = k_group});
-    args.option(o.operator_mix,
-                {.names = "--operator-mix",
-                 .value = "MIX",
-                 .help = "shares of the operators, such as explore=.6,exploit=.4",
-                 .group = k_group,
-                 .default_text = "explore .35, exploit .3, repair .15, cross .1, simplify .05, ablate .05"});
-    args.option(options.seed, {.names = "--seed",
-                               .value = "N",
-                               .help = "seed of all random draws",
-                               .group = k_group,
-                               .default_text = "random, and recorded"});
-    args.option(o.from, {.names = "--from",
-                         .value = "REF|RUN",
-                         .help = "commit to start from, or a run: its best candidate",
-                         .group = k_group,
-                         .default_text = "HEAD"});
-    args.option(o.edits, k_protocols,
-                {.names = "--edit-protocol", .value = "KIND", .help = "how the agent changes files", .group = k_group});
-    args.option(o.target_gain_pct, {.names = "--target-gain-pct",
-                                    .value = "P",
-                                    .help = "do not start if noise would hide a gain of P percent",
-                                    .group = k_group});
-    args.option(options.infra_max_wait, {.names = "--infra-max-wait",
-                                         .value = "TIME",
-                                         .help = "end the run after waiting this long for failing infrastructure",
-                                         .group = k_group,
-                                         .default_text = "6h"});
-    args.option(o.max_shape_regression_pct,
-                {.names = "--max-shape-regression-pct",
-                 .value = "P",
-                 .help = "reject a candidate that is more than P percent slower on any of several shapes",
-                 .group = k_group});
-    args.flag(o.accept_device_change, {.names = "--accept-device-change",
-                                       .help = "resume a run on another device, after a new noise measurement there",
-                                       .group = k_group});
-    args.flag(o.accept_config_change, {.names = "--accept-config-change",
-                                       .help = "resume a run with options other than those it was started with",
-                                       .group = k_group});
+    args.option(o.lineages, "--lineages K", "lineages of candidates", {.group = k_group});
+    args.option(o.stagnation, "--stagnation S", "restart a lineage after S attempts without a kept gain",
+                {.group = k_group});
+    args.option(
+        o.operator_mix, "--operator-mix MIX", "shares of the operators, such as explore=.6,exploit=.4",
+        {.group = k_group, .default_text = "explore .35, exploit .3, repair .15, cross .1, simplify .05, ablate .05"});
+    args.option(options.seed, "--seed N", "seed of all random draws",
+                {.group = k_group, .default_text = "random, and recorded"});
+    args.option(o.from, "--from REF|RUN", "commit to start from, or a run: its best candidate",
+                {.group = k_group, .default_text = "HEAD"});
+    args.option(o.edits, k_protocols, "--edit-protocol KIND", "how the agent changes files", {.group = k_group});
+    args.option(o.target_gain_pct, "--target-gain-pct P", "do not start if noise would hide a gain of P percent",
+                {.group = k_group});
+    args.option(options.infra_max_wait, "--infra-max-wait TIME",
+                "end the run after waiting this long for failing infrastructure",
+                {.group = k_group, .default_text = "6h"});
+    args.option(o.max_shape_regression_pct, "--max-shape-regression-pct P",
+                "reject a candidate that is more than P percent slower on any of several shapes", {.group = k_group});
+    args.flag(o.accept_device_change, "--accept-device-change",
+              "resume a run on another device, after a new noise measurement there", {.group = k_group});
+    args.flag(o.accept_config_change, "--accept-config-change",
+              "resume a run with options other than those it was started with", {.group = k_group});
 }
 
 Status check_mode(const Options& options) {
@@ -417,10 +384,6 @@ Result<ExitCode> run_evolve_mode(const Options& options, const loop::CodexLoopRe
     say_stopped(report);
     return static_cast<ExitCode>(report.rc);
 }
-
-}  // namespace gdnctl::commands::codex_loop
-
-namespace gdnctl::commands::codex_loop {
 
 namespace {
 
@@ -688,10 +651,13 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_codex_loop_row =
-    cli::make<&codex_loop::describe, &codex_loop::run>("codex-loop", "Loop",
-                                                       "run unattended iterations of a coding agent", Tier::http)
-        .with_options_in_config()
-        .with_last_word(&codex_loop::never_ran);
+Rows loop_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&codex_loop::describe, &codex_loop::run>("codex-loop", "Loop",
+                                                           "run unattended iterations of a coding agent", Tier::http)
+            .with_options_in_config()
+            .with_last_word(&codex_loop::never_ran)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -53,235 +53,139 @@ constexpr ProfileNames k_profile_names = {k_profile, "--validation-profile-", "s
                                           "prefix of the run's name; _iterNNN follows"};
 
 void describe_where(cli::Args& args, loop::ValidationOptions& o) {
-    args.option(
-        o.clusters,
-        {.names = "--validation-ray-cluster",
-         .value = "NAME",
-         .help =
-             "cluster to validate on (`local`: this machine); the next one is tried after an infrastructure failure",
-         .group = k_validation,
-         .complete = cli::Complete::cluster});
-    args.flag(o.cluster_auto, {.names = "--validation-ray-cluster-auto|--no-validation-ray-cluster-auto",
-                               .help = "use all clusters of the repository that offer the TPU type",
-                               .group = k_validation});
-    args.option(o.cluster_exclude, {.names = "--validation-ray-cluster-exclude",
-                                    .value = "TEXT",
-                                    .help = "skip discovered clusters with TEXT in their names",
-                                    .group = k_validation,
-                                    .default_text = "vllm, big-run"});
-    args.flag(o.cross_tpu_tests,
-              {.names = "--validation-cross-tpu-test-fallback|--no-validation-cross-tpu-test-fallback",
-               .help = "also run tests (never profiles) on any other v5p, v5e or v6e in these clusters",
-               .group = k_validation});
-    args.option(o.tpu, {.names = "--validation-ray-tpu",
-                        .value = "TYPE",
-                        .help = "accelerator for the tests; auto: the cluster's own",
-                        .group = k_validation});
-    args.flag(o.dev_no_sync, {.names = "--validation-dev-no-sync",
-                              .help = "do not copy the tree to the held TPU first",
-                              .group = k_validation});
+    args.option(o.clusters, "--validation-ray-cluster NAME",
+                "cluster to validate on (`local`: this machine); the next one is tried after an infrastructure failure",
+                {.group = k_validation, .complete = cli::Complete::cluster});
+    args.flag(o.cluster_auto, "--validation-ray-cluster-auto|--no-validation-ray-cluster-auto",
+              "use all clusters of the repository that offer the TPU type", {.group = k_validation});
+    args.option(o.cluster_exclude, "--validation-ray-cluster-exclude TEXT",
+                "skip discovered clusters with TEXT in their names",
+                {.group = k_validation, .default_text = "vllm, big-run"});
+    args.flag(o.cross_tpu_tests, "--validation-cross-tpu-test-fallback|--no-validation-cross-tpu-test-fallback",
+              "also run tests (never profiles) on any other v5p, v5e or v6e in these clusters",
+              {.group = k_validation});
+    args.option(o.tpu, "--validation-ray-tpu TYPE", "accelerator for the tests; auto: the cluster's own",
+                {.group = k_validation});
+    args.flag(o.dev_no_sync, "--validation-dev-no-sync", "do not copy the tree to the held TPU first",
+              {.group = k_validation});
 }
 
 void describe_validation(cli::Args& args, loop::ValidationOptions& o) {
-    args.option(o.policy, k_gate_policies,
-                {.names = "--validation-policy",
-                 .value = "POLICY",
-                 .help = "what to do with an iteration whose tests or profile fail",
-                 .group = k_validation});
-    args.option(o.max_attempts, {.names = "--validation-max-attempts",
-                                 .value = "N",
-                                 .help = "passes over all clusters after infrastructure failures (-1: up to 30)",
-                                 .group = k_validation});
-    args.option(o.retry_sleep_s, {.names = "--validation-retry-sleep",
-                                  .value = "SECONDS",
-                                  .help = "pause between passes, in seconds",
-                                  .group = k_validation});
-    args.option(o.test_timeout_s, {.names = "--validation-ray-test-timeout",
-                                   .value = "SECONDS",
-                                   .help = "stop a test job after this time",
-                                   .group = k_validation});
-    args.option(o.profile_timeout_s, {.names = "--validation-ray-profile-timeout",
-                                      .value = "SECONDS",
-                                      .help = "stop a profile job after this time",
-                                      .group = k_validation});
-    args.option(o.log_tail, {.names = "--validation-ray-log-tail",
-                             .value = "N",
-                             .help = "search the last N lines of a failed job's log for the first failing case, and "
-                                     "show six lines of it (0: show nothing)",
-                             .group = k_validation});
-    args.option(
-        o.suite, k_gate_suites,
-        {.names = "--validation-tests", .value = "SUITE", .help = "pytest suites to run", .group = k_validation});
-    args.option(o.pytest_args, {.names = "--validation-pytest-args",
-                                .value = "WORDS",
-                                .help = "extra pytest arguments, quoted as for a shell",
-                                .group = k_validation});
+    args.option(o.policy, k_gate_policies, "--validation-policy POLICY",
+                "what to do with an iteration whose tests or profile fail", {.group = k_validation});
+    args.option(o.max_attempts, "--validation-max-attempts N",
+                "passes over all clusters after infrastructure failures (-1: up to 30)", {.group = k_validation});
+    args.option(o.retry_sleep_s, "--validation-retry-sleep SECONDS", "pause between passes, in seconds",
+                {.group = k_validation});
+    args.option(o.test_timeout_s, "--validation-ray-test-timeout SECONDS", "stop a test job after this time",
+                {.group = k_validation});
+    args.option(o.profile_timeout_s, "--validation-ray-profile-timeout SECONDS", "stop a profile job after this time",
+                {.group = k_validation});
+    args.option(o.log_tail, "--validation-ray-log-tail N",
+                "search the last N lines of a failed job's log for the first failing case, and "
+                "show six lines of it (0: show nothing)",
+                {.group = k_validation});
+    args.option(o.suite, k_gate_suites, "--validation-tests SUITE", "pytest suites to run", {.group = k_validation});
+    args.option(o.pytest_args, "--validation-pytest-args WORDS", "extra pytest arguments, quoted as for a shell",
+                {.group = k_validation});
     describe_where(args, o);
 }
 
 void describe_other_cross_entropy(cli::Args& args, loop::ValidationOptions& o) {
-    args.option(
-        o.ce_compare_implementation, k_ce_implementations,
-        {.names = "--validation-profile-ce-compare-implementation",
-         .value = "NAME",
-         .help = "also profile each candidate with this implementation, for the record; auto: no second profile",
-         .group = k_profile});
-    args.option(o.ce_compare_bwd_mode, k_gate_ce_other_backward,
-                {.names = "--validation-profile-ce-bwd-compare-mode",
-                 .value = "MODE",
-                 .help = "also profile each candidate with this backward pass",
-                 .group = k_profile});
+    args.option(o.ce_compare_implementation, k_ce_implementations,
+                "--validation-profile-ce-compare-implementation NAME",
+                "also profile each candidate with this implementation, for the record; auto: no second profile",
+                {.group = k_profile});
+    args.option(o.ce_compare_bwd_mode, k_gate_ce_other_backward, "--validation-profile-ce-bwd-compare-mode MODE",
+                "also profile each candidate with this backward pass", {.group = k_profile});
 }
 
 void describe_profile(cli::Args& args, loop::ValidationOptions& o) {
     ProfileSettings& s = o.profile;
-    args.option(
-        s.tpu,
-        {.names = "--validation-profile-tpu", .value = "TYPE", .help = "accelerator for the run", .group = k_profile});
+    args.option(s.tpu, "--validation-profile-tpu TYPE", "accelerator for the run", {.group = k_profile});
     describe_model(args, s, k_profile_names);
-    args.flag(s.dry_run, {.names = "--validation-profile-dry-run",
-                          .help = "submit a run that only shows what it would do",
-                          .group = k_profile});
-    args.option(o.profile_env, {.names = "--validation-profile-env",
-                                .value = "KEY=VALUE",
-                                .help = "another setting of the run",
-                                .group = k_profile});
-    args.option(o.marin_prefix, {.names = "--validation-profile-marin-prefix",
-                                 .value = "URL",
-                                 .help = "bucket for profiles on the held TPU",
-                                 .group = k_profile,
-                                 .default_text = "the bucket of its region"});
+    args.flag(s.dry_run, "--validation-profile-dry-run", "submit a run that only shows what it would do",
+              {.group = k_profile});
+    args.option(o.profile_env, "--validation-profile-env KEY=VALUE", "another setting of the run",
+                {.group = k_profile});
+    args.option(o.marin_prefix, "--validation-profile-marin-prefix URL", "bucket for profiles on the held TPU",
+                {.group = k_profile, .default_text = "the bucket of its region"});
     describe_cross_entropy(args, s, k_profile_names);
     describe_other_cross_entropy(args, o);
     describe_run_name(args, s, k_profile_names);
 }
 
 void describe_perf(cli::Args& args, loop::PerfOptions& o) {
-    args.option(o.mode, k_perf_modes,
-                {.names = "--perf-mode",
-                 .value = "MODE",
-                 .help = "whether to judge candidates by speed",
-                 .group = k_performance});
-    args.option(o.state_file, {.names = "--perf-state-file",
-                               .value = "PATH",
-                               .help = "file for champions and measurements",
-                               .group = k_performance,
-                               .default_text = "perf_state.json of the log directory",
-                               .complete = cli::Complete::file});
-    args.option(o.metric, {.names = "--perf-metric",
-                           .value = "NAME",
-                           .help = "metric of the profile to judge by",
-                           .group = k_performance,
-                           .default_text = "the target's, or throughput/mfu"});
-    args.option(
-        o.pairs,
-        {.names = "--perf-pairs",
-         .value = "N",
-         .help = "maximum number of pairs of profiles (champion and candidate alternate): 3, 5 or 9; 1: compare one "
-                 "profile with the champion's recorded value",
-         .group = k_performance});
-    args.option(o.upper_bound_step_ms, {.names = "--perf-upper-bound-step-ms",
-                                        .value = "MS",
-                                        .help = "step time of the control run with attention layers only",
-                                        .group = k_performance});
+    args.option(o.mode, k_perf_modes, "--perf-mode MODE", "whether to judge candidates by speed",
+                {.group = k_performance});
+    args.option(o.state_file, "--perf-state-file PATH", "file for champions and measurements",
+                {.group = k_performance,
+                 .default_text = "perf_state.json of the log directory",
+                 .complete = cli::Complete::file});
+    args.option(o.metric, "--perf-metric NAME", "metric of the profile to judge by",
+                {.group = k_performance, .default_text = "the target's, or throughput/mfu"});
+    args.option(o.pairs, "--perf-pairs N",
+                "maximum number of pairs of profiles (champion and candidate alternate): 3, 5 or 9; 1: compare one "
+                "profile with the champion's recorded value",
+                {.group = k_performance});
+    args.option(o.upper_bound_step_ms, "--perf-upper-bound-step-ms MS",
+                "step time of the control run with attention layers only", {.group = k_performance});
 }
 
 void describe_recorded(cli::Args& args, loop::RecordedOptions& o) {
-    args.option(o.aggregation, k_aggregations,
-                {.names = "--perf-aggregation",
-                 .value = "KIND",
-                 .help = "value to use for a run recorded at W&B",
-                 .group = k_performance});
-    args.option(o.average, k_averages,
-                {.names = "--perf-history-aggregation",
-                 .value = "AVERAGE",
-                 .help = "average to use in the window",
-                 .group = k_performance});
+    args.option(o.aggregation, k_aggregations, "--perf-aggregation KIND", "value to use for a run recorded at W&B",
+                {.group = k_performance});
+    args.option(o.average, k_averages, "--perf-history-aggregation AVERAGE", "average to use in the window",
+                {.group = k_performance});
     const auto number = [&args](std::int64_t& value, std::string_view names, std::string_view help) {
         args.option(value, {.names = names, .value = "N", .help = help, .group = k_performance});
     };
     number(o.step_start, "--perf-history-step-start", "first step of the window");
     number(o.step_end, "--perf-history-step-end", "last step of the window");
     number(o.min_points, "--perf-history-min-points", "use the run's last step if the window has fewer values");
-    args.option(o.entity, {.names = "--perf-wandb-entity",
-                           .value = "NAME",
-                           .help = "W&B entity to search if the output does not name the run",
-                           .group = k_performance});
-    args.option(
-        o.project,
-        {.names = "--perf-wandb-project", .value = "NAME", .help = "W&B project to search", .group = k_performance});
+    args.option(o.entity, "--perf-wandb-entity NAME", "W&B entity to search if the output does not name the run",
+                {.group = k_performance});
+    args.option(o.project, "--perf-wandb-project NAME", "W&B project to search", {.group = k_performance});
 }
 
 }  // namespace
 
 void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::string>& allocator) {
     constexpr const char* k_group = "Held development TPU";
-    args.flag(
-        hold.on,
-        {.names = "--hold-dev-tpu", .help = "hold a dev TPU for the whole run", .group = k_group, .common = true});
-    args.option(hold.policy, k_hold,
-                {.names = "--hold-dev-tpu-policy",
-                 .value = "POLICY",
-                 .help = "what to do if no TPU is available",
-                 .group = k_group});
-    args.option(allocator, {.names = "--dev-tpu-allocator",
-                            .value = "CMD",
-                            .help = "program that allocates and holds the TPU",
-                            .group = k_group,
-                            .default_text = "dev_tpu_allocator in gdnctl.toml"});
-    args.option(hold.cluster,
-                {.names = "--dev-tpu-cluster", .value = "NAME", .help = "cluster of the held TPU", .group = k_group});
-    args.option(hold.fallback_clusters, {.names = "--dev-tpu-fallback-cluster",
-                                         .value = "NAME",
-                                         .help = "cluster to try if that one has no TPU",
-                                         .group = k_group});
-    args.option(hold.name,
-                {.names = "--dev-tpu-name", .value = "NAME", .help = "name of the held TPU", .group = k_group});
-    args.option(
-        hold.type,
-        {.names = "--dev-tpu-type", .value = "TYPE", .help = "accelerator to hold, such as v5p-8", .group = k_group});
-    args.option(hold.sync_path, {.names = "--dev-tpu-sync-path",
-                                 .value = "PATH",
-                                 .help = "folder to copy to the TPU",
-                                 .group = k_group,
-                                 .complete = cli::Complete::directory});
-    args.option(hold.ready_timeout_s, {.names = "--dev-tpu-ready-timeout",
-                                       .value = "S",
-                                       .help = "give up an allocation after this many seconds",
-                                       .group = k_group});
-    args.option(hold.allocate_attempts, {.names = "--dev-tpu-allocate-attempts",
-                                         .value = "N",
-                                         .help = "number of times to try all clusters",
-                                         .group = k_group});
-    args.option(
-        hold.allocate_retry_sleep_s,
-        {.names = "--dev-tpu-allocate-retry-sleep", .value = "S", .help = "pause between passes", .group = k_group});
-    args.option(hold.stop_timeout_s, {.names = "--dev-tpu-stop-timeout",
-                                      .value = "S",
-                                      .help = "force a release after this many seconds",
-                                      .group = k_group});
-    args.option(hold.allocate_log, {.names = "--dev-tpu-allocate-log",
-                                    .value = "PATH",
-                                    .help = "log of the allocation",
-                                    .group = k_group,
-                                    .default_text = "dev_tpu_allocate.log in the log directory",
-                                    .complete = cli::Complete::file});
-    args.flag(hold.verbose, {.names = "--dev-tpu-verbose",
-                             .help = "show and log every step of the allocation; passed on to an allocator",
-                             .group = k_group});
+    args.flag(hold.on, "--hold-dev-tpu", "hold a dev TPU for the whole run", {.group = k_group, .common = true});
+    args.option(hold.policy, k_hold, "--hold-dev-tpu-policy POLICY", "what to do if no TPU is available",
+                {.group = k_group});
+    args.option(allocator, "--dev-tpu-allocator CMD", "program that allocates and holds the TPU",
+                {.group = k_group, .default_text = "dev_tpu_allocator in gdnctl.toml"});
+    args.option(hold.cluster, "--dev-tpu-cluster NAME", "cluster of the held TPU", {.group = k_group});
+    args.option(hold.fallback_clusters, "--dev-tpu-fallback-cluster NAME", "cluster to try if that one has no TPU",
+                {.group = k_group});
+    args.option(hold.name, "--dev-tpu-name NAME", "name of the held TPU", {.group = k_group});
+    args.option(hold.type, "--dev-tpu-type TYPE", "accelerator to hold, such as v5p-8", {.group = k_group});
+    args.option(hold.sync_path, "--dev-tpu-sync-path PATH", "folder to copy to the TPU",
+                {.group = k_group, .complete = cli::Complete::directory});
+    args.option(hold.ready_timeout_s, "--dev-tpu-ready-timeout S", "give up an allocation after this many seconds",
+                {.group = k_group});
+    args.option(hold.allocate_attempts, "--dev-tpu-allocate-attempts N", "number of times to try all clusters",
+                {.group = k_group});
+    args.option(hold.allocate_retry_sleep_s, "--dev-tpu-allocate-retry-sleep S", "pause between passes",
+                {.group = k_group});
+    args.option(hold.stop_timeout_s, "--dev-tpu-stop-timeout S", "force a release after this many seconds",
+                {.group = k_group});
+    args.option(hold.allocate_log, "--dev-tpu-allocate-log PATH", "log of the allocation",
+                {.group = k_group,
+                 .default_text = "dev_tpu_allocate.log in the log directory",
+                 .complete = cli::Complete::file});
+    args.flag(hold.verbose, "--dev-tpu-verbose", "show and log every step of the allocation; passed on to an allocator",
+              {.group = k_group});
 }
 
 void describe_perf_policy(cli::Args& args, loop::PerfOptions& o, bool evolve) {
-    args.option(o.policy_file, {.names = "--perf-policy-file",
-                                .value = "PATH",
-                                .help = "policy file; overrides the target's `gates` and the built-in policy",
-                                .group = k_performance,
-                                .complete = cli::Complete::file});
-    args.option(o.regression_policy, k_regression_policies,
-                {.names = "--perf-regression-policy",
-                 .value = "POLICY",
-                 .help = "what to do with a candidate that is rejected",
-                 .group = k_performance});
+    args.option(o.policy_file, "--perf-policy-file PATH",
+                "policy file; overrides the target's `gates` and the built-in policy",
+                {.group = k_performance, .complete = cli::Complete::file});
+    args.option(o.regression_policy, k_regression_policies, "--perf-regression-policy POLICY",
+                "what to do with a candidate that is rejected", {.group = k_performance});
     const auto share = [&args](std::optional<double>& value, std::string_view names, std::string_view help,
                                std::string_view usual) {
         args.option(value,
@@ -305,12 +209,8 @@ void describe_perf_policy(cli::Args& args, loop::PerfOptions& o, bool evolve) {
 
 void describe_gates(cli::Args& args, loop::GateChoices& choices) {
     loop::ValidationOptions& v = choices.validation;
-    args.option(v.mode, k_validation_modes,
-                {.names = "--validation-mode",
-                 .value = "MODE",
-                 .help = "what each candidate must pass on the target's device",
-                 .group = k_validation,
-                 .common = true});
+    args.option(v.mode, k_validation_modes, "--validation-mode MODE",
+                "what each candidate must pass on the target's device", {.group = k_validation, .common = true});
     describe_validation(args, v);
     describe_profile(args, v);
     describe_perf(args, choices.perf);
@@ -373,271 +273,138 @@ constexpr std::array<cli::Choice<StampMode>, 6> k_stamps = {
 void describe_agent(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
     constexpr const char* k_group = "Agent";
-    args.option(o.agent, k_agents,
-                {.names = "--agent", .value = "KIND", .help = "agent to run", .group = k_group, .common = true});
-    args.option(o.agent_command, {.names = "--agent-command",
-                                  .value = "CMD",
-                                  .help = "shell command line of --agent command",
-                                  .group = k_group,
-                                  .common = true});
-    args.option(o.agent_env, {.names = "--agent-env",
-                              .value = "NAME",
-                              .help = "pass this environment variable to the agent",
-                              .group = k_group});
-    args.option(options.model, {.names = "--model",
-                                .value = "NAME",
-                                .help = "model; empty: the agent's own choice",
-                                .group = k_group,
-                                .default_text = LoopOptions{}.model,
-                                .common = true});
-    args.option(o.codex_bin, {.names = "--codex-bin",
-                              .value = "PATH",
-                              .help = "the codex program",
-                              .group = k_group,
-                              .default_text = "found on PATH",
-                              .complete = cli::Complete::file});
-    args.option(o.reasoning_effort,
-                {.names = "--reasoning-effort", .value = "LEVEL", .help = "reasoning effort", .group = k_group});
-    args.option(o.codex_profile,
-                {.names = "--codex-profile", .value = "NAME", .help = "Codex configuration profile", .group = k_group});
-    args.flag(o.search, {.names = "--search", .help = "let the agent search the web", .group = k_group});
-    args.flag(o.codex_ephemeral, {.names = "--codex-ephemeral|--no-codex-ephemeral",
-                                  .help = "do not let codex keep sessions (failed attempts then have no token counts)",
-                                  .group = k_group});
-    args.flag(o.strict_preflight,
-              {.names = "--strict-preflight", .help = "refuse a model that codex does not know", .group = k_group});
+    args.option(o.agent, k_agents, "--agent KIND", "agent to run", {.group = k_group, .common = true});
+    args.option(o.agent_command, "--agent-command CMD", "shell command line of --agent command",
+                {.group = k_group, .common = true});
+    args.option(o.agent_env, "--agent-env NAME", "pass this environment variable to the agent", {.group = k_group});
+    args.option(options.model, "--model NAME", "model; empty: the agent's own choice",
+                {.group = k_group, .default_text = LoopOptions{}.model, .common = true});
+    args.option(o.codex_bin, "--codex-bin PATH", "the codex program",
+                {.group = k_group, .default_text = "found on PATH", .complete = cli::Complete::file});
+    args.option(o.reasoning_effort, "--reasoning-effort LEVEL", "reasoning effort", {.group = k_group});
+    args.option(o.codex_profile, "--codex-profile NAME", "Codex configuration profile", {.group = k_group});
+    args.flag(o.search, "--search", "let the agent search the web", {.group = k_group});
+    args.flag(o.codex_ephemeral, "--codex-ephemeral|--no-codex-ephemeral",
+              "do not let codex keep sessions (failed attempts then have no token counts)", {.group = k_group});
+    args.flag(o.strict_preflight, "--strict-preflight", "refuse a model that codex does not know", {.group = k_group});
 }
 
 void describe_limits(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
     constexpr const char* k_group = "Agent";
-    args.option(o.codex_timeout_s, {.names = "--codex-timeout-seconds",
-                                    .value = "S",
-                                    .help = "stop an attempt after S seconds (0: no limit)",
-                                    .group = k_group});
-    args.option(o.codex_idle_timeout_s, {.names = "--codex-idle-timeout-seconds",
-                                         .value = "S",
-                                         .help = "stop an attempt after S seconds without activity (0: no limit)",
-                                         .group = k_group});
-    args.option(
-        o.codex_busy_timeout_s,
-        {.names = "--codex-busy-timeout-seconds",
-         .value = "S",
-         .help = "stop an attempt after S seconds without activity while the agent runs a command (0: no limit)",
-         .group = k_group});
-    args.option(o.codex_max_tokens, {.names = "--codex-max-tokens",
-                                     .value = "N",
-                                     .help = "stop an attempt after N tokens (0: no limit)",
-                                     .group = k_group});
-    args.option(o.codex_max_compactions, {.names = "--codex-max-compactions",
-                                          .value = "N",
-                                          .help = "stop an attempt after N context summaries (negative: no limit)",
-                                          .group = k_group});
-    args.option(o.codex_max_requests, {.names = "--codex-max-requests",
-                                       .value = "N",
-                                       .help = "stop an attempt after N model requests (0: no limit)",
-                                       .group = k_group});
-    args.option(o.codex_max_wait_s, {.names = "--codex-max-wait",
-                                     .value = "S",
-                                     .help = "wait at most S seconds per iteration for the model's provider",
-                                     .group = k_group});
-    args.flag(o.keep_background, {.names = "--keep-background",
-                                  .help = "leave background processes of a successful attempt running",
-                                  .group = k_group});
-    args.flag(o.show_file_updates,
-              {.names = "--show-file-updates", .help = "show the diffs that the agent prints", .group = k_group});
+    args.option(o.codex_timeout_s, "--codex-timeout-seconds S", "stop an attempt after S seconds (0: no limit)",
+                {.group = k_group});
+    args.option(o.codex_idle_timeout_s, "--codex-idle-timeout-seconds S",
+                "stop an attempt after S seconds without activity (0: no limit)", {.group = k_group});
+    args.option(o.codex_busy_timeout_s, "--codex-busy-timeout-seconds S",
+                "stop an attempt after S seconds without activity while the agent runs a command (0: no limit)",
+                {.group = k_group});
+    args.option(o.codex_max_tokens, "--codex-max-tokens N", "stop an attempt after N tokens (0: no limit)",
+                {.group = k_group});
+    args.option(o.codex_max_compactions, "--codex-max-compactions N",
+                "stop an attempt after N context summaries (negative: no limit)", {.group = k_group});
+    args.option(o.codex_max_requests, "--codex-max-requests N", "stop an attempt after N model requests (0: no limit)",
+                {.group = k_group});
+    args.option(o.codex_max_wait_s, "--codex-max-wait S",
+                "wait at most S seconds per iteration for the model's provider", {.group = k_group});
+    args.flag(o.keep_background, "--keep-background", "leave background processes of a successful attempt running",
+              {.group = k_group});
+    args.flag(o.show_file_updates, "--show-file-updates", "show the diffs that the agent prints", {.group = k_group});
 }
 
 void describe_prompt(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
     constexpr const char* k_group = "Prompt";
-    args.option(o.prompt_file, {.names = "--prompt-file",
-                                .value = "PATH",
-                                .help = "template of the prompt",
-                                .group = k_group,
-                                .default_text = "the target's",
-                                .complete = cli::Complete::file});
-    args.option(o.directives, {.names = "--directive",
-                               .value = "TEXT",
-                               .help = "add guidance for this run after the prompt",
-                               .group = k_group});
-    args.option(o.directive_files, {.names = "--directive-file",
-                                    .value = "PATH",
-                                    .help = "add guidance from a file",
-                                    .group = k_group,
-                                    .complete = cli::Complete::file});
-    args.option(o.directive_presets, {.names = "--directive-preset",
-                                      .value = "NAME",
-                                      .help = "add a preset by name",
-                                      .group = k_group,
-                                      .common = true});
-    args.option(o.self_command, {.names = "--self-command",
-                                 .value = "WORDS",
-                                 .help = "how directives call gdnctl",
-                                 .group = k_group,
-                                 .default_text = "as it was called"});
+    args.option(o.prompt_file, "--prompt-file PATH", "template of the prompt",
+                {.group = k_group, .default_text = "the target's", .complete = cli::Complete::file});
+    args.option(o.directives, "--directive TEXT", "add guidance for this run after the prompt", {.group = k_group});
+    args.option(o.directive_files, "--directive-file PATH", "add guidance from a file",
+                {.group = k_group, .complete = cli::Complete::file});
+    args.option(o.directive_presets, "--directive-preset NAME", "add a preset by name",
+                {.group = k_group, .common = true});
+    args.option(o.self_command, "--self-command WORDS", "how directives call gdnctl",
+                {.group = k_group, .default_text = "as it was called"});
 }
 
 void describe_checks(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
     constexpr const char* k_group = "Checks and failures";
-    args.option(o.post_checks, {.names = "--post-check",
-                                .value = "CMD",
-                                .help = "run CMD after each iteration; it must succeed",
-                                .group = k_group,
-                                .common = true});
-    args.option(o.post_check_policy, k_policies,
-                {.names = "--post-check-policy",
-                 .value = "POLICY",
-                 .help = "what to do if a post-check fails",
-                 .group = k_group});
-    args.option(
-        o.post_check_retries,
-        {.names = "--post-check-retries", .value = "N", .help = "retries of each post-check", .group = k_group});
-    args.option(o.post_check_timeout_s, {.names = "--post-check-timeout",
-                                         .value = "SECONDS",
-                                         .help = "fail a post-check after this time (0: no limit)",
-                                         .group = k_group});
-    args.option(o.no_commit_policy, k_policies,
-                {.names = "--no-commit-policy",
-                 .value = "POLICY",
-                 .help = "what to do if an iteration makes no commit",
-                 .group = k_group});
-    args.flag(o.allow_no_commit,
-              {.names = "--allow-no-commit", .help = "accept iterations without a commit", .group = k_group});
-    args.option(o.iteration_error_policy, k_policies,
-                {.names = "--iteration-error-policy",
-                 .value = "POLICY",
-                 .help = "what to do if the iteration itself fails: dirty tree, git",
-                 .group = k_group});
-    args.option(o.protected_policy, k_protected,
-                {.names = "--protected-policy",
-                 .value = "POLICY",
-                 .help = "what to do if an iteration changes protected files",
-                 .group = k_group});
-    args.option(o.idea_policy, k_ideas,
-                {.names = "--idea-policy",
-                 .value = "POLICY",
-                 .help = "what to do with an idea that was rejected twice",
-                 .group = k_group});
-    args.option(o.max_failures, {.names = "--max-failures",
-                                 .value = "N",
-                                 .help = "stop after more than N counted failures (negative: never)",
-                                 .group = k_group});
-    args.option(o.codex_retries, {.names = "--codex-retries",
-                                  .value = "N",
-                                  .help = "retries of a failed attempt within an iteration",
-                                  .group = k_group});
-    args.option(o.retry_sleep_seconds,
-                {.names = "--retry-sleep-seconds", .value = "S", .help = "pause before a retry", .group = k_group});
-    args.flag(o.resilient, {.names = "--resilient",
-                            .help = "continue after failures; relaxes some policies and shows which",
-                            .group = k_group,
-                            .common = true});
+    args.option(o.post_checks, "--post-check CMD", "run CMD after each iteration; it must succeed",
+                {.group = k_group, .common = true});
+    args.option(o.post_check_policy, k_policies, "--post-check-policy POLICY", "what to do if a post-check fails",
+                {.group = k_group});
+    args.option(o.post_check_retries, "--post-check-retries N", "retries of each post-check", {.group = k_group});
+    args.option(o.post_check_timeout_s, "--post-check-timeout SECONDS",
+                "fail a post-check after this time (0: no limit)", {.group = k_group});
+    args.option(o.no_commit_policy, k_policies, "--no-commit-policy POLICY",
+                "what to do if an iteration makes no commit", {.group = k_group});
+    args.flag(o.allow_no_commit, "--allow-no-commit", "accept iterations without a commit", {.group = k_group});
+    args.option(o.iteration_error_policy, k_policies, "--iteration-error-policy POLICY",
+                "what to do if the iteration itself fails: dirty tree, git", {.group = k_group});
+    args.option(o.protected_policy, k_protected, "--protected-policy POLICY",
+                "what to do if an iteration changes protected files", {.group = k_group});
+    args.option(o.idea_policy, k_ideas, "--idea-policy POLICY", "what to do with an idea that was rejected twice",
+                {.group = k_group});
+    args.option(o.max_failures, "--max-failures N", "stop after more than N counted failures (negative: never)",
+                {.group = k_group});
+    args.option(o.codex_retries, "--codex-retries N", "retries of a failed attempt within an iteration",
+                {.group = k_group});
+    args.option(o.retry_sleep_seconds, "--retry-sleep-seconds S", "pause before a retry", {.group = k_group});
+    args.flag(o.resilient, "--resilient", "continue after failures; relaxes some policies and shows which",
+              {.group = k_group, .common = true});
 }
 
 void describe_tree(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
     constexpr const char* k_group = "Repository";
-    args.option(o.workdir, {.names = "--workdir",
-                            .value = "PATH",
-                            .help = "where the agent and the checks run",
-                            .group = k_group,
-                            .default_text = "the root of the repository",
-                            .complete = cli::Complete::directory});
-    args.option(o.isolation, k_isolations,
-                {.names = "--isolation", .value = "WHERE", .help = "where iterations change files", .group = k_group});
-    args.option(o.worktree_links, {.names = "--worktree-link",
-                                   .value = "PATH",
-                                   .help = "link this ignored path into the worktree, such as .venv",
-                                   .group = k_group});
-    args.flag(o.allow_dirty, {.names = "--allow-dirty", .help = "do not require a clean tree", .group = k_group});
-    args.option(o.dirty_policy, k_dirty,
-                {.names = "--dirty-policy",
-                 .value = "POLICY",
-                 .help = "what to do if the checkout has uncommitted changes",
-                 .group = k_group});
-    args.option(o.stash_restore_policy, k_restore,
-                {.names = "--stash-restore-policy",
-                 .value = "POLICY",
-                 .help = "what to do if stashed work cannot be restored",
-                 .group = k_group});
-    args.option(o.sync.policy, k_sync,
-                {.names = "--sync-main-policy",
-                 .value = "WHEN",
-                 .help = "when to merge another branch into yours",
-                 .group = k_group});
-    args.option(
-        o.sync.remote,
-        {.names = "--sync-main-remote", .value = "NAME", .help = "remote of the branch to merge", .group = k_group});
-    args.option(o.sync.branch,
-                {.names = "--sync-main-branch", .value = "NAME", .help = "branch to merge", .group = k_group});
-    args.option(o.sync_main_conflict_policy, k_conflicts,
-                {.names = "--sync-main-conflict-policy",
-                 .value = "POLICY",
-                 .help = "what to do if the merge conflicts",
-                 .group = k_group});
+    args.option(o.workdir, "--workdir PATH", "where the agent and the checks run",
+                {.group = k_group, .default_text = "the root of the repository", .complete = cli::Complete::directory});
+    args.option(o.isolation, k_isolations, "--isolation WHERE", "where iterations change files", {.group = k_group});
+    args.option(o.worktree_links, "--worktree-link PATH", "link this ignored path into the worktree, such as .venv",
+                {.group = k_group});
+    args.flag(o.allow_dirty, "--allow-dirty", "do not require a clean tree", {.group = k_group});
+    args.option(o.dirty_policy, k_dirty, "--dirty-policy POLICY", "what to do if the checkout has uncommitted changes",
+                {.group = k_group});
+    args.option(o.stash_restore_policy, k_restore, "--stash-restore-policy POLICY",
+                "what to do if stashed work cannot be restored", {.group = k_group});
+    args.option(o.sync.policy, k_sync, "--sync-main-policy WHEN", "when to merge another branch into yours",
+                {.group = k_group});
+    args.option(o.sync.remote, "--sync-main-remote NAME", "remote of the branch to merge", {.group = k_group});
+    args.option(o.sync.branch, "--sync-main-branch NAME", "branch to merge", {.group = k_group});
+    args.option(o.sync_main_conflict_policy, k_conflicts, "--sync-main-conflict-policy POLICY",
+                "what to do if the merge conflicts", {.group = k_group});
 }
 
 void describe_run(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
     constexpr const char* k_group = "Run";
-    args.option(options.iterations, {.names = "--iterations",
-                                     .value = "N",
-                                     .help = "number of iterations; with --resume, the run's total (required without "
-                                             "--resume or --mode evolve)",
-                                     .group = k_group,
-                                     .common = true});
-    args.option(o.sleep_seconds, {.names = "--sleep-seconds",
-                                  .value = "S",
-                                  .help = "pause between iterations; doubles with each consecutive failure",
-                                  .group = k_group});
-    args.option(o.log_dir, {.names = "--log-dir",
-                            .value = "PATH",
-                            .help = "folder for journal, prompts and transcripts",
-                            .group = k_group,
-                            .complete = cli::Complete::directory});
-    args.option(o.log_file, {.names = "--hillclimb-log-file",
-                             .value = "PATH",
-                             .help = "running log that gets an entry per iteration, with gates",
-                             .group = k_group,
-                             .default_text = "the target's log",
-                             .complete = cli::Complete::file});
-    args.option(o.stamp_mode, k_stamps,
-                {.names = "--stamp-mode",
-                 .value = "MODE",
-                 .help = "where to record an iteration's log entry and its commit",
-                 .group = k_group});
-    args.option(o.keep_iterations, {.names = "--keep-iterations",
-                                    .value = "N",
-                                    .help = "keep the files of the last N iterations in the log directory",
-                                    .group = k_group});
-    args.flag(o.resume, {.names = "--resume",
-                         .help = "continue the run in the log directory, with its options",
-                         .group = k_group,
-                         .common = true});
-    args.option(options.max_wall, {.names = "--max-wall",
-                                   .value = "TIME",
-                                   .help = "start no iteration after this time (90m, 8h, 7d; plain: seconds)",
-                                   .group = k_group,
-                                   .common = true});
-    args.option(o.max_tokens,
-                {.names = "--max-tokens", .value = "N", .help = "start no iteration after N tokens", .group = k_group});
-    args.option(o.max_tpu_minutes, {.names = "--max-tpu-minutes",
-                                    .value = "N",
-                                    .help = "start no iteration after N minutes on a TPU",
-                                    .group = k_group});
-    args.option(o.plateau, {.names = "--plateau",
-                            .value = "K",
-                            .help = "stop after K iterations without a new champion",
-                            .group = k_group});
-    args.flag(o.fail_if_no_win,
-              {.names = "--fail-if-no-win", .help = "exit with 3 if nothing was accepted", .group = k_group});
-    args.flag(options.dry_run, {.names = "--dry-run",
-                                .help = "show the agent's command line, the prompt and the plan; do nothing (evolve: a "
-                                        "whole run with a scripted agent in a temporary repository)",
-                                .group = k_group,
-                                .common = true});
+    args.option(options.iterations, "--iterations N",
+                "number of iterations; with --resume, the run's total (required without "
+                "--resume or --mode evolve)",
+                {.group = k_group, .common = true});
+    args.option(o.sleep_seconds, "--sleep-seconds S", "pause between iterations; doubles with each consecutive failure",
+                {.group = k_group});
+    args.option(o.log_dir, "--log-dir PATH", "folder for journal, prompts and transcripts",
+                {.group = k_group, .complete = cli::Complete::directory});
+    args.option(o.log_file, "--hillclimb-log-file PATH", "running log that gets an entry per iteration, with gates",
+                {.group = k_group, .default_text = "the target's log", .complete = cli::Complete::file});
+    args.option(o.stamp_mode, k_stamps, "--stamp-mode MODE", "where to record an iteration's log entry and its commit",
+                {.group = k_group});
+    args.option(o.keep_iterations, "--keep-iterations N",
+                "keep the files of the last N iterations in the log directory", {.group = k_group});
+    args.flag(o.resume, "--resume", "continue the run in the log directory, with its options",
+              {.group = k_group, .common = true});
+    args.option(options.max_wall, "--max-wall TIME", "start no iteration after this time (90m, 8h, 7d; plain: seconds)",
+                {.group = k_group, .common = true});
+    args.option(o.max_tokens, "--max-tokens N", "start no iteration after N tokens", {.group = k_group});
+    args.option(o.max_tpu_minutes, "--max-tpu-minutes N", "start no iteration after N minutes on a TPU",
+                {.group = k_group});
+    args.option(o.plateau, "--plateau K", "stop after K iterations without a new champion", {.group = k_group});
+    args.flag(o.fail_if_no_win, "--fail-if-no-win", "exit with 3 if nothing was accepted", {.group = k_group});
+    args.flag(options.dry_run, "--dry-run",
+              "show the agent's command line, the prompt and the plan; do nothing (evolve: a "
+              "whole run with a scripted agent in a temporary repository)",
+              {.group = k_group, .common = true});
 }
 
 }  // namespace
@@ -688,11 +455,7 @@ void describe(cli::Args& args, Options& options) {
                  "use your own program as the agent (committed, or an absolute path)");
     args.example("gdnctl codex-loop --mode evolve --max-attempts 30",
                  "search a population of candidates; promote the best one with `gdnctl evolve promote`");
-    args.see_also("lint-log");
-    args.see_also("ray-test");
-    args.see_also("evolve log");
-    args.see_also("docs/codex-loop.md");
-    args.see_also("docs/agents.md");
+    args.see_also({"lint-log", "ray-test", "evolve log", "docs/codex-loop.md", "docs/agents.md"});
     args.check([&options]() -> Status {
         if (options.max_wall && !parse_span(*options.max_wall)) {
             return fail(ErrorKind::usage,

@@ -1,4 +1,4 @@
-// gdnctl evolve pause, stop, fsck, lint and gc: a run's control files, journal, logs and refs.
+// gdnctl evolve pause, stop, fsck, lint, gc, import and export.
 #include <array>
 #include <set>
 
@@ -71,7 +71,7 @@ struct Options {
 
 void describe(cli::Args& args, Options& options) {
     args.about("Pauses a run after its current stage, or lets it continue.");
-    args.flag(options.off, {.names = "--off", .help = "let the run continue"});
+    args.flag(options.off, "--off", "let the run continue");
     evolve::describe_run(args, options.run);
     args.example("gdnctl evolve pause");
     args.example("gdnctl evolve pause --off");
@@ -165,9 +165,8 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Checks that every measured number in a log (with %, x or a unit of time) is followed on the same line by its "
         "evaluation, as in (eval 12), and that the run has that evaluation.");
-    args.positional(options.file, {.name = "FILE",
-                                   .help = "the log; without it the run's own experiment-log.md",
-                                   .complete = cli::Complete::file});
+    args.positional(options.file, "FILE", "the log; without it the run's own experiment-log.md",
+                    {.complete = cli::Complete::file});
     evolve::describe_run(args, options.run);
     args.exit_code(1, "a number names no evaluation of the run");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the file cannot be read");
@@ -217,9 +216,7 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Removes the refs of old candidates that were neither kept nor tied, so that git can collect their commits. "
         "The journal and the files of the attempts stay. Nothing else ever removes a candidate.");
-    args.option(
-        options.older_than,
-        {.names = "--older-than", .value = "TIME", .help = "age of an attempt, such as 30d or 12h", .required = true});
+    args.option(options.older_than, "--older-than TIME", "age of an attempt, such as 30d or 12h", {.required = true});
     evolve::describe_run(args, options.run);
     args.example("gdnctl evolve gc --older-than 30d");
     args.check([&options]() -> Status {
@@ -255,17 +252,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace evolve_gc
 
-constinit const cli::Command k_evolve_pause_row = cli::make<&evolve_pause::describe, &evolve_pause::run>(
-    "evolve pause", "Loop", "pause a run, or let it continue", Tier::none);
-constinit const cli::Command k_evolve_stop_row = cli::make<&evolve_stop::describe, &evolve_stop::run>(
-    "evolve stop", "Loop", "end a run after the current attempt", Tier::none);
-constinit const cli::Command k_evolve_fsck_row = cli::make<&evolve_fsck::describe, &evolve_fsck::run>(
-    "evolve fsck", "Loop", "check a run's journal and candidates", Tier::git);
-constinit const cli::Command k_evolve_lint_row = cli::make<&evolve_lint::describe, &evolve_lint::run>(
-    "evolve lint", "Loop", "check the numbers in a log against a run", Tier::none);
-constinit const cli::Command k_evolve_gc_row = cli::make<&evolve_gc::describe, &evolve_gc::run>(
-    "evolve gc", "Loop", "remove the refs of old candidates", Tier::git);
-
 // gdnctl evolve import and export: candidates from and for other programs.
 
 namespace evolve_import {
@@ -281,15 +267,10 @@ void describe(cli::Args& args, Options& options) {
         "their numbers. DIR is the folder of one task; import several tasks one by one, since a run has one target. "
         "Scores measured elsewhere are shown but not trusted: `codex-loop --mode evolve --resume` measures the "
         "candidates again before it tries anything new.");
-    args.option(options.from, {.names = "--from",
-                               .value = "DIR",
-                               .help = "folder of one task, with proposal_*.py",
-                               .complete = cli::Complete::directory,
-                               .required = true});
-    args.option(options.map, {.names = "--map",
-                              .value = "REGEX=PATH",
-                              .help = "import files that match REGEX as the target's file PATH",
-                              .default_text = "the target's only kernel file"});
+    args.option(options.from, "--from DIR", "folder of one task, with proposal_*.py",
+                {.complete = cli::Complete::directory, .required = true});
+    args.option(options.map, "--map REGEX=PATH", "import files that match REGEX as the target's file PATH",
+                {.default_text = "the target's only kernel file"});
     args.example("gdnctl evolve import --from outputs/evolve_run/gdn_decode");
     args.see_also("docs/evolve.md");
 }
@@ -331,14 +312,10 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Writes a candidate and its ancestors as proposal_0_1 and tune_0_N, so that the contest's Python agent can "
         "resume from them. The directory must be new or empty.");
-    args.positional(options.id, {.name = "ID", .help = "as for `evolve show`; without it the best candidate"});
-    args.option(options.contest, k_layouts,
-                {.names = "--layout", .value = "LAYOUT", .help = "names and files to write"});
-    args.option(options.to, {.names = "--to",
-                             .value = "DIR",
-                             .help = "new or empty directory",
-                             .complete = cli::Complete::directory,
-                             .required = true});
+    args.positional(options.id, "ID", "as for `evolve show`; without it the best candidate");
+    args.option(options.contest, k_layouts, "--layout LAYOUT", "names and files to write");
+    args.option(options.to, "--to DIR", "new or empty directory",
+                {.complete = cli::Complete::directory, .required = true});
     evolve::describe_run(args, options.run);
     args.example("gdnctl evolve export --layout contest --to contest best");
 }
@@ -364,9 +341,23 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace evolve_export
 
-constinit const cli::Command k_evolve_import_row = cli::make<&evolve_import::describe, &evolve_import::run>(
-    "evolve import", "Loop", "start a run from another program's candidates", Tier::git);
-constinit const cli::Command k_evolve_export_row = cli::make<&evolve_export::describe, &evolve_export::run>(
-    "evolve export", "Loop", "write a candidate's ancestry for another program", Tier::git);
+Rows evolve_control_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&evolve_pause::describe, &evolve_pause::run>("evolve pause", "Loop",
+                                                               "pause a run, or let it continue", Tier::none),
+        cli::make<&evolve_stop::describe, &evolve_stop::run>("evolve stop", "Loop",
+                                                             "end a run after the current attempt", Tier::none),
+        cli::make<&evolve_fsck::describe, &evolve_fsck::run>("evolve fsck", "Loop",
+                                                             "check a run's journal and candidates", Tier::git),
+        cli::make<&evolve_lint::describe, &evolve_lint::run>("evolve lint", "Loop",
+                                                             "check the numbers in a log against a run", Tier::none),
+        cli::make<&evolve_gc::describe, &evolve_gc::run>("evolve gc", "Loop", "remove the refs of old candidates",
+                                                         Tier::git),
+        cli::make<&evolve_import::describe, &evolve_import::run>(
+            "evolve import", "Loop", "start a run from another program's candidates", Tier::git),
+        cli::make<&evolve_export::describe, &evolve_export::run>(
+            "evolve export", "Loop", "write a candidate's ancestry for another program", Tier::git)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

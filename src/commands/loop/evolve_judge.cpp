@@ -1,4 +1,4 @@
-// gdnctl evolve noise, replay and promote: measurements outside a run.
+// gdnctl evolve promote, replay and noise.
 #include <array>
 #include <cstdint>
 
@@ -150,13 +150,11 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Measures HEAD against itself: how far two profiles of the same code differ, the smallest gain that an attempt "
         "can be kept for, and how many pairs a smaller one would need.");
-    args.option(options.pairs, {.names = "--pairs", .value = "N", .help = "pairs to measure: 3, 5 or 9"});
-    args.option(options.target_gain_pct,
-                {.names = "--target-gain-pct", .value = "P", .help = "gain that must be detectable, in percent"});
-    args.option(options.min_gain_pct, {.names = "--perf-min-improvement-pct",
-                                       .value = "P",
-                                       .help = "gain that an attempt must exceed to be kept, in percent"});
-    args.option(options.cluster, {.names = "--cluster", .value = "NAME", .help = "cluster to run the profiles on"});
+    args.option(options.pairs, "--pairs N", "pairs to measure: 3, 5 or 9");
+    args.option(options.target_gain_pct, "--target-gain-pct P", "gain that must be detectable, in percent");
+    args.option(options.min_gain_pct, "--perf-min-improvement-pct P",
+                "gain that an attempt must exceed to be kept, in percent");
+    args.option(options.cluster, "--cluster NAME", "cluster to run the profiles on");
     args.exit_code(1, "the gain is not detectable, or the profile fails");
     args.example("gdnctl evolve noise --pairs 9");
     args.see_also("docs/evolve.md");
@@ -221,8 +219,7 @@ void describe(cli::Args& args, Options& options) {
         "Runs the gates on a candidate again, in fresh checkouts, against the champion at that time. The run's "
         "verdicts "
         "stay as they are.");
-    args.positional(options.id,
-                    {.name = "ID", .help = "number of an attempt, `best`, or the first digits of a commit"});
+    args.positional(options.id, "ID", "number of an attempt, `best`, or the first digits of a commit");
     evolve::describe_run(args, options.run);
     args.exit_code(1, "a gate does not pass");
     args.exit_code(static_cast<int>(ExitCode::infrastructure), "infrastructure failed; there is no result");
@@ -271,8 +268,7 @@ void describe(cli::Args& args, Options& options) {
         "nine fresh pairs against the base commit, and tests and pairs on seeds that no attempt has seen and, if the "
         "target supports GDNCTL_EVAL_SHAPES, on new shapes. The branch only moves forward, and only if nobody else has "
         "moved it.");
-    args.positional(options.id,
-                    {.name = "ID", .help = "number of an attempt, `best`, or the first digits of a commit"});
+    args.positional(options.id, "ID", "number of an attempt, `best`, or the first digits of a commit");
     evolve::describe_run(args, options.run);
     args.exit_code(1, "the candidate was not kept, or the final verification failed");
     args.exit_code(static_cast<int>(ExitCode::usage), "the checkout has uncommitted changes, or HEAD was detached");
@@ -335,11 +331,15 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace evolve_promote
 
-constinit const cli::Command k_evolve_promote_row = cli::make<&evolve_promote::describe, &evolve_promote::run>(
-    "evolve promote", "Loop", "verify a candidate and move the branch to it", Tier::http);
-constinit const cli::Command k_evolve_replay_row = cli::make<&evolve_replay::describe, &evolve_replay::run>(
-    "evolve replay", "Loop", "judge a candidate again", Tier::http);
-constinit const cli::Command k_evolve_noise_row = cli::make<&evolve_noise::describe, &evolve_noise::run>(
-    "evolve noise", "Loop", "measure the noise of the profile", Tier::http);
+Rows evolve_judge_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&evolve_promote::describe, &evolve_promote::run>(
+            "evolve promote", "Loop", "verify a candidate and move the branch to it", Tier::http),
+        cli::make<&evolve_replay::describe, &evolve_replay::run>("evolve replay", "Loop", "judge a candidate again",
+                                                                 Tier::http),
+        cli::make<&evolve_noise::describe, &evolve_noise::run>("evolve noise", "Loop",
+                                                               "measure the noise of the profile", Tier::http)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -1,4 +1,4 @@
-// gdnctl evolve show, log, lineage, diff and best: a run's candidates.
+// gdnctl evolve log, show, lineage, diff and best.
 #include <map>
 
 #include <fmt/format.h>
@@ -28,12 +28,9 @@ namespace evolve {
 using namespace loop::evolve;
 
 void describe_run(cli::Args& args, RunChoice& choice) {
-    args.option(choice.run, {.names = "--run", .value = "ID", .help = "run to use", .default_text = "the newest one"});
-    args.option(choice.log_dir, {.names = "--log-dir",
-                                 .value = "PATH",
-                                 .help = "log directory of the run",
-                                 .default_text = ".gdnctl/evolve/RUN",
-                                 .complete = cli::Complete::directory});
+    args.option(choice.run, "--run ID", "run to use", {.default_text = "the newest one"});
+    args.option(choice.log_dir, "--log-dir PATH", "log directory of the run",
+                {.default_text = ".gdnctl/evolve/RUN", .complete = cli::Complete::directory});
     args.check([&choice]() -> Status {
         if (choice.run && choice.log_dir) return fail(ErrorKind::usage, "--run and --log-dir cannot be combined");
         return {};
@@ -130,7 +127,7 @@ using namespace loop::evolve;
 
 void describe(cli::Args& args, Options& options) {
     args.about("Shows where a candidate comes from: its first parents, back to the base.");
-    args.positional(options.id, {.name = "ID", .help = "as for `evolve show`; without it the best candidate"});
+    args.positional(options.id, "ID", "as for `evolve show`; without it the best candidate");
     evolve::describe_run(args, options.run);
     args.example("gdnctl evolve lineage", "the ancestry of the best candidate");
 }
@@ -253,15 +250,18 @@ Result<ExitCode> run(const Options&, Context& context) {
 
 }  // namespace evolve_best
 
-constinit const cli::Command k_evolve_log_row = cli::make<&evolve_log::describe, &evolve_log::run>(
-    "evolve log", "Loop", "list the attempts of an evolve run", Tier::none);
-constinit const cli::Command k_evolve_show_row =
-    cli::make<&evolve_show::describe, &evolve_show::run>("evolve show", "Loop", "show one attempt", Tier::none);
-constinit const cli::Command k_evolve_lineage_row = cli::make<&evolve_lineage::describe, &evolve_lineage::run>(
-    "evolve lineage", "Loop", "show where a candidate comes from", Tier::none);
-constinit const cli::Command k_evolve_diff_row =
-    cli::make<&evolve_diff::describe, &evolve_diff::run>("evolve diff", "Loop", "compare two candidates", Tier::git);
-constinit const cli::Command k_evolve_best_row = cli::make<&evolve_best::describe, &evolve_best::run>(
-    "evolve best", "Loop", "show the best candidate of all runs", Tier::none);
+Rows evolve_view_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&evolve_log::describe, &evolve_log::run>("evolve log", "Loop", "list the attempts of an evolve run",
+                                                           Tier::none),
+        cli::make<&evolve_show::describe, &evolve_show::run>("evolve show", "Loop", "show one attempt", Tier::none),
+        cli::make<&evolve_lineage::describe, &evolve_lineage::run>("evolve lineage", "Loop",
+                                                                   "show where a candidate comes from", Tier::none),
+        cli::make<&evolve_diff::describe, &evolve_diff::run>("evolve diff", "Loop", "compare two candidates",
+                                                             Tier::git),
+        cli::make<&evolve_best::describe, &evolve_best::run>("evolve best", "Loop",
+                                                             "show the best candidate of all runs", Tier::none)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

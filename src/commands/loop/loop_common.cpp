@@ -37,11 +37,8 @@ tl::unexpected<Error> no_run(const fs::path& where) {
 }  // namespace
 
 void describe_loop_dir(cli::Args& args, std::optional<std::string>& log_dir) {
-    args.option(log_dir, {.names = "--log-dir",
-                          .value = "PATH",
-                          .help = "log directory of the loop",
-                          .default_text = loop::k_usual_log_dir,
-                          .complete = cli::Complete::directory});
+    args.option(log_dir, "--log-dir PATH", "log directory of the loop",
+                {.default_text = loop::k_usual_log_dir, .complete = cli::Complete::directory});
     args.exit_code(static_cast<int>(ExitCode::remote_missing), "the directory contains no run");
     args.exit_code(static_cast<int>(ExitCode::conflict), "the journal is damaged");
 }

@@ -1,4 +1,4 @@
-// Shared by the views of a loop: which log directory to use, and the run that its journal describes.
+// Shared by the views of a loop and the `evolve` commands: which log directory and which run to use.
 #pragma once
 
 #include <cstdint>

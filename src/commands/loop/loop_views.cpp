@@ -1,4 +1,4 @@
-// The state of a loop, as text and as JSON. Pure.
+// gdnctl loop-status, loop-explain and loop-report.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -293,11 +293,9 @@ void describe(cli::Args& args, Options& options) {
         "If state.json cannot be parsed, the exit code is 2. --rebuild-state rebuilds it from the journal and keeps "
         "the old file as state.json.bak.");
     describe_loop_dir(args, options.log_dir);
-    args.flag(options.watch,
-              {.names = "--watch",
-               .help = "follow the loop until it ends: redraw on a terminal, otherwise print one line per event"});
-    args.flag(options.rebuild_state,
-              {.names = "--rebuild-state", .help = "rebuild state.json from the journal; no loop may be running"});
+    args.flag(options.watch, "--watch",
+              "follow the loop until it ends: redraw on a terminal, otherwise print one line per event");
+    args.flag(options.rebuild_state, "--rebuild-state", "rebuild state.json from the journal; no loop may be running");
     args.check([&options]() -> Status {
         if (options.watch && options.rebuild_state)
             return fail(ErrorKind::usage, "--rebuild-state and --watch cannot be combined");
@@ -335,13 +333,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::loop_status
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_loop_status_row =
-    cli::make<&loop_status::describe, &loop_status::run>("loop-status", "Loop", "show the state of a loop", Tier::none);
-
-}  // namespace gdnctl::commands
 
 // gdnctl loop-explain: why an iteration was accepted or rejected.
 namespace gdnctl::commands::loop_explain {
@@ -524,7 +515,7 @@ void describe(cli::Args& args, Options& options) {
         "the "
         "measurements against the champion, the agent's attempts, the cost, where its commits are, and the files in "
         "the log directory that show it.");
-    args.positional(options.iteration, {.name = "N", .help = "iteration number, or `last`"});
+    args.positional(options.iteration, "N", "iteration number, or `last`");
     describe_loop_dir(args, options.log_dir);
     args.check([&options]() -> Status {
         const auto number = text::parse_int(options.iteration);
@@ -535,8 +526,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl loop-explain last --json | jq '.stages[] | select(.verdict == \"fail\")'");
     args.exit_code(static_cast<int>(ExitCode::remote_missing),
                    "the directory contains no run, or it has no such iteration");
-    args.see_also("loop-status");
-    args.see_also("docs/loop-reports.md");
+    args.see_also({"loop-status", "docs/loop-reports.md"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -562,13 +552,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::loop_explain
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_loop_explain_row = cli::make<&loop_explain::describe, &loop_explain::run>(
-    "loop-explain", "Loop", "explain why an iteration was accepted or rejected", Tier::none);
-
-}  // namespace gdnctl::commands
 
 // gdnctl loop-report: a report of a run.
 namespace gdnctl::commands::loop_report {
@@ -608,10 +591,8 @@ void describe(cli::Args& args, Options& options) {
         "--html writes a self-contained page instead, light or dark like your system: the metric over the iterations "
         "with champions and noise band, outcomes over time, cost, failures, and the evidence for each iteration.");
     describe_loop_dir(args, options.log_dir);
-    args.option(options.html, {.names = "--html",
-                               .value = "PATH",
-                               .help = "write the report to this file as an HTML page",
-                               .complete = cli::Complete::file});
+    args.option(options.html, "--html PATH", "write the report to this file as an HTML page",
+                {.complete = cli::Complete::file});
     args.check([&options]() -> Status {
         if (options.html && options.html->empty()) return fail(ErrorKind::usage, "--html: the path is empty");
         return {};
@@ -619,8 +600,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl loop-report > report.md");
     args.example("gdnctl loop-report --html report.html");
     args.exit_code(static_cast<int>(ExitCode::bad_input), "ledger or coverage.json is malformed");
-    args.see_also("loop-explain");
-    args.see_also("docs/loop-reports.md");
+    args.see_also({"loop-explain", "docs/loop-reports.md"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -644,7 +624,15 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_loop_report_row =
-    cli::make<&loop_report::describe, &loop_report::run>("loop-report", "Loop", "write a report of a run", Tier::none);
+Rows loop_view_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&loop_status::describe, &loop_status::run>("loop-status", "Loop", "show the state of a loop",
+                                                             Tier::none),
+        cli::make<&loop_explain::describe, &loop_explain::run>(
+            "loop-explain", "Loop", "explain why an iteration was accepted or rejected", Tier::none),
+        cli::make<&loop_report::describe, &loop_report::run>("loop-report", "Loop", "write a report of a run",
+                                                             Tier::none)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -1,4 +1,4 @@
-// Shared by the commands for performance policies.
+// gdnctl policy show, test and simulate.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -51,8 +51,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl policy show >policy.json", "start your own policy");
     args.example("gdnctl policy show --perf-max-while-increase-ms 2", "with another threshold");
     args.exit_code(2, "usage error, or a policy file that cannot be parsed");
-    args.see_also("policy test");
-    args.see_also("policy simulate");
+    args.see_also({"policy test", "policy simulate"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -63,13 +62,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::policy_show
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_policy_show_row = cli::make<&policy_show::describe, &policy_show::run>(
-    "policy show", "Loop", "print the policy that judges candidates", Tier::none);
-
-}  // namespace gdnctl::commands
 
 // gdnctl policy test
 namespace gdnctl::commands::policy_test {
@@ -128,16 +120,11 @@ void describe(cli::Args& args, Options& options) {
         "Applies the policy in force here, or another one, to recorded measurements, and shows which decisions would "
         "change. Each record is compared with the same champion as before. Files: perf_state.json of a loop, or files "
         "with one record per line (*.records.jsonl of the running log).");
-    args.positional(options.files, {.name = "FILE", .help = "records", .complete = cli::Complete::file});
-    args.option(options.metric, {.names = "--perf-metric",
-                                 .value = "NAME",
-                                 .help = "metric for records of the running log",
-                                 .group = "Performance",
-                                 .default_text = "the target's, or throughput/mfu"});
-    args.flag(options.lower,
-              {.names = "--lower-is-better", .help = "override the target's metric", .group = "Performance"});
-    args.flag(options.higher,
-              {.names = "--higher-is-better", .help = "override the target's metric", .group = "Performance"});
+    args.positional(options.files, "FILE", "records", {.complete = cli::Complete::file});
+    args.option(options.metric, "--perf-metric NAME", "metric for records of the running log",
+                {.group = "Performance", .default_text = "the target's, or throughput/mfu"});
+    args.flag(options.lower, "--lower-is-better", "override the target's metric", {.group = "Performance"});
+    args.flag(options.higher, "--higher-is-better", "override the target's metric", {.group = "Performance"});
     describe_perf_policy(args, options.perf);
     args.exit_code(0, "no decision would change");
     args.exit_code(1, "at least one decision would change");
@@ -145,8 +132,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl policy test .agents/logs/gdn_codex_loop/perf_state.json --perf-max-regression-pct 2",
                  "show what a wider band would have kept");
     args.example("gdnctl policy test perf_state.json --perf-policy-file policy.json --json | jq .differences");
-    args.see_also("policy show");
-    args.see_also("policy simulate");
+    args.see_also({"policy show", "policy simulate"});
     args.check([&options]() -> Status {
         if (options.files.empty()) return fail(ErrorKind::usage, "no FILE given", "such as perf_state.json");
         if (options.lower && options.higher) {
@@ -202,13 +188,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::policy_test
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_policy_test_row = cli::make<&policy_test::describe, &policy_test::run>(
-    "policy test", "Loop", "apply another policy to recorded measurements", Tier::none);
-
-}  // namespace gdnctl::commands
 
 // gdnctl policy simulate
 namespace gdnctl::commands::policy_simulate {
@@ -266,17 +245,13 @@ void describe(cli::Args& args, Options& options) {
         "Shows how often pairs of profiles lead to the right decision, by passing simulated measurements through the "
         "rule that codex-loop uses. A promotion with a true gain of 0 is a false one. NOISE is the standard deviation "
         "of one pair's difference, as the loop prints it for your device.");
-    args.option(
-        options.noise,
-        {.names = "--noise-pct", .value = "PCT", .help = "spread of one pair", .default_text = "0.1, 0.3, 1, 3, 10"});
-    args.option(options.gain, {.names = "--gain-pct",
-                               .value = "PCT",
-                               .help = "true gain; negative for a loss",
-                               .default_text = "0, 0.5, 1, 2, 3, 5"});
-    args.option(options.shape, k_shapes, {.names = "--shape", .value = "SHAPE", .help = "kind of noise"});
-    args.option(options.pairs, {.names = "--perf-pairs", .value = "N", .help = "maximum number of pairs: 3, 5 or 9"});
-    args.option(options.trials, {.names = "--trials", .value = "N", .help = "candidates per row"});
-    args.option(options.seed, {.names = "--seed", .value = "N", .help = "seed; the same one gives the same table"});
+    args.option(options.noise, "--noise-pct PCT", "spread of one pair", {.default_text = "0.1, 0.3, 1, 3, 10"});
+    args.option(options.gain, "--gain-pct PCT", "true gain; negative for a loss",
+                {.default_text = "0, 0.5, 1, 2, 3, 5"});
+    args.option(options.shape, k_shapes, "--shape SHAPE", "kind of noise");
+    args.option(options.pairs, "--perf-pairs N", "maximum number of pairs: 3, 5 or 9");
+    args.option(options.trials, "--trials N", "candidates per row");
+    args.option(options.seed, "--seed N", "seed; the same one gives the same table");
     describe_perf_policy(args, options.perf);
     args.example("gdnctl policy simulate --noise-pct 0.8 --gain-pct 1", "can a gain of 1 % be found on this device?");
     args.example("gdnctl policy simulate --perf-pairs 3", "with three pairs at most");
@@ -339,7 +314,15 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_policy_simulate_row = cli::make<&policy_simulate::describe, &policy_simulate::run>(
-    "policy simulate", "Loop", "show how often the policy decides correctly at your noise", Tier::none);
+Rows policy_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&policy_show::describe, &policy_show::run>("policy show", "Loop",
+                                                             "print the policy that judges candidates", Tier::none),
+        cli::make<&policy_test::describe, &policy_test::run>(
+            "policy test", "Loop", "apply another policy to recorded measurements", Tier::none),
+        cli::make<&policy_simulate::describe, &policy_simulate::run>(
+            "policy simulate", "Loop", "show how often the policy decides correctly at your noise", Tier::none)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

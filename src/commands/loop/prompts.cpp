@@ -1,4 +1,4 @@
-// gdnctl prompts list
+// gdnctl prompts list, show and render.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -34,9 +34,7 @@ void describe(cli::Args& args, Options&) {
         "marks the default prompt of a loop.");
     args.example("gdnctl prompts list");
     args.example("gdnctl prompts list --json | jq -r '.documents[] | select(.slot == \"H\").name'");
-    args.see_also("prompts show");
-    args.see_also("prompts render");
-    args.see_also("docs/prompts.md");
+    args.see_also({"prompts show", "prompts render", "docs/prompts.md"});
 }
 
 namespace {
@@ -91,13 +89,6 @@ Result<ExitCode> run(const Options&, Context& context) {
 
 }  // namespace gdnctl::commands::prompts_list
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_prompts_list_row = cli::make<&prompts_list::describe, &prompts_list::run>(
-    "prompts list", "Loop", "list iteration prompts and directive presets", Tier::none);
-
-}  // namespace gdnctl::commands
-
 // gdnctl prompts show
 namespace gdnctl::commands::prompts_show {
 
@@ -109,14 +100,11 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Prints one prompt or directive preset as an agent gets it: a prompt with its placeholders, a directive "
         "without its front matter. --json adds the front matter and the origin of the text.");
-    args.positional(options.name,
-                    {.name = "NAME", .help = "name from `prompts list`", .complete = cli::Complete::document});
+    args.positional(options.name, "NAME", "name from `prompts list`", {.complete = cli::Complete::document});
     args.example("gdnctl prompts show triangular-inversion");
     args.example("gdnctl prompts show marin >scripts/gdn/codex_iteration_prompt.md", "make a copy to change");
     args.exit_code(static_cast<int>(ExitCode::usage), "no prompt or directive has that name");
-    args.see_also("prompts list");
-    args.see_also("prompts render");
-    args.see_also("docs/prompts.md");
+    args.see_also({"prompts list", "prompts render", "docs/prompts.md"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -149,13 +137,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::prompts_show
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_prompts_show_row = cli::make<&prompts_show::describe, &prompts_show::run>(
-    "prompts show", "Loop", "print a prompt or a directive", Tier::none);
-
-}  // namespace gdnctl::commands
 
 // gdnctl prompts render
 namespace gdnctl::commands::prompts_render {
@@ -200,34 +181,23 @@ void describe(cli::Args& args, Options& options) {
         "Prints the exact prompt that codex-loop writes for an iteration: the template with its placeholders replaced, "
         "then the session directives in order: the target's presets, --directive-preset, --directive-file, "
         "--directive. Directives that the loop itself adds (a held dev TPU, the progress summary) are not included.");
-    args.positional(options.name, {.name = "NAME",
-                                   .help = "name from `prompts list`, or a file (default: the loop's own prompt)",
-                                   .complete = cli::Complete::prompt});
-    args.option(options.iteration, {.names = "--iteration", .value = "N", .help = "iteration number"});
-    args.option(options.total, {.names = "--total",
-                                .value = "N",
-                                .help = "iterations of the run",
-                                .default_text = "the value of --iteration"});
-    args.option(options.head_sha, {.names = "--head-sha",
-                                   .value = "SHA",
-                                   .help = "commit that the iteration starts from",
-                                   .default_text = "HEAD of the repository"});
-    args.option(
-        options.directive_presets,
-        {.names = "--directive-preset", .value = "NAME", .help = "add a preset", .complete = cli::Complete::preset});
-    args.option(options.directive_files, {.names = "--directive-file",
-                                          .value = "PATH",
-                                          .help = "add a file, relative to the repository root",
-                                          .complete = cli::Complete::file});
-    args.option(options.directives, {.names = "--directive", .value = "TEXT", .help = "add a text"});
+    args.positional(options.name, "NAME", "name from `prompts list`, or a file (default: the loop's own prompt)",
+                    {.complete = cli::Complete::prompt});
+    args.option(options.iteration, "--iteration N", "iteration number");
+    args.option(options.total, "--total N", "iterations of the run", {.default_text = "the value of --iteration"});
+    args.option(options.head_sha, "--head-sha SHA", "commit that the iteration starts from",
+                {.default_text = "HEAD of the repository"});
+    args.option(options.directive_presets, "--directive-preset NAME", "add a preset",
+                {.complete = cli::Complete::preset});
+    args.option(options.directive_files, "--directive-file PATH", "add a file, relative to the repository root",
+                {.complete = cli::Complete::file});
+    args.option(options.directives, "--directive TEXT", "add a text");
     args.example("gdnctl prompts render --iteration 2 --total 5", "the prompt of the second of five iterations");
     args.example("gdnctl prompts render marin --directive-preset triangular-inversion >prompt.txt");
     args.check([&options] { return check(options); });
     args.exit_code(static_cast<int>(ExitCode::usage), "no such prompt, preset or file; or an empty directive file");
     args.exit_code(static_cast<int>(ExitCode::local_io), "a file cannot be read");
-    args.see_also("prompts list");
-    args.see_also("prompts show");
-    args.see_also("docs/prompts.md");
+    args.see_also({"prompts list", "prompts show", "docs/prompts.md"});
 }
 
 namespace {
@@ -291,7 +261,15 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_prompts_render_row = cli::make<&prompts_render::describe, &prompts_render::run>(
-    "prompts render", "Loop", "print the prompt of an iteration", Tier::git);
+Rows prompt_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&prompts_list::describe, &prompts_list::run>(
+            "prompts list", "Loop", "list iteration prompts and directive presets", Tier::none),
+        cli::make<&prompts_show::describe, &prompts_show::run>("prompts show", "Loop", "print a prompt or a directive",
+                                                               Tier::none),
+        cli::make<&prompts_render::describe, &prompts_render::run>("prompts render", "Loop",
+                                                                   "print the prompt of an iteration", Tier::git)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -144,7 +144,10 @@ Result<ExitCode> run(const Options& o, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_ce_infer_row = cli::make<&ce_infer::describe, &ce_infer::run>(
-    "ce-infer", "Oracle", "show the block sizes of upstream's fused cross-entropy", Tier::none);
+Rows block_size_commands() {
+    static constexpr cli::Command k_rows[] = {cli::make<&ce_infer::describe, &ce_infer::run>(
+        "ce-infer", "Oracle", "show the block sizes of upstream's fused cross-entropy", Tier::none)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

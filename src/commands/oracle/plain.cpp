@@ -35,10 +35,10 @@ Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& opti
         reading->judge(dump.outputs, {!options.no_hints, threads, [&] { return context.stop.stop_requested(); }}));
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     const auto report = report_of(j, op.name);
-    if (options.html) GDNCTL_TRY(atomic_replace(context.cwd / *options.html, report->page()));
+    Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", op.name}};
+    if (options.html || context.global.json) report->add_to(object);
+    if (options.html) GDNCTL_TRY(atomic_replace(context.cwd / *options.html, report->page(object)));
     if (context.global.json) {
-        Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", op.name}};
-        report->add_to(object);
         print_json(object, context);
     } else {
         context.terminal.out(report->text({options.inputs, options.outputs, options.heatmap}));

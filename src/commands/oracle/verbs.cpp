@@ -46,13 +46,6 @@ ExitCode print(std::string_view op, const harness::CaseList& cases, Context& con
 
 }  // namespace gdnctl::commands::oracle_cases
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_oracle_cases_row = cli::make<&oracle_cases::describe, &oracle_cases::run>(
-    "oracle cases", "Oracle", "list the generated cases", Tier::none);
-
-}  // namespace gdnctl::commands
-
 namespace gdnctl::commands::oracle_run {
 
 namespace {
@@ -236,13 +229,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::oracle_run
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_oracle_run_row = cli::make<&oracle_run::describe, &oracle_run::run>(
-    "oracle run", "Oracle", "write inputs and the exact result", Tier::none);
-
-}  // namespace gdnctl::commands
-
 namespace gdnctl::commands::oracle_verify {
 
 namespace {
@@ -362,13 +348,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 }
 
 }  // namespace gdnctl::commands::oracle_verify
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_oracle_verify_row = cli::make<&oracle_verify::describe, &oracle_verify::run>(
-    "oracle verify", "Oracle", "judge a kernel on generated cases", Tier::process);
-
-}  // namespace gdnctl::commands
 
 namespace gdnctl::commands::oracle_compare {
 
@@ -493,13 +472,6 @@ Result<Dump> read(const Options& options, const Context& context) {
 
 }  // namespace gdnctl::commands::oracle_compare
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_oracle_compare_row = cli::make<&oracle_compare::describe, &oracle_compare::run>(
-    "oracle compare", "Oracle", "judge tensors dumped from a run", Tier::process);
-
-}  // namespace gdnctl::commands
-
 namespace gdnctl::commands::oracle_bench {
 
 namespace {
@@ -597,13 +569,6 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::oracle_bench
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_oracle_bench_row = cli::make<&oracle_bench::describe, &oracle_bench::run>(
-    "oracle bench", "Oracle", "time kernels and compare them with sgemm", Tier::process);
-
-}  // namespace gdnctl::commands
-
 namespace gdnctl::commands::oracle_selftest {
 
 namespace {
@@ -653,7 +618,21 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_oracle_selftest_row = cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
-    "oracle selftest", "Oracle", "check that the oracle finds planted faults on this machine", Tier::none);
+Rows oracle_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&oracle_verify::describe, &oracle_verify::run>("oracle verify", "Oracle",
+                                                                 "judge a kernel on generated cases", Tier::process),
+        cli::make<&oracle_compare::describe, &oracle_compare::run>("oracle compare", "Oracle",
+                                                                   "judge tensors dumped from a run", Tier::process),
+        cli::make<&oracle_run::describe, &oracle_run::run>("oracle run", "Oracle", "write inputs and the exact result",
+                                                           Tier::none),
+        cli::make<&oracle_bench::describe, &oracle_bench::run>(
+            "oracle bench", "Oracle", "time kernels and compare them with sgemm", Tier::process),
+        cli::make<&oracle_cases::describe, &oracle_cases::run>("oracle cases", "Oracle", "list the generated cases",
+                                                               Tier::none),
+        cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
+            "oracle selftest", "Oracle", "check that the oracle finds planted faults on this machine", Tier::none)};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -1,4 +1,4 @@
-// gdnctl completion
+// gdnctl completion, the hidden __complete and __docs: what is generated from the descriptions of all commands.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/args.h"
+#include "cli/config.h"
 #include "cli/reference.h"
 #include "commands/log/common.h"
 #include "commands/oracle/operators.h"
@@ -45,7 +46,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl completion bash > ~/.local/share/bash-completion/completions/gdnctl", "for all new shells");
     args.example("gdnctl completion zsh > ~/.zfunc/_gdnctl", "with ~/.zfunc in fpath");
     args.example("gdnctl completion fish > ~/.config/fish/completions/gdnctl.fish");
-    args.positional(options.shell, k_shells, {.name = "SHELL", .help = "shell to print the script for"});
+    args.positional(options.shell, k_shells, {"SHELL", "shell to print the script for"});
     args.see_also("doctor");
 }
 
@@ -53,34 +54,22 @@ Result<ExitCode> run(const Options& options, Context& context) {
     const cli::Shell shell = options.shell == "bash"  ? cli::Shell::bash
                              : options.shell == "zsh" ? cli::Shell::zsh
                                                       : cli::Shell::fish;
-    context.terminal.out(cli::completion_script(table(), shell));
+    context.terminal.out(std::string(cli::completion_script(shell)));
     return ExitCode::ok;
 }
 
 }  // namespace gdnctl::commands::completion
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_completion_row =
-    cli::make<&completion::describe, &completion::run>("completion", "Setup", "print a completion script for a shell",
-                                                       Tier::none)
-        .without_config();
-
-}  // namespace gdnctl::commands
-
-// gdnctl __complete: values for the shells' completion
-namespace gdnctl::commands::complete_values {
+// gdnctl __complete: what the completion scripts offer
+namespace gdnctl::commands::complete_words {
 
 struct Options {
-    std::string kind;
-    std::vector<std::string> line;  // the words before the cursor, and possibly the one at it
+    std::vector<std::string> words;
 };
 
 namespace {
 
-constexpr std::array<std::string_view, 15> k_kinds = {"target",    "cluster", "local-job",    "command",  "contract",
-                                                      "case",      "kernel",  "timed-kernel", "outcome",  "rule",
-                                                      "iteration", "prompt",  "preset",       "document", "download"};
+using cli::Complete;
 
 std::vector<std::string> clusters(const Context& context) {
     std::vector<std::string> names = {"local"};
@@ -102,14 +91,6 @@ std::vector<std::string> local_jobs(const std::filesystem::path& state) {
     }
     std::sort(ids.begin(), ids.end());
     return ids;
-}
-
-std::vector<std::string> command_names() {
-    std::vector<std::string> names;
-    for (const cli::Command& command : table()) {
-        if (!command.group.empty()) names.emplace_back(command.name);
-    }
-    return names;
 }
 
 // The values from the row of the operator on the command line; if it has none, or no operator is named, those of the
@@ -185,54 +166,71 @@ std::vector<std::string> downloads(const std::filesystem::path& root) {
     return paths;
 }
 
-std::vector<std::string> document_names(const Context& context, std::string_view kind) {
+std::vector<std::string> document_names(const Context& context, Complete kind) {
     std::vector<std::string> names;
     for (const auto& document : loop::documents(project_root(context))) {
-        if (kind == "document" || (kind == "prompt") == (document.kind == loop::DocumentKind::prompt)) {
+        const bool is_prompt = document.kind == loop::DocumentKind::prompt;
+        if (kind == Complete::document || (kind == Complete::prompt) == is_prompt) {
             names.push_back(document.name);
         }
     }
     return names;
 }
 
+std::vector<std::string> values_of(Complete kind, const std::vector<std::string>& line, const Context& context) {
+    switch (kind) {
+        case Complete::nothing: return {};
+        case Complete::file: return {":file"};
+        case Complete::directory: return {":directory"};
+        case Complete::target: return target_names(context.config);
+        case Complete::cluster: return clusters(context);
+        case Complete::local_job: return local_jobs(context.state_dir);
+        case Complete::contract: return oracle::contract_names();
+        case Complete::oracle_case: return of_operator(line, &Operator::case_names)();
+        case Complete::kernel: return kernels(line, false);
+        case Complete::timed_kernel: return kernels(line, true);
+        case Complete::outcome: return outcomes();
+        case Complete::lint_rule: return rule_settings();
+        case Complete::iteration: return iterations(context);
+        case Complete::prompt:
+        case Complete::preset:
+        case Complete::document: return document_names(context, kind);
+        case Complete::download: return downloads(context.cwd / output_folder(line));
+    }
+    return {};
+}
+
 }  // namespace
 
 void describe(cli::Args& args, Options& options) {
-    args.about("Prints the values that a completion script offers, one a line.");
-    args.example("gdnctl __complete target");
-    args.positional(options.kind, k_kinds, {.name = "KIND", .help = "what is being completed"});
-    args.positional(options.line, {.name = "WORD", .help = "words of the command line so far, after `--`"});
+    args.about(
+        "Prints what can stand in place of the last word, a line each, with its help after a tab. `:file` and "
+        "`:directory` stand for paths, which the shell completes.");
+    args.example("gdnctl __complete -- config sh");
+    args.trailing(options.words, true, {"WORD", "words of the command line up to the cursor, without `gdnctl`"});
 }
 
+// Also with a broken configuration, which then has no values.
 Result<ExitCode> run(const Options& options, Context& context) {
-    std::vector<std::string> values;
-    if (options.kind == "target") values = target_names(context.config);
-    if (options.kind == "cluster") values = clusters(context);
-    if (options.kind == "local-job") values = local_jobs(context.state_dir);
-    if (options.kind == "command") values = command_names();
-    if (options.kind == "contract") values = oracle::contract_names();
-    if (options.kind == "case") values = of_operator(options.line, &Operator::case_names)();
-    if (options.kind == "kernel") values = kernels(options.line, false);
-    if (options.kind == "timed-kernel") values = kernels(options.line, true);
-    if (options.kind == "outcome") values = outcomes();
-    if (options.kind == "rule") values = rule_settings();
-    if (options.kind == "iteration") values = iterations(context);
-    if (options.kind == "prompt" || options.kind == "preset" || options.kind == "document") {
-        values = document_names(context, options.kind);
+    const auto loaded = cli::load_config(context.env, {context.cwd, {}, {}});
+    const Config none;
+    const Context configured{context.env,       context.clock,   context.terminal, loaded ? loaded->config : none,
+                             context.process,   context.http,    context.stop,     context.cwd,
+                             context.state_dir, context.program, context.global};
+    const cli::Completions found = cli::complete(table(), options.words);
+    const std::string& last = options.words.back();
+    for (const auto& [word, help] : found.words) {
+        if (word.starts_with(last)) context.terminal.out(help.empty() ? word + "\n" : word + "\t" + help + "\n");
     }
-    if (options.kind == "download") values = downloads(context.cwd / output_folder(options.line));
-    for (const std::string& value : values) context.terminal.out(value + "\n");
+    for (const std::string& value : values_of(found.values, options.words, configured)) {
+        const bool is_path = value.starts_with(':');
+        const std::string word = is_path ? value : found.head + value;
+        if (is_path || word.starts_with(last)) context.terminal.out(word + "\n");
+    }
     return ExitCode::ok;
 }
 
-}  // namespace gdnctl::commands::complete_values
-
-namespace gdnctl::commands {
-
-constinit const cli::Command k_complete_values_row = cli::make<&complete_values::describe, &complete_values::run>(
-    "__complete", "", "print values for completion", Tier::none);
-
-}  // namespace gdnctl::commands
+}  // namespace gdnctl::commands::complete_words
 
 // gdnctl __docs: the CLI reference and the manual pages
 namespace gdnctl::commands::docs {
@@ -252,11 +250,9 @@ void describe(cli::Args& args, Options& options) {
     args.about("Writes the pages that are generated from the commands' own descriptions.");
     args.example("gdnctl __docs markdown --out docs/reference", "writes docs/reference/cli-reference.md");
     args.example("gdnctl __docs man --out build/man", "one page a command");
-    args.positional(options.format, k_formats, {.name = "FORMAT", .help = "what to write"});
-    args.option(options.out, {.names = "--out",
-                              .value = "DIR",
-                              .help = "where to write; without it everything goes to stdout",
-                              .complete = cli::Complete::directory});
+    args.positional(options.format, k_formats, {"FORMAT", "what to write"});
+    args.option(options.out, "--out DIR", "where to write; without it everything goes to stdout",
+                {.complete = cli::Complete::directory});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -280,7 +276,16 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_docs_row =
-    cli::make<&docs::describe, &docs::run>("__docs", "", "write the generated pages", Tier::none).without_config();
+Rows completion_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&completion::describe, &completion::run>("completion", "Setup",
+                                                           "print a completion script for a shell", Tier::none)
+            .without_config(),
+        cli::make<&complete_words::describe, &complete_words::run>("__complete", "",
+                                                                   "print what a completion script offers", Tier::none)
+            .without_config(),
+        cli::make<&docs::describe, &docs::run>("__docs", "", "write the generated pages", Tier::none).without_config()};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -1,4 +1,4 @@
-// gdnctl config show
+// gdnctl config show and config init.
 #include "cli/config.h"
 
 #include <algorithm>
@@ -109,9 +109,7 @@ void describe(cli::Args& args, Options& /*options*/) {
     args.example("gdnctl config show", "which settings are in force here, and why");
     args.example("gdnctl --target cpu-gdn config show --json", "the same as gdnctl.config-show/1");
     args.exit_code(static_cast<int>(ExitCode::local_io), "a configuration file cannot be read");
-    args.see_also("config init");
-    args.see_also("docs/configuration.md");
-    args.see_also("doctor");
+    args.see_also({"config init", "docs/configuration.md", "doctor"});
 }
 
 Result<ExitCode> run(const Options& /*options*/, Context& context) {
@@ -137,13 +135,6 @@ Result<ExitCode> run(const Options& /*options*/, Context& context) {
 
 }  // namespace gdnctl::commands::config_show
 
-namespace gdnctl::commands {
-
-constinit const cli::Command k_config_show_row = cli::make<&config_show::describe, &config_show::run>(
-    "config show", "Setup", "print each setting and where it comes from", Tier::none);
-
-}  // namespace gdnctl::commands
-
 // gdnctl config init
 namespace gdnctl::commands::config_init {
 
@@ -158,12 +149,11 @@ void describe(cli::Args& args, Options& options) {
         "until you uncomment a line.");
     args.example("gdnctl config init");
     args.example("gdnctl -C ~/kernels config init --force", "replace the existing file");
-    args.flag(options.force, {.names = "--force", .help = "replace an existing file"});
-    args.flag(options.user, {.names = "--user", .help = "write the user's config.toml instead"});
+    args.flag(options.force, "--force", "replace an existing file");
+    args.flag(options.user, "--user", "write the user's config.toml instead");
     args.exit_code(static_cast<int>(ExitCode::conflict), "the file exists and --force is not given");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the file cannot be written");
-    args.see_also("config show");
-    args.see_also("docs/configuration.md");
+    args.see_also({"config show", "docs/configuration.md"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -197,9 +187,14 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_config_init_row =
-    cli::make<&config_init::describe, &config_init::run>("config init", "Setup", "write a commented gdnctl.toml",
-                                                         Tier::none)
-        .without_config();
+Rows config_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&config_show::describe, &config_show::run>("config show", "Setup",
+                                                             "print each setting and where it comes from", Tier::none),
+        cli::make<&config_init::describe, &config_init::run>("config init", "Setup", "write a commented gdnctl.toml",
+                                                             Tier::none)
+            .without_config()};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

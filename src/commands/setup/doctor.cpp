@@ -1,4 +1,4 @@
-// The checks of `gdnctl doctor`.
+// gdnctl doctor.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -463,8 +463,7 @@ void describe(cli::Args& args, Options& /*options*/) {
     args.example("gdnctl doctor --json", "the same as gdnctl.doctor/1");
     args.exit_code(0, "everything required is present");
     args.exit_code(1, "something required is missing");
-    args.see_also("config show");
-    args.see_also("docs/configuration.md");
+    args.see_also({"config show", "docs/configuration.md"});
 }
 
 Result<ExitCode> run(const Options& /*options*/, Context& context) {
@@ -485,9 +484,12 @@ Result<ExitCode> run(const Options& /*options*/, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_doctor_row =
-    cli::make<&doctor::describe, &doctor::run>(
-        "doctor", "Setup", "check your setup and show how to install what is missing", Tier::process)
-        .without_config();
+Rows doctor_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&doctor::describe, &doctor::run>(
+            "doctor", "Setup", "check your setup and show how to install what is missing", Tier::process)
+            .without_config()};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

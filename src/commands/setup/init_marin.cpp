@@ -40,22 +40,20 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Identical files are left alone. A file that differs is kept, with exit code 7, unless you pass --force. "
         "Missing files are always written. Nothing is committed.");
-    args.flag(options.dry_run, {.names = "--dry-run", .help = "write nothing, only show what would change"});
-    args.flag(options.force, {.names = "--force", .help = "replace files that differ"});
+    args.flag(options.dry_run, "--dry-run", "write nothing, only show what would change");
+    args.flag(options.force, "--force", "replace files that differ");
     args.example("gdnctl init marin --dry-run", "what would be written, as a diff");
     args.example("gdnctl -C ~/marin init marin");
     args.exit_code(static_cast<int>(ExitCode::usage), "not inside a git repository, or not a Marin checkout");
     args.exit_code(static_cast<int>(ExitCode::conflict), "a file that differs was kept");
     args.exit_code(static_cast<int>(ExitCode::local_io),
                    "a file cannot be read or written, or leads out of the checkout");
-    args.see_also("prompts list");
-    args.see_also("doctor");
-    args.see_also("docs/prompts.md");
+    args.see_also({"prompts list", "doctor", "docs/prompts.md"});
 }
 
 namespace {
 
-struct Piece {
+struct InstalledFile {
     std::string path;  // relative to the root
     std::string_view bytes;
     mode_t mode = 0666;
@@ -73,8 +71,8 @@ std::string_view to_text(Action action) {
     return "replaced";
 }
 
-std::vector<Piece> pieces() {
-    std::vector<Piece> all = {{"scripts/gdn/gdnctl.py", k_marin_shim, 0777}};
+std::vector<InstalledFile> pieces() {
+    std::vector<InstalledFile> all = {{"scripts/gdn/gdnctl.py", k_marin_shim, 0777}};
     for (auto& [path, bytes] : loop::recipe_files("marin")) all.push_back({std::move(path), bytes});
     return all;
 }
@@ -102,7 +100,7 @@ struct Outcome {
     std::string diff;
 };
 
-Result<Outcome> place(const fs::path& root, const Piece& piece, const Options& options) {
+Result<Outcome> place(const fs::path& root, const InstalledFile& piece, const Options& options) {
     GDNCTL_TRY_ASSIGN(const fs::path path, join_inside(root, piece.path));
     GDNCTL_TRY_ASSIGN(const auto there, read_file_if_exists(path));
     if (there == piece.bytes) return Outcome{};
@@ -117,7 +115,7 @@ Result<Outcome> place(const fs::path& root, const Piece& piece, const Options& o
     return outcome;
 }
 
-void tell(const Piece& piece, Action action, bool dry_run) {
+void tell(const InstalledFile& piece, Action action, bool dry_run) {
     const std::string_view would = dry_run ? "would be " : "";
     switch (action) {
         case Action::created: log::info("{}: {}created", piece.path, would); break;
@@ -134,7 +132,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     Json files = Json::array();
     std::vector<std::string> kept;
     std::size_t changed = 0;
-    for (const Piece& piece : pieces()) {
+    for (const InstalledFile& piece : pieces()) {
         GDNCTL_TRY_ASSIGN(const Outcome outcome, place(root, piece, options));
         if (!context.global.json) context.terminal.out(outcome.diff);
         tell(piece, outcome.action, options.dry_run);
@@ -161,9 +159,12 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_init_marin_row =
-    cli::make<&init_marin::describe, &init_marin::run>(
-        "init marin", "Setup", "install prompt, presets and script into a Marin checkout", Tier::none)
-        .without_config();
+Rows checkout_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&init_marin::describe, &init_marin::run>(
+            "init marin", "Setup", "install prompt, presets and script into a Marin checkout", Tier::none)
+            .without_config()};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

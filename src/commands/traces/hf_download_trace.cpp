@@ -87,7 +87,7 @@ Status check_token_way(const hub::HfPlaces& places, const hub::HfToken& token, b
 }
 
 // What lives as long as the download.
-struct World {
+struct HubConnection {
     hub::HfPlaces places;
     hub::HfToken token;
     std::unique_ptr<HttpPool> pool;
@@ -95,18 +95,18 @@ struct World {
     std::optional<hub::OutFolder> folder;
 };
 
-Status connect(World& world, const Options& options, Context& context) {
+Status connect(HubConnection& connection, const Options& options, Context& context) {
     HttpPoolSettings settings = pool_settings(options.download, context);
     settings.origin = context.env.get("HF_HUB_USER_AGENT_ORIGIN").value_or("");
-    GDNCTL_TRY_ASSIGN(world.pool, context.http.open_pool(settings));
+    GDNCTL_TRY_ASSIGN(connection.pool, context.http.open_pool(settings));
     hub::Realm realm;
-    realm.endpoint = *hub::parse_url(world.places.endpoint);
+    realm.endpoint = *hub::parse_url(connection.places.endpoint);
     realm.aliases = hub::hub_hosts();
-    if (!world.token.value.empty()) realm.authorization = "Bearer " + world.token.value;
+    if (!connection.token.value.empty()) realm.authorization = "Bearer " + connection.token.value;
     realm.headers = trace_id_header();
     realm.log_requests = hub::env_is_true(context.env, "HF_DEBUG");
-    world.wire = std::make_unique<hub::Wire>(*world.pool, std::move(realm), retry_policy(options.download, context),
-                                             context.clock, context.stop);
+    connection.wire = std::make_unique<hub::Wire>(*connection.pool, std::move(realm),
+                                                  retry_policy(options.download, context), context.clock, context.stop);
     return {};
 }
 
@@ -154,14 +154,14 @@ Failure no_file_of(const hub::RepoTarget& target, const hub::HfListing& listing)
     return none;
 }
 
-Outcome<void> download(World& world, const Options& options, hub::Report& report, Context& context) {
+Outcome<void> download(HubConnection& connection, const Options& options, hub::Report& report, Context& context) {
     const auto places = hub::find_hf_places(context.env, options.endpoint);
     if (!places) return tl::unexpected(hub::failure_of(places.error()));
-    world.places = *places;
-    auto target = target_of(options, world.places);
+    connection.places = *places;
+    auto target = target_of(options, connection.places);
     if (!target) return tl::unexpected(std::move(target).error());
     report.head = {{"source", "hf"},
-                   {"endpoint", world.places.endpoint},
+                   {"endpoint", connection.places.endpoint},
                    {"repo", target->id},
                    {"type", std::string(name_of(target->type))},
                    {"revision", target->revision.value_or("main")},
@@ -178,32 +178,33 @@ Outcome<void> download(World& world, const Options& options, hub::Report& report
         return tl::unexpected(hub::failure_of(ok.error()));
     auto token = token_of(options, context);
     if (!token) return tl::unexpected(std::move(token).error());
-    world.token = std::move(*token);
-    const bool offline = options.download.offline || world.places.offline;
+    connection.token = std::move(*token);
+    const bool offline = options.download.offline || connection.places.offline;
     if (!offline) {
-        Status ready = check_token_way(world.places, world.token, options.download.insecure_http);
-        if (ready) ready = connect(world, options, context);
+        Status ready = check_token_way(connection.places, connection.token, options.download.insecure_http);
+        if (ready) ready = connect(connection, options, context);
         if (!ready) return tl::unexpected(hub::failure_of(ready.error()));
     }
     auto folder = hub::OutFolder::open(context.cwd / options.download.output_dir, true);
     if (!folder) return tl::unexpected(std::move(folder).error());
-    world.folder.emplace(std::move(*folder));
-    hub::HfRepo repo(*target, world.places, world.token.source, world.wire.get(), *world.folder);
-    if (offline) remember(repo, report, options, *world.folder, context);
+    connection.folder.emplace(std::move(*folder));
+    hub::HfRepo repo(*target, connection.places, connection.token.source, connection.wire.get(), *connection.folder);
+    if (offline) remember(repo, report, options, *connection.folder, context);
     auto listing = repo.list(*selection);
     if (!listing) return tl::unexpected(std::move(listing).error());
     report.head[2].second = listing->id;
     report.head.back().second = listing->commit;
     if (listing->files.empty() && !options.download.allow_empty) return tl::unexpected(no_file_of(*target, *listing));
     report.files = repo.wanted(*listing);
-    DownloadRun run{options.download, *world.folder, world.wire.get(), {}, listing->commit, true, offline, {}};
+    DownloadRun run{
+        options.download, *connection.folder, connection.wire.get(), {}, listing->commit, true, offline, {}};
     run.explain = [&repo](const std::string& url, int status, const HttpHeaders& headers, std::string_view body) {
         return repo.explain(url, status, headers, body);
     };
     run.start = [&]() -> Outcome<void> {
         const std::string record = hub::tree_path(listing->commit);
         if (!listing->tree_record.empty() && !options.download.flat) {
-            if (auto written = world.folder->replace(record, listing->tree_record); !written) return written;
+            if (auto written = connection.folder->replace(record, listing->tree_record); !written) return written;
         }
         return options.head_check && !offline ? heads(repo, *listing) : Outcome<void>();
     };
@@ -225,40 +226,30 @@ void describe(cli::Args& args, Options& options) {
     args.option(
         options.repo_id,
         {.names = "--repo-id", .value = "REPO", .help = "repository: NAMESPACE/NAME, hf:// URI or web address"});
-    args.option(options.repo_type, k_types,
-                {.names = "--repo-type", .value = "TYPE", .help = "type of the repository", .default_text = "dataset"});
-    args.option(options.revision,
-                {.names = "--revision", .value = "REV", .help = "branch, tag or commit", .default_text = "main"});
-    args.option(options.source, k_sources, {.names = "--source", .value = "WHERE", .help = "service to download from"});
+    args.option(options.repo_type, k_types, "--repo-type TYPE", "type of the repository", {.default_text = "dataset"});
+    args.option(options.revision, "--revision REV", "branch, tag or commit", {.default_text = "main"});
+    args.option(options.source, k_sources, "--source WHERE", "service to download from");
     describe_selection(args, options.download);
     describe_transfer(args, options.download, ".profiles/hf");
     constexpr std::string_view k_group = "Access";
-    args.option(options.token, {.names = "--token",
-                                .value = "T",
-                                .help = "token; other users can see it in the process list",
-                                .group = k_group,
-                                .default_text = "$HF_TOKEN, or the file of `hf auth login`"});
-    args.option(options.token_file, {.names = "--token-file",
-                                     .value = "FILE",
-                                     .help = "read the token from this file",
-                                     .group = k_group,
-                                     .complete = cli::Complete::file});
-    args.flag(options.no_token, {.names = "--no-token", .help = "send no token", .group = k_group});
+    args.option(options.token, "--token T", "token; other users can see it in the process list",
+                {.group = k_group, .default_text = "$HF_TOKEN, or the file of `hf auth login`"});
+    args.option(options.token_file, "--token-file FILE", "read the token from this file",
+                {.group = k_group, .complete = cli::Complete::file});
+    args.flag(options.no_token, "--no-token", "send no token", {.group = k_group});
     args.option(options.endpoint, {.names = "--endpoint",
                                    .value = "URL",
                                    .help = "the Hub, or a mirror of it",
                                    .group = k_group,
                                    .default_text = "$HF_ENDPOINT, or https://huggingface.co"});
-    args.flag(
-        options.head_check,
-        {.names = "--head-check", .help = "ask for each file's hash again before the download", .group = k_group});
+    args.flag(options.head_check, "--head-check", "ask for each file's hash again before the download",
+              {.group = k_group});
     wandb_download_trace::describe_run(args, options.wandb);
     describe_download_codes(args);
     args.example("gdnctl hf-download-trace --repo-id org/repo --path-prefix run1", "the JSON traces below run1/");
     args.example("gdnctl hf-download-trace --repo-id org/repo --path-prefix run1 --include-xplane --latest-session");
     args.example("gdnctl hf-download-trace hf://datasets/org/repo@main/run1 --dry-run", "what would be fetched");
-    args.see_also("wandb-download-trace");
-    args.see_also("docs/trace-downloads.md");
+    args.see_also({"wandb-download-trace", "docs/trace-downloads.md"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
@@ -268,20 +259,23 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     Options given = options;
     if (given.download.output_dir.empty()) given.download.output_dir = ".profiles/hf";
-    World world;
+    HubConnection connection;
     hub::Report report;
     report.head = {{"source", "hf"}, {"endpoint", ""}, {"repo", ""}, {"type", ""}, {"revision", ""}, {"commit", ""}};
-    if (auto done = download(world, given, report, context); !done) report.error = std::move(done).error();
-    return report_download(given.download, report, world.folder ? &*world.folder : nullptr, context);
+    if (auto done = download(connection, given, report, context); !done) report.error = std::move(done).error();
+    return report_download(given.download, report, connection.folder ? &*connection.folder : nullptr, context);
 }
 
 }  // namespace gdnctl::commands::hf_download_trace
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_hf_download_trace_row =
-    cli::make<&hf_download_trace::describe, &hf_download_trace::run>(
-        "hf-download-trace", "Traces", "download traces from the Hugging Face Hub", Tier::http)
-        .without_config();
+Rows hf_trace_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&hf_download_trace::describe, &hf_download_trace::run>(
+            "hf-download-trace", "Traces", "download traces from the Hugging Face Hub", Tier::http)
+            .without_config()};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

@@ -32,91 +32,50 @@ std::chrono::milliseconds to_ms(double seconds) { return std::chrono::millisecon
 
 void describe_selection(cli::Args& args, TraceDownloadOptions& o) {
     constexpr std::string_view k_group = "Selection";
-    args.option(o.selection.prefix, {.names = "--path-prefix",
-                                     .value = "P",
-                                     .help = "download only this folder or file",
-                                     .group = k_group,
-                                     .complete = cli::Complete::download});
-    args.option(o.selection.patterns, {.names = "--pattern",
-                                       .value = "REGEX",
-                                       .help = "download only paths that match REGEX; if repeated, any of them",
-                                       .group = k_group,
-                                       .default_text = "JSON traces"});
-    args.option(o.selection.includes, {.names = "--include",
-                                       .value = "GLOB",
-                                       .help = "download only paths that match; `*` also matches '/'",
-                                       .group = k_group});
-    args.option(o.selection.excludes, {.names = "--exclude",
-                                       .value = "GLOB",
-                                       .help = "skip paths that match, even if another option selects them",
-                                       .group = k_group});
-    args.flag(o.selection.include_xplane,
-              {.names = "--include-xplane", .help = "also download .xplane.pb files", .group = k_group});
-    args.flag(o.selection.latest_session, {.names = "--latest-session",
-                                           .help = "download only the newest profiler session of each run",
-                                           .group = k_group});
-    args.option(
-        o.selection.limit,
-        {.names = "--limit", .value = "N", .help = "download at most N files, ordered by path", .group = k_group});
-    args.flag(o.allow_empty, {.names = "--allow-empty", .help = "exit with 0 if nothing matches", .group = k_group});
-    args.option(
-        o.max_bytes,
-        {.names = "--max-bytes", .value = "N", .help = "refuse a selection larger than this", .group = k_group});
+    args.option(o.selection.prefix, "--path-prefix P", "download only this folder or file",
+                {.group = k_group, .complete = cli::Complete::download});
+    args.option(o.selection.patterns, "--pattern REGEX",
+                "download only paths that match REGEX; if repeated, any of them",
+                {.group = k_group, .default_text = "JSON traces"});
+    args.option(o.selection.includes, "--include GLOB", "download only paths that match; `*` also matches '/'",
+                {.group = k_group});
+    args.option(o.selection.excludes, "--exclude GLOB", "skip paths that match, even if another option selects them",
+                {.group = k_group});
+    args.flag(o.selection.include_xplane, "--include-xplane", "also download .xplane.pb files", {.group = k_group});
+    args.flag(o.selection.latest_session, "--latest-session", "download only the newest profiler session of each run",
+              {.group = k_group});
+    args.option(o.selection.limit, "--limit N", "download at most N files, ordered by path", {.group = k_group});
+    args.flag(o.allow_empty, "--allow-empty", "exit with 0 if nothing matches", {.group = k_group});
+    args.option(o.max_bytes, "--max-bytes N", "refuse a selection larger than this", {.group = k_group});
 }
 
 void describe_transfer(cli::Args& args, TraceDownloadOptions& o, std::string_view default_dir) {
     constexpr std::string_view k_out = "Output";
     constexpr std::string_view k_net = "Transfer";
-    args.option(o.output_dir, {.names = "--output-dir",
-                               .value = "DIR",
-                               .help = "folder for the files",
-                               .group = k_out,
-                               .default_text = default_dir,
-                               .complete = cli::Complete::directory});
-    args.flag(o.flat, {.names = "--flat", .help = "put all files into one folder", .group = k_out});
-    args.option(o.manifest, {.names = "--manifest",
-                             .value = "FILE",
-                             .help = "manifest to write; `none`: no manifest",
-                             .group = k_out,
-                             .default_text = "DIR/.gdnctl-manifest.json",
-                             .complete = cli::Complete::file});
-    args.flag(o.force, {.names = "--force", .help = "download files again even if they exist", .group = k_out});
-    args.flag(o.dry_run,
-              {.names = "--dry-run", .help = "list what would be downloaded; write nothing", .group = k_out});
-    args.flag(o.verify, {.names = "--verify",
-                         .help = "also hash files that are already there; download those that differ again",
-                         .group = k_out});
-    args.flag(o.no_verify,
-              {.names = "--no-verify", .help = "check the sizes of downloaded files only, not hashes", .group = k_out});
-    args.flag(o.validate_trace, {.names = "--validate-trace",
-                                 .help = "check that the files are whole gzip, JSON and xplane files",
-                                 .group = k_out});
-    args.flag(o.offline, {.names = "--offline",
-                          .help = "use only files that are on this machine, and the manifest of the last download",
-                          .group = k_net});
-    args.option(o.jobs, {.names = "--jobs", .value = "N", .help = "number of parallel downloads", .group = k_net});
-    args.option(
-        o.retries,
-        {.names = "--retries", .value = "N", .help = "retry a request up to N times without progress", .group = k_net});
-    args.option(
-        o.retry_max_time,
-        {.names = "--retry-max-time", .value = "S", .help = "retry for at most this many seconds", .group = k_net});
-    args.option(o.timeout_connect, {.names = "--timeout-connect",
-                                    .value = "S",
-                                    .help = "give up connecting after this many seconds",
-                                    .group = k_net});
-    args.option(o.stall_timeout, {.names = "--stall-timeout",
-                                  .value = "S",
-                                  .help = "give up a connection after this many seconds of silence",
-                                  .group = k_net,
-                                  .default_text = "$HF_HUB_DOWNLOAD_TIMEOUT, or 30"});
-    args.option(o.ca_bundle, {.names = "--ca-bundle",
-                              .value = "PATH",
-                              .help = "also trust the CA certificates in this file or folder",
-                              .group = k_net,
-                              .complete = cli::Complete::file});
-    args.flag(o.insecure_http,
-              {.names = "--insecure-http", .help = "also send the token over plain HTTP", .group = k_net});
+    args.option(o.output_dir, "--output-dir DIR", "folder for the files",
+                {.group = k_out, .default_text = default_dir, .complete = cli::Complete::directory});
+    args.flag(o.flat, "--flat", "put all files into one folder", {.group = k_out});
+    args.option(o.manifest, "--manifest FILE", "manifest to write; `none`: no manifest",
+                {.group = k_out, .default_text = "DIR/.gdnctl-manifest.json", .complete = cli::Complete::file});
+    args.flag(o.force, "--force", "download files again even if they exist", {.group = k_out});
+    args.flag(o.dry_run, "--dry-run", "list what would be downloaded; write nothing", {.group = k_out});
+    args.flag(o.verify, "--verify", "also hash files that are already there; download those that differ again",
+              {.group = k_out});
+    args.flag(o.no_verify, "--no-verify", "check the sizes of downloaded files only, not hashes", {.group = k_out});
+    args.flag(o.validate_trace, "--validate-trace", "check that the files are whole gzip, JSON and xplane files",
+              {.group = k_out});
+    args.flag(o.offline, "--offline", "use only files that are on this machine, and the manifest of the last download",
+              {.group = k_net});
+    args.option(o.jobs, "--jobs N", "number of parallel downloads", {.group = k_net});
+    args.option(o.retries, "--retries N", "retry a request up to N times without progress", {.group = k_net});
+    args.option(o.retry_max_time, "--retry-max-time S", "retry for at most this many seconds", {.group = k_net});
+    args.option(o.timeout_connect, "--timeout-connect S", "give up connecting after this many seconds",
+                {.group = k_net});
+    args.option(o.stall_timeout, "--stall-timeout S", "give up a connection after this many seconds of silence",
+                {.group = k_net, .default_text = "$HF_HUB_DOWNLOAD_TIMEOUT, or 30"});
+    args.option(o.ca_bundle, "--ca-bundle PATH", "also trust the CA certificates in this file or folder",
+                {.group = k_net, .complete = cli::Complete::file});
+    args.flag(o.insecure_http, "--insecure-http", "also send the token over plain HTTP", {.group = k_net});
 }
 
 void describe_download_codes(cli::Args& args) {

@@ -17,7 +17,7 @@ namespace {
 using hub::Failure;
 using hub::Outcome;
 
-struct World {
+struct WandbConnection {
     WandbAccess access;
     std::unique_ptr<HttpPool> pool;
     std::unique_ptr<hub::Wire> wire;
@@ -25,25 +25,26 @@ struct World {
 };
 
 // `server`: of the run's web address; empty: none.
-Status connect(World& world, const std::string& server, const TraceDownloadOptions& options, Context& context) {
+Status connect(WandbConnection& connection, const std::string& server, const TraceDownloadOptions& options,
+               Context& context) {
     if (context.env.get("WANDB_IDENTITY_TOKEN_FILE")) {
         log::warning("WANDB_IDENTITY_TOKEN_FILE is not supported: the other sources of a key are used");
     }
-    GDNCTL_TRY_ASSIGN(world.access, find_wandb(context.env, server));
-    GDNCTL_TRY_ASSIGN(world.pool, context.http.open_pool(pool_settings(options, context)));
+    GDNCTL_TRY_ASSIGN(connection.access, find_wandb(context.env, server));
+    GDNCTL_TRY_ASSIGN(connection.pool, context.http.open_pool(pool_settings(options, context)));
     hub::Realm realm;
-    const auto url = hub::parse_url(world.access.url);
+    const auto url = hub::parse_url(connection.access.url);
     if (!url) {
         return fail(ErrorKind::config,
-                    fmt::format("the address of W&B's server is not valid: {}", hub::shown(world.access.url)),
+                    fmt::format("the address of W&B's server is not valid: {}", hub::shown(connection.access.url)),
                     "check WANDB_BASE_URL, or base_url in W&B's settings file");
     }
     realm.endpoint = *url;
-    const std::string credentials = wandb::base64("api:" + world.access.key);
+    const std::string credentials = wandb::base64("api:" + connection.access.key);
     register_secret(credentials);
     realm.authorization = "Basic " + credentials;
-    world.wire = std::make_unique<hub::Wire>(*world.pool, std::move(realm), retry_policy(options, context),
-                                             context.clock, context.stop);
+    connection.wire = std::make_unique<hub::Wire>(*connection.pool, std::move(realm), retry_policy(options, context),
+                                                  context.clock, context.stop);
     return {};
 }
 
@@ -87,8 +88,8 @@ Outcome<void> recall(const TraceDownloadOptions& where, hub::Report& report, hub
     return {};
 }
 
-Outcome<void> download(World& world, const Options& options, TraceDownloadOptions& where, hub::Report& report,
-                       Context& context) {
+Outcome<void> download(WandbConnection& connection, const Options& options, TraceDownloadOptions& where,
+                       hub::Report& report, Context& context) {
     const auto path = wandb::parse_run_target(options.target, options.run.entity, options.run.project);
     if (!path) return tl::unexpected(hub::failure_of(path.error()));
     if (where.output_dir.empty()) where.output_dir = ".profiles/wandb/" + path->run;
@@ -99,11 +100,11 @@ Outcome<void> download(World& world, const Options& options, TraceDownloadOption
     if (where.offline) {
         auto server = find_wandb_server(context.env, path->server);
         if (!server) return tl::unexpected(hub::failure_of(server.error()));
-        world.access.url = std::move(*server);
-    } else if (const Status ready = connect(world, path->server, where, context); !ready) {
+        connection.access.url = std::move(*server);
+    } else if (const Status ready = connect(connection, path->server, where, context); !ready) {
         return tl::unexpected(hub::failure_of(ready.error()));
     }
-    report.head = {{"source", "wandb"},      {"endpoint", world.access.url},
+    report.head = {{"source", "wandb"},      {"endpoint", connection.access.url},
                    {"entity", path->entity}, {"project", path->project},
                    {"run_id", path->run},    {"artifact", ""},
                    {"version", ""}};
@@ -115,13 +116,13 @@ Outcome<void> download(World& world, const Options& options, TraceDownloadOption
     report.selection = hub::selection_text(where.selection, false);
     auto folder = hub::OutFolder::open(context.cwd / where.output_dir, true);
     if (!folder) return tl::unexpected(std::move(folder).error());
-    world.folder.emplace(std::move(*folder));
-    DownloadRun run{where, *world.folder, world.wire.get(), {}, {}, false, where.offline, {}};
+    connection.folder.emplace(std::move(*folder));
+    DownloadRun run{where, *connection.folder, connection.wire.get(), {}, {}, false, where.offline, {}};
     std::optional<wandb::RunArtifacts> artifacts;
     if (where.offline) {
-        if (auto known = recall(where, report, *world.folder, context); !known) return known;
+        if (auto known = recall(where, report, *connection.folder, context); !known) return known;
     } else {
-        artifacts.emplace(world.access, *path, *world.wire);
+        artifacts.emplace(connection.access, *path, *connection.wire);
         if (auto listed = ask(*artifacts, options, *selection, report); !listed) return listed;
         run.explain = [&artifacts](const std::string& url, int status, const HttpHeaders& headers,
                                    std::string_view body) { return artifacts->explain(url, status, headers, body); };
@@ -134,24 +135,12 @@ Outcome<void> download(World& world, const Options& options, TraceDownloadOption
 
 void describe_run(cli::Args& args, RunOptions& options) {
     constexpr std::string_view k_group = "W&B";
-    args.option(options.entity, {.names = "--entity",
-                                 .value = "NAME",
-                                 .help = "user or team of the run",
-                                 .group = k_group,
-                                 .env = "WANDB_ENTITY"});
-    args.option(options.project, {.names = "--project",
-                                  .value = "NAME",
-                                  .help = "project of the run",
-                                  .group = k_group,
-                                  .env = "WANDB_PROJECT"});
-    args.option(options.artifact, {.names = "--artifact",
-                                   .value = "NAME[:ALIAS]",
-                                   .help = "download this artifact instead of the run's profile",
-                                   .group = k_group});
-    args.option(options.alias, {.names = "--alias",
-                                .value = "ALIAS",
-                                .help = "use the artifact with this alias or version (v0) instead of the newest",
-                                .group = k_group});
+    args.option(options.entity, "--entity NAME", "user or team of the run", {.group = k_group, .env = "WANDB_ENTITY"});
+    args.option(options.project, "--project NAME", "project of the run", {.group = k_group, .env = "WANDB_PROJECT"});
+    args.option(options.artifact, "--artifact NAME[:ALIAS]", "download this artifact instead of the run's profile",
+                {.group = k_group});
+    args.option(options.alias, "--alias ALIAS",
+                "use the artifact with this alias or version (v0) instead of the newest", {.group = k_group});
 }
 
 void describe(cli::Args& args, Options& options) {
@@ -162,7 +151,7 @@ void describe(cli::Args& args, Options& options) {
         "The server is WANDB_BASE_URL, base_url in W&B's settings file, or https://api.wandb.ai. The key comes from "
         "WANDB_API_KEY, the settings file or the netrc file. A web address on another host is asked there, with that "
         "host's key in the netrc file.");
-    args.positional(options.target, {.name = "RUN", .help = "ENTITY/PROJECT/RUN, the run's web address, or a run id"});
+    args.positional(options.target, "RUN", "ENTITY/PROJECT/RUN, the run's web address, or a run id");
     describe_run(args, options.run);
     describe_selection(args, options.download);
     describe_transfer(args, options.download, ".profiles/wandb/RUN");
@@ -170,27 +159,30 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl wandb-download-trace marin-community/marin/RUN_ID",
                  "its JSON traces, below .profiles/wandb/RUN_ID");
     args.example("gdnctl wandb-download-trace RUN_ID --entity marin-community --project marin --include-xplane");
-    args.see_also("hf-download-trace");
-    args.see_also("docs/trace-downloads.md");
+    args.see_also({"hf-download-trace", "docs/trace-downloads.md"});
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    World world;
+    WandbConnection connection;
     hub::Report report;
     report.head = {{"source", "wandb"}, {"endpoint", ""}, {"entity", ""}, {"project", ""},
                    {"run_id", ""},      {"artifact", ""}, {"version", ""}};
     TraceDownloadOptions where = options.download;
-    if (auto done = download(world, options, where, report, context); !done) report.error = std::move(done).error();
-    return report_download(where, report, world.folder ? &*world.folder : nullptr, context);
+    if (auto done = download(connection, options, where, report, context); !done)
+        report.error = std::move(done).error();
+    return report_download(where, report, connection.folder ? &*connection.folder : nullptr, context);
 }
 
 }  // namespace gdnctl::commands::wandb_download_trace
 
 namespace gdnctl::commands {
 
-constinit const cli::Command k_wandb_download_trace_row =
-    cli::make<&wandb_download_trace::describe, &wandb_download_trace::run>(
-        "wandb-download-trace", "Traces", "download a run's profile from Weights & Biases", Tier::http)
-        .without_config();
+Rows wandb_trace_commands() {
+    static constexpr cli::Command k_rows[] = {
+        cli::make<&wandb_download_trace::describe, &wandb_download_trace::run>(
+            "wandb-download-trace", "Traces", "download a run's profile from Weights & Biases", Tier::http)
+            .without_config()};
+    return k_rows;
+}
 
 }  // namespace gdnctl::commands

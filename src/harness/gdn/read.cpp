@@ -42,7 +42,7 @@ public:
     void add_to(Json& object) const override {
         oracle_report::add_report(object, m_reference, m_report, oracle::condition_of(m_reference, m_threads));
     }
-    std::string page() const override { return oracle_report::page(m_reference, m_report); }
+    std::string page(const Json& verdict) const override { return oracle_report::page(m_reference, m_report, verdict); }
 
 private:
     const oracle::GdnReference& m_reference;

@@ -292,7 +292,7 @@ public:
         return report_text(m_problem, m_options, m_report, shown.inputs, shown.outputs);
     }
     void add_to(Json& object) const override { add_report(object, m_problem, m_options, m_report); }
-    std::string page() const override { return lce::page(m_problem, m_options, m_report); }
+    std::string page(const Json& verdict) const override { return lce::page(m_problem, m_options, m_report, verdict); }
 
 private:
     const lce::Problem& m_problem;

@@ -30,10 +30,12 @@ public:
         object["forward_only"] = j.forward_only;
     }
 
-    std::string page() const override {
+    std::string page(const Json& verdict) const override {
         const Judgement& j = m_judgement;
-        return oracle::page_html({m_op, oracle::name_of(j.verdict), j.reason, fmt::format("{:.2g} x limit", j.error),
-                                  j.diagnosis, j.worst ? oracle::worst_html({*j.worst}) : std::string()});
+        return oracle::page_html(verdict, {.what = std::string(m_op),
+                                           .about = fmt::format("{:.2g} x limit", j.error),
+                                           .why = j.diagnosis,
+                                           .worst = j.worst ? std::vector{*j.worst} : std::vector<oracle::Worst>()});
     }
 
 private:

@@ -32,8 +32,8 @@ class JudgementReport {
 public:
     virtual ~JudgementReport() = default;
     virtual std::string text(const Shown& shown) const = 0;
-    virtual void add_to(Json& object) const = 0;     // gdnctl.oracle-compare/1 but schema and op
-    virtual std::string page() const { return {}; }  // empty: it has none
+    virtual void add_to(Json& object) const = 0;                            // gdnctl.oracle-compare/1 but schema and op
+    virtual std::string page(const Json& /*verdict*/) const { return {}; }  // of what add_to() says; empty: none
 };
 
 // An operator's verdict on a kernel's outputs.

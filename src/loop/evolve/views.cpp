@@ -19,6 +19,7 @@
 #include "loop/memory/run_view.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
+#include "render/chart.h"
 #include "render/page.h"
 
 namespace gdnctl::loop::evolve {
@@ -434,64 +435,59 @@ std::optional<StatusIndex> read_index(const fs::path& log_dir, bool running) {
 
 namespace {
 
-using html::escaped;
-using svg::Anchor;
-
-const html::Look& look() {
-    static const html::Look k_look{{{"best", "#1d6fd1", "#62a8ff"},
-                                    {"kept", "#3f8f52", "#5cb874"},
-                                    {"tie", "#8b6fb8", "#a98bd8"},
-                                    {"rejected", "#c44e52", "#e8696e"},
-                                    {"other", "#b4bcc5", "#59636e"}},
-                                   R"css(
-.edge { stroke: var(--line); stroke-width: 1.4; fill: none; } .best { stroke: var(--best); stroke-width: 3; }
-.bar { stroke-width: 2; } .bar.kept { stroke: var(--kept); } .bar.tie { stroke: var(--tie); }
-.bar.rejected { stroke: var(--rejected); }
-)css"};
-    return k_look;
-}
+constexpr std::string_view k_page = R"html(<h1>Evolve run {{run}}</h1>
+<dl>
+<div><dt>best<dd>{{page/best}}</div>
+<div><dt>attempts<dd>{{page/attempts}}</div>
+{{?page/noise}}<div><dt>noise of a pair<dd>{{page/noise}}</div>
+{{/}}<div><dt>tokens<dd>{{spent/tokens}}</div>
+<div><dt>device<dd>{{spent/device_s|.0f}} s</div>
+<div><dt>wall<dd>{{spent/wall_s|.0f}} s</div>
+</dl>
+<h2>Tree</h2>
+{{&page/tree}}<h2>Gains against the champion at that time</h2>
+{{&page/gains}}{{?page/rows}}<h2>Attempts</h2>
+<div class=wide><table><tr><th class=n>N<th>operator<th>technique<th class=n>lineage<th>verdict
+<th>gain over the champion, or why<th class=n>tokens<th class=n>device s<th>commit</tr>
+{{#page/rows}}<tr><td class=n>{{attempt}}<td>{{operator}}<td>{{technique}}<td class=n>{{lineage}}<td>{{verdict}}
+<td>{{why}}<td class=n>{{tokens}}{{^tokens}}unknown{{/}}<td class=n>{{device_s|.1f}}<td>{{commit}}</tr>
+{{/}}</table></div>
+{{/}})html";
 
 std::string_view colour_of(Verdict verdict) {
     switch (verdict) {
         case Verdict::kept: return "kept";
-        case Verdict::tie: return "tie";
+        case Verdict::tie: return "agent";
         case Verdict::rejected:
         case Verdict::invalid:
         case Verdict::tampered: return "rejected";
-        default: return "other";
+        default: return "none";
     }
 }
+
+constexpr double k_step = 34;  // from one attempt to the next
 
 // Attempts from left to right, a row for each lineage; lines lead to parents.
-std::string tree_svg(const State& state) {
-    constexpr double k_step = 34, k_row = 46, k_left = 80, k_top = 24;
-    const auto x = [&](int number) { return k_left + k_step * number; };
-    const auto y = [&](const Attempt& one) { return k_top + k_row * (one.number == 0 ? 0 : one.lineage); };
-    const double width = x(static_cast<int>(state.attempts.size())), height = k_top + k_row * state.rules.lineages;
-    std::string out = svg::open(width, height, "Tree");
-    for (int k = 0; k < state.rules.lineages; ++k) {
-        out += svg::text(0, k_top + k_row * k + 4, fmt::format("lineage {}", k));
+std::string tree_chart(const State& state) {
+    constexpr double k_row = 46;
+    const auto last = static_cast<double>(state.attempts.size()), lineages = static_cast<double>(state.rules.lineages);
+    svg::Plot plot("Tree", {-.5, last}, {-lineages, 0},
+                   {.width = k_step * (last + .5), .height = k_row * lineages, .left = 80, .scales = false});
+    const auto y = [](const Attempt& one) { return one.number == 0 ? 0.0 : static_cast<double>(-one.lineage); };
+    for (int k = 0; k < state.rules.lineages; ++k) plot.level(-k, fmt::format("lineage {}", k), false);
+    for (const Attempt& one : state.attempts) {
+        for (const int parent : one.parents) plot.curve("edge", parent, y(state.at(parent)), one.number, y(one));
     }
     for (const Attempt& one : state.attempts) {
-        for (const int number : one.parents) {
-            const Attempt& parent = state.at(number);
-            const double middle = (x(number) + x(one.number)) / 2;
-            out +=
-                svg::path({"edge"}, fmt::format("M{:.0f} {:.0f} C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}", x(number),
-                                                y(parent), middle, y(parent), middle, y(one), x(one.number), y(one)));
-        }
+        plot.point({fmt::format("{}{}", colour_of(one.verdict), one.number == state.best ? " chosen" : ""),
+                    fmt::format("{} {} {} {}", one.number, one.technique, verdict_word(one), one.reason)},
+                   one.number, y(one), svg::Shape::large_circle);
+        plot.note(one.number, y(one), 0, 21, std::to_string(one.number));
     }
-    for (const Attempt& one : state.attempts) {
-        const auto css = fmt::format("{}{}", colour_of(one.verdict), one.number == state.best ? " best" : "");
-        const auto title = fmt::format("{} {} {} {}", one.number, one.technique, verdict_word(one), one.reason);
-        out += svg::circle({css, title}, x(one.number), y(one), 8) +
-               svg::text(x(one.number), y(one) + 21, std::to_string(one.number), Anchor::middle);
-    }
-    return out.append(svg::k_close);
+    return plot.svg();
 }
 
-std::string gains_svg(const State& state) {
-    constexpr double k_step = 34, k_left = 80, k_height = 180, k_margin = 16;
+std::string gains_chart(const State& state) {
     double low = 0, high = .001;
     for (const Attempt& one : state.attempts) {
         if (!one.gate || one.number == 0) continue;
@@ -500,40 +496,38 @@ std::string gains_svg(const State& state) {
     }
     // A candidate that is many times slower would flatten all others, so it is drawn at the edge, with its value.
     low = std::max(low, -std::max(2 * high, .05));
-    const auto y = [&](double gain) {
-        return k_margin + (high - std::max(gain, low)) / (high - low) * (k_height - 2 * k_margin);
-    };
-    const double width = k_left + k_step * static_cast<double>(state.attempts.size());
-    std::string out = svg::open(width, k_height + 20, "Gains");
-    for (const double gain : {low, 0.0, high}) {
-        out += svg::line("axis", k_left - 20, y(gain), width, y(gain)) +
-               svg::text(0, y(gain) + 4, fmt::format("{:+.1f} %", to_percent(gain)));
-    }
+    const auto last = static_cast<double>(state.attempts.size());
+    svg::Plot plot("Gains", {-.5, last}, {low, high},
+                   {.width = k_step * (last + .5), .height = 148, .left = 80, .scales = false});
+    for (const double gain : {low, 0.0, high}) plot.level(gain, fmt::format("{:+.1f} %", to_percent(gain)));
     for (const Attempt& one : state.attempts) {
         if (!one.gate || one.number == 0) continue;
-        const double x = k_left + k_step * one.number;
-        const std::string_view colour = colour_of(one.verdict);
-        out += svg::line(fmt::format("bar {}", colour), x, y(one.gate->lo), x, y(one.gate->hi)) +
-               svg::circle({colour, gain_text(*one.gate)}, x, y(one.gate->est), 4) +
-               svg::text(x, k_height + 14, std::to_string(one.number), Anchor::middle);
+        const std::string colour(colour_of(one.verdict));
+        plot.line(colour, one.number, one.gate->lo, one.number, one.gate->hi);
+        plot.point({colour, gain_text(*one.gate)}, one.number, one.gate->est, svg::Shape::circle);
+        plot.tick(one.number, std::to_string(one.number));
         if (one.gate->est < low) {
-            out += svg::text(x, y(low) - 8, fmt::format("{:+.0f} %", to_percent(one.gate->est)), Anchor::middle);
+            plot.note(one.number, low, 0, -12, fmt::format("{:+.0f} %", to_percent(one.gate->est)));
         }
     }
-    return out.append(svg::k_close);
+    return plot.svg();
 }
 
-std::string attempts_table(const State& state) {
-    html::Table table(
-        "N@n|operator|technique|lineage@n|verdict|gain over the champion, or why|tokens@n|device s@n|commit");
+Json page_rows(const State& state) {
+    Json rows = Json::array();
     for (const Attempt& one : state.attempts) {
         if (one.number == 0) continue;
-        table.row({std::to_string(one.number), to_text(one.op), escaped(one.technique), std::to_string(one.lineage),
-                   verdict_word(one), escaped(one.gate ? gain_text(*one.gate) : one.reason),
-                   one.tokens ? std::to_string(*one.tokens) : std::string("unknown"),
-                   fmt::format("{:.1f}", one.device_s), one.commit.substr(0, 7)});
+        rows.push_back({{"attempt", one.number},
+                        {"operator", to_text(one.op)},
+                        {"technique", one.technique},
+                        {"lineage", one.lineage},
+                        {"verdict", verdict_word(one)},
+                        {"why", one.gate ? gain_text(*one.gate) : one.reason},
+                        {"tokens", one.tokens ? Json(std::to_string(*one.tokens)) : Json()},
+                        {"device_s", one.device_s},
+                        {"commit", one.commit.substr(0, 7)}});
     }
-    return table.section("Attempts");
+    return rows;
 }
 
 // Text of a table's cell in Markdown.
@@ -568,21 +562,16 @@ std::string report_markdown(const RunView& view) {
 std::string report_html(const RunView& view) {
     const State& state = view.state;
     const Attempt& best = state.at(state.best);
-    const std::string best_text = best.number == 0
-                                      ? std::string("the base commit")
-                                      : fmt::format("attempt {}, {}", best.number, against_base_text(best));
-    const std::string body =
-        fmt::format("<h1>Evolve run {}</h1>\n", escaped(state.run)) +
-        html::facts({{"best", best_text},
-                     {"attempts", std::to_string(state.attempts.size() - 1)},
-                     {"noise of a pair",
-                      state.noise_measured ? fmt::format("{:.2f} %", to_percent(state.noise_sd)) : std::string()},
-                     {"tokens", std::to_string(state.spent.tokens)},
-                     {"device", fmt::format("{:.0f} s", state.spent.device_s)},
-                     {"wall", fmt::format("{:.0f} s", state.spent.wall_s)}}) +
-        html::section("Tree", tree_svg(state)) +
-        html::section("Gains against the champion at that time", gains_svg(state)) + attempts_table(state);
-    return html::document("Evolve run " + state.run, look(), body);
+    Json data = status_json(view);
+    data["page"] = {
+        {"best", best.number == 0 ? std::string("the base commit")
+                                  : fmt::format("attempt {}, {}", best.number, against_base_text(best))},
+        {"attempts", state.attempts.size() - 1},
+        {"noise", state.noise_measured ? fmt::format("{:.2f} %", to_percent(state.noise_sd)) : std::string()},
+        {"tree", tree_chart(state)},
+        {"gains", gains_chart(state)},
+        {"rows", page_rows(state)}};
+    return html::page("Evolve run {{run}}", k_page, data);
 }
 
 Json report_json(const RunView& view) {

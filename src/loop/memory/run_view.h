@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/for_people.h"
 #include "core/result.h"
 #include "loop/engine/journal.h"
 #include "runlog/records/gain.h"
@@ -31,9 +32,8 @@ std::string shown(std::string_view text);
 // The same, cut to `columns` code points; "…" marks the cut.
 std::string shown(std::string_view text, std::size_t columns);
 
-// 1234567 -> "1,234,567"
-std::string grouped(std::int64_t number);
-// The same; "unknown" if it was not counted.
+using gdnctl::grouped;
+// "unknown" if it was not counted.
 std::string grouped(const std::optional<std::int64_t>& number);
 
 // A fact of a stage of the form "<result> [<value> <relation> <limit>] [<words>]": "pass 4.1 <= 5.0", "skip no

@@ -245,53 +245,59 @@ std::string place_text(const std::vector<PlaceAxis>& axes) {
 
 namespace {
 
-using html::escaped;
+constexpr std::string_view k_page = R"html(<h1>{{page/what}}: <span class={{verdict}}>{{verdict}}</span></h1>
+<p>{{reason}}</p>
+<p class=soft>{{page/about}}</p>
+{{?page/why}}<h2>Where, and why</h2>
+<pre>{{page/why}}</pre>
+{{/}}{{?tensors}}<h2>Tensors</h2>
+<div class="wide dense"><table><tr><th>tensor<th>dtype<th>shape<th>verdict{{?classes}}<th>class{{/}}<th class=n>error /
+ {{page/unit}}<th class=n>rms ratio<th class=n>max abs{{^classes}}<th class=n>ulp{{/}}<th class=n>not finite</tr>
+{{#tensors}}<tr><td>{{name}}<td>{{dtype}}<td>[{{shape}}]<td><span class={{verdict}}>{{verdict}}</span>{{?class}}<td>{{class}}{{/}}
+<td class=n>{{error_over_budget|.3g}}<td class=n>{{rms_ratio|.2g}}<td class=n>{{max_abs|.2g}}{{^class}}<td class=n>{{ulp/max|.6g}}{{/}}
+<td class=n>{{nonfinite/got}}</tr>
+{{/}}</table></div>
+{{/}}{{?checks}}<h2>Checks</h2>
+<div class="wide dense"><table><tr><th>check<th>verdict<th class=n>value<th class=n>limit</tr>
+{{#checks}}<tr><td>{{name}}<td><span class={{verdict}}>{{verdict}}</span><td class=n>{{value|.2g}}<td class=n>{{limit|.2g}}</tr>
+{{/}}</table></div>
+{{/}}{{?forward_only}}<p><b>Forward only: no gradient was compared</b></p>
+{{/}}{{#not_compared}}<p class=soft>Not compared ({{reason}}): {{tensor}}</p>
+{{/}}{{?unknown_tensors}}<p class=soft>Unknown tensors: {{unknown_tensors}}</p>
+{{/}}{{#unread_tensors}}<p class=soft>Not read because of the dtype: {{tensor}} ({{dtype}})</p>
+{{/}}{{#page/charts}}<h2>{{title}}</h2>
+{{&chart}}{{/}}{{?page/worst}}<h2>Worst elements</h2>
+<div class="wide dense"><table><tr><th>element<th class=n>got<th class=n>want<th class=n>difference</tr>
+{{#page/worst}}<tr><td><code>{{element}}</code><td class=n>{{got|.9g}}<td class=n>{{want|.9g}}<td class=n>{{difference|.3g}}</tr>
+{{/}}</table></div>
+{{/}}{{#contract}}<h2>Contract: {{name}}</h2>
+<div class="wide dense"><table><tr><th>field<th>value<th>origin</tr>
+{{*fields}}<tr><td>{{@}}<td><code>{{value}}</code><td class=soft>{{origin}}</tr>
+{{/}}</table></div>
+{{/}})html";
 
-const html::Look& look() {
-    static const html::Look k_look{{{"e0", "#dcefe1", "#1c3627"},
-                                    {"e1", "#9fd0ae", "#2f7049"},
-                                    {"e2", "#efb84f", "#b5801c"},
-                                    {"e3", "#cc3f54", "#e0526a"},
-                                    {"e9", "#e6e9ed", "#2a3037"}},
-                                   R"css(
-td { white-space: nowrap; } .OK, .SUSPECT, .WRONG { font-weight: 700; } .OK { color: var(--ok); }
-.WRONG { color: var(--wrong); } .SUSPECT, .UNSTABLE_INPUT, .NO_DATA { color: var(--suspect); }
-polyline { fill: none; stroke: var(--ink); stroke-width: 1.3; } circle { fill: var(--ink); } .band { opacity: .38; }
-svg .mark { stroke: var(--wrong); stroke-width: 1.2; stroke-dasharray: 4 3; }
-svg .mark + text { fill: var(--wrong); font-weight: 600; }
-)css"};
-    return k_look;
+// Elements that are equal are left out.
+Json worst_list(const std::vector<Worst>& elements) {
+    Json list = Json::array();
+    for (const Worst& w : elements) {
+        if (w.got == w.want) continue;
+        const std::string place = w.index.empty() ? w.tensor : oracle_report::place_text(w);
+        list.push_back({{"element", place.substr(0, place.find(" got "))},
+                        {"got", oracle_report::number(w.got)},
+                        {"want", oracle_report::number(w.want)},
+                        {"difference", oracle_report::number(w.got - w.want)}});
+    }
+    return list;
 }
 
 }  // namespace
 
-std::string page_html(const Page& page) {
-    std::string body = fmt::format("<h1>{}: <span class={}>{}</span></h1>\n", page.what, page.verdict, page.verdict);
-    if (!page.reason.empty()) body += fmt::format("<p>{}</p>\n", escaped(page.reason));
-    if (!page.about.empty()) body += fmt::format("<p class=soft>{}</p>\n", escaped(page.about));
-    body += html::preformatted("Where, and why", page.why) + page.sections;
-    return html::document(fmt::format("{} - {} verdict", page.verdict, page.what), look(), body);
-}
-
-std::string verdict_html(Verdict verdict) { return fmt::format("<span class={0}>{0}</span>", name_of(verdict)); }
-
-std::string worst_html(const std::vector<Worst>& elements) {
-    html::Table table("element|got@n|want@n|difference@n");
-    for (const Worst& w : elements) {
-        if (w.got == w.want) continue;
-        const std::string place = w.index.empty() ? w.tensor : oracle_report::place_text(w);
-        table.row({fmt::format("<code>{}</code>", escaped(place.substr(0, place.find(" got ")))),
-                   fmt::format("{:.9g}", w.got), fmt::format("{:.9g}", w.want), fmt::format("{:.3g}", w.got - w.want)});
-    }
-    return table.section("Worst elements");
-}
-
-std::string contract_html(std::string_view title, const std::vector<ContractField>& fields) {
-    html::Table table("field|value|origin@soft");
-    for (const ContractField& f : fields) {
-        table.row({escaped(f.name), fmt::format("<code>{}</code>", escaped(f.value)), escaped(f.origin)});
-    }
-    return table.section(title);
+std::string page_html(Json verdict, const Page& page) {
+    Json charts = Json::array();
+    for (const auto& [title, chart] : page.charts) charts.push_back({{"title", title}, {"chart", chart}});
+    verdict["page"] = {{"what", page.what}, {"about", page.about},         {"why", page.why},
+                       {"unit", page.unit}, {"charts", std::move(charts)}, {"worst", worst_list(page.worst)}};
+    return html::page("{{verdict}} - {{page/what}} verdict", k_page, verdict);
 }
 
 }  // namespace gdnctl::oracle

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/json.h"
@@ -66,21 +67,16 @@ struct PlaceAxis {
 // "where: value heads 0-2 of 8; chunk 3 (of 64 tokens)"
 std::string place_text(const std::vector<PlaceAxis>& axes);
 
-// A verdict on any operator as one self-contained page: no scripts, nothing from elsewhere, light or dark.
-
+// What the page of a verdict shows besides its --json.
 struct Page {
-    std::string_view what;      // "Gated DeltaNet"
-    std::string_view verdict;   // "WRONG"
-    std::string_view reason;    // may be empty
-    std::string about = {};     // sizes, in a line
-    std::string why = {};       // place, stage and hints, in lines; may be empty
-    std::string sections = {};  // HTML, as charts, html::Table and the functions below give it
+    std::string what;      // "Gated DeltaNet"
+    std::string about;     // sizes, in a line
+    std::string why = {};  // place, stage and hints, in lines; may be empty
+    std::string_view unit = "budget";
+    std::vector<std::pair<std::string, std::string>> charts = {};  // titles, and HTML as charts.h gives it
+    std::vector<Worst> worst = {};
 };
-std::string page_html(const Page& page);
-
-std::string verdict_html(Verdict verdict);  // for cells of tables
-// Elements with got, want and difference; those that are equal are left out.
-std::string worst_html(const std::vector<Worst>& elements);
-std::string contract_html(std::string_view title, const std::vector<ContractField>& fields);
+// A verdict on any operator as one self-contained page. `verdict`: gdnctl.oracle-compare/1.
+std::string page_html(Json verdict, const Page& page);
 
 }  // namespace gdnctl::oracle

@@ -76,10 +76,25 @@ TEST_CASE("text that means something to roff or Markdown is only text there") {
     CHECK(has(page, "- `--value A|B`: it's [one] of: a | b \\ c &lt;d>\n"));
 }
 
-TEST_CASE("scripts quote what a shell would read") {
-    CHECK(has(completion_script(k_awkward, Shell::fish), "-d 'it\\'s [one] of: a | b \\\\ c <d>'"));
-    CHECK(has(completion_script(k_awkward, Shell::zsh), "'--value=[it'\\''s \\[one\\] of: a | b \\\\ c <d>]:A|B: '"));
-    CHECK(has(completion_script(k_awkward, Shell::bash), "'awkward --value'"));
+TEST_CASE("completion: commands, groups, options and choices for the last word") {
+    const auto words = [](const std::vector<std::string>& typed) {
+        std::string all;
+        for (const auto& [word, help] : complete(test::k_sample_table, typed).words) all += word + " ";
+        return all;
+    };
+    CHECK(words({""}) == "help sample lint-log log ");
+    CHECK(words({"help", ""}) == "help sample lint-log log ");
+    CHECK(words({"--color", "always", "log", ""}) == "append init ");
+    CHECK(words({"sample", "run", "--format", ""}) == words({"sample", "run", "-v", "--format", ""}));
+    CHECK(words({"sample", "run", "--format", ""}).find("json ") != std::string::npos);
+    CHECK(words({"sample", "run", "--format="}).find("--format=json ") != std::string::npos);
+    CHECK(words({"sample", "run", "--"}).find("--wait --no-wait ") != std::string::npos);
+    CHECK(words({"sample", "run", "--"}).find("--json ") != std::string::npos);
+    CHECK(words({"log", "append", "--", ""}).empty());
+    CHECK(words({"nonsense", ""}).empty());
+    CHECK(words({}).empty());
+    CHECK(complete(test::k_sample_table, {"--config", ""}).values == Complete::file);
+    CHECK(complete(k_awkward, {"awkward", "--value", ""}).values == Complete::nothing);
 }
 
 TEST_CASE("a library is found in LD_LIBRARY_PATH, and what is nowhere is not found") {

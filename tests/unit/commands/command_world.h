@@ -64,6 +64,15 @@ private:
     std::map<std::string, std::vector<std::pair<int, std::string>>> m_answers;
 };
 
+inline const cli::Command& row(std::string_view name) {
+    static const cli::Table k_all = commands::table();
+    for (const cli::Command& one : k_all) {
+        if (one.name == name) return one;
+    }
+    FAIL("no such command: " << name);
+    return *k_all.begin();
+}
+
 struct CommandWorld {
     TempDir folder;
     FakeEnv env{{"USER", "me"}, {"HOME", (folder / "home").string()}};
@@ -103,12 +112,12 @@ struct CommandWorld {
     }
 
     // The exit code of the command with these words, of which --json is a global one.
-    int run(const cli::Command& row, std::vector<std::string> words) {
+    int run(std::string_view command, std::vector<std::string> words) {
         terminal.out_text.clear();
         terminal.err_text.clear();
         said.clear();
         context.global.json = std::erase(words, "--json") > 0;
-        const auto invocation = row.create();
+        const auto invocation = row(command).create();
         cli::Args args;
         invocation->describe(args);
         const auto lookup = [this](std::string_view name) { return env.get(name); };
@@ -122,16 +131,16 @@ struct CommandWorld {
 
     // One line of a table of tests: the words, the exit code, and what stdout or stderr has to say.
     struct Case {
-        const cli::Command& row;
+        std::string_view command;
         std::vector<std::string> words;
         int code;
         std::string_view says;
     };
     void check(const Case& one) {
-        std::string line(one.row.name);
+        std::string line(one.command);
         for (const std::string& word : one.words) line += " " + word;
         INFO(line);
-        const int code = run(one.row, one.words);
+        const int code = run(one.command, one.words);
         const std::string all = terminal.out_text + terminal.err_text + said;
         INFO(all);
         CHECK(code == one.code);

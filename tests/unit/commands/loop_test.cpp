@@ -166,7 +166,7 @@ struct RepositoryWorld : CommandWorld {
     // What this target's candidates are judged by, as a run records it.
     std::string evaluator() {
         has_contest();
-        REQUIRE(run(commands::k_evolve_import_row, {"--from", repo.outside("old").string(), "--json"}) == 0);
+        REQUIRE(run("evolve import", {"--from", repo.outside("old").string(), "--json"}) == 0);
         const fs::path folder = json()["log_dir"].get<std::string>();
         auto journal = loop::evolve::EvolveJournal::open(folder);
         REQUIRE(journal);
@@ -246,38 +246,38 @@ struct LoopWorld : CommandWorld {
 TEST_CASE("commands of a loop: what is refused") {
     LoopWorld world;
     const std::vector<CommandWorld::Case> cases = {
-        {k_loop_status_row, {}, 6, "no run of codex-loop in"},
-        {k_loop_status_row, {"--log-dir", "none"}, 2, "--log-dir: no such directory"},
-        {k_loop_status_row, {"--watch", "--json"}, 2, "--watch and --json cannot be combined"},
-        {k_loop_explain_row, {"0"}, 2, "N must be a number from 1, or `last`: 0"},
-        {k_loop_explain_row, {"last"}, 6, "no run of codex-loop in"},
-        {k_loop_report_row, {"--html", ""}, 2, "--html: the path is empty"},
-        {k_loop_report_row, {}, 6, "no run of codex-loop in"},
-        {k_evolve_log_row, {"--run", "a", "--log-dir", "b"}, 2, "--run and --log-dir cannot be combined"},
-        {k_evolve_log_row, {}, 6, "no evolve run"},
-        {k_evolve_show_row, {"best"}, 6, "no evolve run"},
-        {k_evolve_lineage_row, {}, 6, "no evolve run"},
-        {k_evolve_diff_row, {"0", "1"}, 6, "no evolve run"},
-        {k_evolve_best_row, {}, 6, "no evolve run"},
-        {k_evolve_pause_row, {}, 6, "no evolve run"},
-        {k_evolve_stop_row, {}, 6, "no evolve run"},
-        {k_evolve_fsck_row, {}, 6, "no evolve run"},
-        {k_evolve_gc_row, {"--older-than", "soon"}, 2, "--older-than: expected a time such as 30d or 12h: soon"},
-        {k_evolve_gc_row, {"--older-than", "30d"}, 6, "no evolve run"},
-        {k_evolve_replay_row, {"best"}, 6, "no evolve run"},
-        {k_evolve_promote_row, {"best"}, 6, "no evolve run"},
-        {k_evolve_noise_row, {"--pairs", "4"}, 2, "--pairs: expected 3, 5 or 9"},
-        {k_evolve_import_row, {"--from", "none.json"}, 2, "none.json"},
-        {k_policy_test_row, {}, 2, "no FILE given"},
-        {k_policy_test_row, {"f", "--lower-is-better", "--higher-is-better"}, 2, "cannot be combined"},
-        {k_policy_test_row, {"none.json"}, 2, "none.json"},
-        {k_policy_show_row, {"--perf-policy-file", "none.json"}, 2, "none.json"},
-        {k_policy_simulate_row, {"--perf-pairs", "4"}, 2, "--perf-pairs must be 3, 5 or 9."},
-        {k_policy_simulate_row, {"--trials", "0"}, 2, "--trials 0: expected 1 to 10000000"},
-        {k_policy_simulate_row, {"--noise-pct", "-1"}, 2, "--noise-pct"},
-        {k_prompts_show_row, {"marni"}, 2, "did you mean `marin`?"},
-        {k_prompts_render_row, {"none"}, 2, "none"},
-        {k_prompts_render_row, {"none.md"}, 2, "none.md"},
+        {"loop-status", {}, 6, "no run of codex-loop in"},
+        {"loop-status", {"--log-dir", "none"}, 2, "--log-dir: no such directory"},
+        {"loop-status", {"--watch", "--json"}, 2, "--watch and --json cannot be combined"},
+        {"loop-explain", {"0"}, 2, "N must be a number from 1, or `last`: 0"},
+        {"loop-explain", {"last"}, 6, "no run of codex-loop in"},
+        {"loop-report", {"--html", ""}, 2, "--html: the path is empty"},
+        {"loop-report", {}, 6, "no run of codex-loop in"},
+        {"evolve log", {"--run", "a", "--log-dir", "b"}, 2, "--run and --log-dir cannot be combined"},
+        {"evolve log", {}, 6, "no evolve run"},
+        {"evolve show", {"best"}, 6, "no evolve run"},
+        {"evolve lineage", {}, 6, "no evolve run"},
+        {"evolve diff", {"0", "1"}, 6, "no evolve run"},
+        {"evolve best", {}, 6, "no evolve run"},
+        {"evolve pause", {}, 6, "no evolve run"},
+        {"evolve stop", {}, 6, "no evolve run"},
+        {"evolve fsck", {}, 6, "no evolve run"},
+        {"evolve gc", {"--older-than", "soon"}, 2, "--older-than: expected a time such as 30d or 12h: soon"},
+        {"evolve gc", {"--older-than", "30d"}, 6, "no evolve run"},
+        {"evolve replay", {"best"}, 6, "no evolve run"},
+        {"evolve promote", {"best"}, 6, "no evolve run"},
+        {"evolve noise", {"--pairs", "4"}, 2, "--pairs: expected 3, 5 or 9"},
+        {"evolve import", {"--from", "none.json"}, 2, "none.json"},
+        {"policy test", {}, 2, "no FILE given"},
+        {"policy test", {"f", "--lower-is-better", "--higher-is-better"}, 2, "cannot be combined"},
+        {"policy test", {"none.json"}, 2, "none.json"},
+        {"policy show", {"--perf-policy-file", "none.json"}, 2, "none.json"},
+        {"policy simulate", {"--perf-pairs", "4"}, 2, "--perf-pairs must be 3, 5 or 9."},
+        {"policy simulate", {"--trials", "0"}, 2, "--trials 0: expected 1 to 10000000"},
+        {"policy simulate", {"--noise-pct", "-1"}, 2, "--noise-pct"},
+        {"prompts show", {"marni"}, 2, "did you mean `marin`?"},
+        {"prompts render", {"none"}, 2, "none"},
+        {"prompts render", {"none.md"}, 2, "none.md"},
     };
     for (const auto& one : cases) world.check(one);
     CHECK(world.process.calls.empty());
@@ -287,12 +287,12 @@ TEST_CASE("commands of a loop: what is refused") {
 TEST_CASE("codex-loop: a refusal ends with its reason, and nothing has begun") {
     LoopWorld world;
     const std::vector<CommandWorld::Case> cases = {
-        {k_codex_loop_row, {"--iterations", "0"}, 2, "--iterations"},
-        {k_codex_loop_row, {"--iterations", "1", "--max-wall", "soon"}, 2, "--max-wall"},
-        {k_codex_loop_row, {"--iterations", "1", "--agent", "command"}, 2, "--agent-command"},
-        {k_codex_loop_row, {"--iterations", "1", "--lineages", "2"}, 2, "needs --mode evolve"},
-        {k_codex_loop_row, {"--mode", "evolve"}, 2, "--mode evolve needs a budget"},
-        {k_codex_loop_row, {"--mode", "evolve", "--iterations", "3"}, 2, "use --max-attempts N"},
+        {"codex-loop", {"--iterations", "0"}, 2, "--iterations"},
+        {"codex-loop", {"--iterations", "1", "--max-wall", "soon"}, 2, "--max-wall"},
+        {"codex-loop", {"--iterations", "1", "--agent", "command"}, 2, "--agent-command"},
+        {"codex-loop", {"--iterations", "1", "--lineages", "2"}, 2, "needs --mode evolve"},
+        {"codex-loop", {"--mode", "evolve"}, 2, "--mode evolve needs a budget"},
+        {"codex-loop", {"--mode", "evolve", "--iterations", "3"}, 2, "use --max-attempts N"},
     };
     for (const auto& one : cases) world.check(one);
     CHECK(test::list_names(world.context.cwd).empty());
@@ -302,20 +302,20 @@ TEST_CASE("codex-loop: a refusal ends with its reason, and nothing has begun") {
 TEST_CASE("loop-status, loop-explain and loop-report: a run as its journal tells it") {
     LoopWorld world;
     world.has_run(4);
-    CHECK(world.run(k_loop_status_row, {"--json"}) == 0);
+    CHECK(world.run("loop-status", {"--json"}) == 0);
     CHECK(world.json()["run"] == "r1");
-    CHECK(world.run(k_loop_status_row, {}) == 0);
+    CHECK(world.run("loop-status", {}) == 0);
     CHECK(world.printed("t_long"));
-    CHECK(world.run(k_loop_explain_row, {"2", "--json"}) == 0);
+    CHECK(world.run("loop-explain", {"2", "--json"}) == 0);
     CHECK(world.json()["outcome"] == "test-fail");
-    CHECK(world.run(k_loop_explain_row, {"last"}) == 0);
+    CHECK(world.run("loop-explain", {"last"}) == 0);
     CHECK(world.printed("iteration 4: "));
-    CHECK(world.run(k_loop_explain_row, {"9"}) == 6);
+    CHECK(world.run("loop-explain", {"9"}) == 6);
     CHECK(world.said.find("hint: it has 1 to 4") != std::string::npos);
-    CHECK(world.run(k_loop_report_row, {"--html", "report.html"}) == 0);
+    CHECK(world.run("loop-report", {"--html", "report.html"}) == 0);
     CHECK(world.terminal.out_text.empty());
     CHECK(world.read("report.html").find("<svg") != std::string::npos);
-    CHECK(world.run(k_loop_report_row, {"--json"}) == 0);
+    CHECK(world.run("loop-report", {"--json"}) == 0);
     CHECK(world.json()["schema"] == "gdnctl.loop-report/1");
 }
 
@@ -323,42 +323,42 @@ TEST_CASE("loop-status: a state that cannot be parsed, and its repair, a damaged
     LoopWorld world;
     world.has_run(3, "log");
     world.write("log/state.json", "{\"records\": 999");
-    CHECK(world.run(k_loop_status_row, {"--log-dir", "log"}) == 2);
+    CHECK(world.run("loop-status", {"--log-dir", "log"}) == 2);
     CHECK(world.said.find("--rebuild-state") != std::string::npos);
-    CHECK(world.run(k_loop_status_row, {"--log-dir", "log", "--rebuild-state"}) == 0);
+    CHECK(world.run("loop-status", {"--log-dir", "log", "--rebuild-state"}) == 0);
     CHECK(std::filesystem::exists(world.file("log/state.json.bak")));
-    CHECK(world.run(k_loop_status_row, {"--log-dir", "log"}) == 0);
+    CHECK(world.run("loop-status", {"--log-dir", "log"}) == 0);
     std::string journal = world.read("log/journal.jsonl");
     world.write("log/journal.jsonl", journal.replace(journal.find("r1"), 2, "r2"));
-    CHECK(world.run(k_loop_status_row, {"--log-dir", "log"}) == 7);
+    CHECK(world.run("loop-status", {"--log-dir", "log"}) == 7);
 }
 
 TEST_CASE("evolve: views of a run, attempts that are not there, and its control files") {
     LoopWorld world;
     world.has_evolve_run();
-    CHECK(world.run(k_evolve_log_row, {"--json"}) == 0);
+    CHECK(world.run("evolve log", {"--json"}) == 0);
     CHECK(world.json()["attempts"].size() == 2);
-    CHECK(world.run(k_evolve_show_row, {"1"}) == 0);
-    CHECK(world.run(k_evolve_show_row, {"7"}) == 6);
-    CHECK(world.run(k_evolve_lineage_row, {"--json"}) == 0);
+    CHECK(world.run("evolve show", {"1"}) == 0);
+    CHECK(world.run("evolve show", {"7"}) == 6);
+    CHECK(world.run("evolve lineage", {"--json"}) == 0);
     CHECK(world.json()["run"] == "r1");
-    CHECK(world.run(k_evolve_diff_row, {"0", "1"}) == 6);
+    CHECK(world.run("evolve diff", {"0", "1"}) == 6);
     CHECK(world.said.find("attempt 1 left no candidate") != std::string::npos);
-    CHECK(world.run(k_evolve_best_row, {"--json"}) == 0);
+    CHECK(world.run("evolve best", {"--json"}) == 0);
     CHECK(world.json()["attempt"] == 0);
-    CHECK(world.run(k_evolve_promote_row, {"best"}) == 1);
+    CHECK(world.run("evolve promote", {"best"}) == 1);
     CHECK(world.said.find("nothing was kept") != std::string::npos);
-    CHECK(world.run(k_evolve_log_row, {"--run", "other"}) == 6);
+    CHECK(world.run("evolve log", {"--run", "other"}) == 6);
     const auto control = [&](const char* name) { return fs::exists(world.file(".gdnctl/evolve/r1") / name); };
-    CHECK(world.run(k_evolve_pause_row, {}) == 0);
+    CHECK(world.run("evolve pause", {}) == 0);
     CHECK(control("PAUSE"));
-    CHECK(world.run(k_evolve_pause_row, {"--off"}) == 0);
+    CHECK(world.run("evolve pause", {"--off"}) == 0);
     CHECK(!control("PAUSE"));
-    CHECK(world.run(k_evolve_stop_row, {}) == 0);
+    CHECK(world.run("evolve stop", {}) == 0);
     CHECK(control("STOP"));
-    CHECK(world.run(k_loop_status_row, {"--json"}) == 0);
+    CHECK(world.run("loop-status", {"--json"}) == 0);
     CHECK(world.json()["mode"] == "evolve");
-    CHECK(world.run(k_loop_explain_row, {"last", "--json"}) == 0);
+    CHECK(world.run("loop-explain", {"last", "--json"}) == 0);
     CHECK(world.json()["mode"] == "evolve");
 }
 
@@ -368,45 +368,45 @@ TEST_CASE("policy test: agreement is 0, another decision is 1, a file without re
  {"iteration": 1, "commit": "1111111111111111", "metric": "throughput/mfu", "metric_value": 4.0, "decision": "baseline"},
  {"iteration": 2, "commit": "2222222222222222", "metric": "throughput/mfu", "metric_value": 4.2, "decision": "promoted"},
  {"iteration": 3, "commit": "3333333333333333", "metric": "throughput/mfu", "metric_value": 4.14, "decision": "regression"}]})");
-    CHECK(world.run(k_policy_test_row, {"state.json"}) == 0);
+    CHECK(world.run("policy test", {"state.json"}) == 0);
     CHECK(world.printed("2 records, 0 not judged, 0 decided differently"));
-    CHECK(world.run(k_policy_test_row, {"state.json", "--perf-max-regression-pct", "2", "--json"}) == 1);
+    CHECK(world.run("policy test", {"state.json", "--perf-max-regression-pct", "2", "--json"}) == 1);
     CHECK(world.json()["differences"] == 1);
     world.write("empty.json", "{}");
-    CHECK(world.run(k_policy_test_row, {"empty.json"}) == 9);
+    CHECK(world.run("policy test", {"empty.json"}) == 9);
 }
 
 TEST_CASE("policy show prints a file that it reads, simulate finds a large gain and stops when told") {
     LoopWorld world;
-    CHECK(world.run(k_policy_show_row, {"--perf-max-while-increase-ms", "2"}) == 0);
+    CHECK(world.run("policy show", {"--perf-max-while-increase-ms", "2"}) == 0);
     const std::string shown = world.terminal.out_text;
     world.write("policy.json", shown);
-    CHECK(world.run(k_policy_show_row, {"--perf-policy-file", "policy.json"}) == 0);
+    CHECK(world.run("policy show", {"--perf-policy-file", "policy.json"}) == 0);
     CHECK(world.terminal.out_text == shown);
     const std::vector<std::string> quick = {"--noise-pct", "0.1", "--gain-pct", "5", "--trials", "50", "--json"};
-    CHECK(world.run(k_policy_simulate_row, quick) == 0);
+    CHECK(world.run("policy simulate", quick) == 0);
     REQUIRE(world.json()["rows"].size() == 1);
     CHECK(world.json()["rows"][0]["promoted"] == 1.0);
     world.stop.request_stop();
-    CHECK(world.run(k_policy_simulate_row, quick) == 130);
+    CHECK(world.run("policy simulate", quick) == 130);
 }
 
 TEST_CASE("prompts: the default is marked, a file is a prompt, directives are appended") {
     LoopWorld world;
-    CHECK(world.run(k_prompts_list_row, {"--json"}) == 0);
+    CHECK(world.run("prompts list", {"--json"}) == 0);
     const Json documents = world.json()["documents"];
     CHECK(std::count_if(documents.begin(), documents.end(), [](const Json& one) { return one["default"] == true; }) <=
           1);
-    CHECK(world.run(k_prompts_show_row, {"marin", "--json"}) == 0);
+    CHECK(world.run("prompts show", {"marin", "--json"}) == 0);
     CHECK(world.json()["kind"] == "prompt");
     world.write("mine.md", "Iteration {{ITERATION}} of {{TOTAL_ITERATIONS}} at {{HEAD_SHA}} {{ODD}}\n");
-    CHECK(world.run(k_prompts_render_row, {"mine.md", "--iteration", "2", "--total", "5", "--head-sha",
-                                           std::string(40, 'a'), "--directive", "be brief"}) == 0);
+    CHECK(world.run("prompts render", {"mine.md", "--iteration", "2", "--total", "5", "--head-sha",
+                                       std::string(40, 'a'), "--directive", "be brief"}) == 0);
     CHECK(world.printed("Iteration 2 of 5 at aaaa"));
     CHECK(world.printed("be brief"));
     CHECK(world.said.find("unknown placeholder {{ODD}}") != std::string::npos);
     world.process.expect(git_command({"*", "*", "*", "*", "*"}), 128);
-    CHECK(world.run(k_prompts_render_row, {"mine.md"}) == 9);
+    CHECK(world.run("prompts render", {"mine.md"}) == 9);
     CHECK(world.said.find("hint: pass the commit with --head-sha") != std::string::npos);
 }
 
@@ -433,17 +433,17 @@ TEST_CASE("codex-loop --dry-run: the agent's command, the prompt and the plan, a
                                               "make check", "--directive", "be brief", "--dry-run"});
     std::vector<std::string> for_programs = words;
     for_programs.emplace_back("--json");
-    CHECK(world.run(k_codex_loop_row, for_programs) == 0);
+    CHECK(world.run("codex-loop", for_programs) == 0);
     CHECK(world.json()["schema"] == "gdnctl.codex-loop-preview/1");
     CHECK(world.json()["agent_argv"] == Json{"bash", "-c", "make it"});
     const std::string prompt = world.json()["prompt"].get<std::string>();
     CHECK(prompt.starts_with("Iteration 1 of 2 at " + world.base));
     CHECK(prompt.find("be brief") != std::string::npos);
-    CHECK(world.run(k_codex_loop_row, words) == 0);
+    CHECK(world.run("codex-loop", words) == 0);
     CHECK(
         world.printed("agent: bash -c 'make it'\n2 iteration(s) on refs/heads/main from " + world.base.substr(0, 12)));
     CHECK(world.printed("protected: tests/**\npost-check: make check\n"));
-    world.check({k_codex_loop_row, with_agent("", {"--iterations", "2", "--dry-run"}), 2, "--agent-command"});
+    world.check({"codex-loop", with_agent("", {"--iterations", "2", "--dry-run"}), 2, "--agent-command"});
     CHECK(world.repo.status() == "?? mine.md");
     CHECK(!fs::exists(world.file(".agents")));
     CHECK(test::list_names(world.context.state_dir).empty());
@@ -456,22 +456,22 @@ TEST_CASE("codex-loop --mode evolve: what is refused ends with its reason, and n
         return words;
     };
     const std::vector<test::CommandWorld::Case> cases = {
-        {k_codex_loop_row, evolve({"--max-attempts", "0"}), 2, "--max-attempts must be at least 1"},
-        {k_codex_loop_row, evolve({"--max-attempts", "1", "--seed", "x"}), 2, "--seed x: expected a whole number"},
-        {k_codex_loop_row, evolve({"--max-attempts", "1", "--reserve-final", "x"}), 2, "--reserve-final x"},
-        {k_codex_loop_row, evolve({"--max-attempts", "1", "--infra-max-wait", "x"}), 2, "--infra-max-wait x"},
-        {k_codex_loop_row, evolve({"--max-attempts", "1", "--perf-pairs", "4"}), 2, "3, 5 or 9"},
-        {k_codex_loop_row, evolve({"--max-attempts", "1", "--operator-mix", "none"}), 2, "none"},
-        {k_codex_loop_row, evolve({"--max-attempts", "1", "--dirty-policy", "stash"}), 2, "--dirty-policy cannot be"},
-        {k_codex_loop_row, evolve({"--max-usd", "1"}), 2, "codex-loop stopped: reason=usage attempt=0 rc=2"},
-        {k_codex_loop_row, evolve({"--max-attempts", "1", "--from", "nowhere"}), 2, "--from: nowhere is neither"},
-        {k_codex_loop_row, evolve({"--max-attempts", "1", "--dry-run", "--resume"}), 2, "cannot be combined"},
-        {k_codex_loop_row, evolve({"--max-attempts", "1", "--resume"}), 6, "no evolve run in"},
+        {"codex-loop", evolve({"--max-attempts", "0"}), 2, "--max-attempts must be at least 1"},
+        {"codex-loop", evolve({"--max-attempts", "1", "--seed", "x"}), 2, "--seed x: expected a whole number"},
+        {"codex-loop", evolve({"--max-attempts", "1", "--reserve-final", "x"}), 2, "--reserve-final x"},
+        {"codex-loop", evolve({"--max-attempts", "1", "--infra-max-wait", "x"}), 2, "--infra-max-wait x"},
+        {"codex-loop", evolve({"--max-attempts", "1", "--perf-pairs", "4"}), 2, "3, 5 or 9"},
+        {"codex-loop", evolve({"--max-attempts", "1", "--operator-mix", "none"}), 2, "none"},
+        {"codex-loop", evolve({"--max-attempts", "1", "--dirty-policy", "stash"}), 2, "--dirty-policy cannot be"},
+        {"codex-loop", evolve({"--max-usd", "1"}), 2, "codex-loop stopped: reason=usage attempt=0 rc=2"},
+        {"codex-loop", evolve({"--max-attempts", "1", "--from", "nowhere"}), 2, "--from: nowhere is neither"},
+        {"codex-loop", evolve({"--max-attempts", "1", "--dry-run", "--resume"}), 2, "cannot be combined"},
+        {"codex-loop", evolve({"--max-attempts", "1", "--resume"}), 6, "no evolve run in"},
     };
     for (const auto& one : cases) world.check(one);
     world.configure("[targets.u]\ntest = [\"true\"]\nkernel = [\"kernel.c\"]\n");
     world.configure("target = \"u\"\n");
-    world.check({k_codex_loop_row, evolve({"--max-attempts", "1"}), 2, "target u has no profile"});
+    world.check({"codex-loop", evolve({"--max-attempts", "1"}), 2, "target u has no profile"});
     CHECK(world.cluster.jobs.empty());
     CHECK(world.repo.status().empty());
 }
@@ -481,7 +481,7 @@ TEST_CASE("codex-loop --mode evolve: a gain is kept on a ref, the run goes on wh
     world.measures(4);
     const auto run = [&](std::vector<std::string> more) {
         more.insert(more.end(), {"--mode", "evolve", "--perf-pairs", "3", "--seed", "5", "--json"});
-        return world.run(k_codex_loop_row, with_agent("echo 'int speed = 2;' > kernel.c", std::move(more)));
+        return world.run("codex-loop", with_agent("echo 'int speed = 2;' > kernel.c", std::move(more)));
     };
     CHECK(run({"--max-attempts", "1"}) == 0);
     const Json end = world.json();
@@ -508,13 +508,13 @@ TEST_CASE("codex-loop --mode evolve: noise that hides the gain, a base that fail
     const std::vector<std::string> words = with_agent(
         "false", {"--mode", "evolve", "--max-attempts", "1", "--perf-pairs", "3", "--infra-max-wait", "0", "--json"});
     world.measures(8, {0, 1, 2});
-    CHECK(world.run(k_codex_loop_row, words) == 1);
+    CHECK(world.run("codex-loop", words) == 1);
     CHECK(world.json()["reason"] == "noise");
     world.jobs_end("FAILED", 1);
-    CHECK(world.run(k_codex_loop_row, words) == 1);
+    CHECK(world.run("codex-loop", words) == 1);
     CHECK(world.says("the profile of the base commit fails: the profile failed"));
     world.jobs_end("STOPPED", 0);
-    CHECK(world.run(k_codex_loop_row, words) == 4);
+    CHECK(world.run("codex-loop", words) == 4);
     CHECK(world.json()["reason"] == "infrastructure");
     CHECK(world.json()["attempts"] == 0);
 }
@@ -524,7 +524,7 @@ TEST_CASE("codex-loop --mode evolve --dry-run: a whole run in a repository of it
     world.env.values["TMPDIR"] = world.folder.path().string();
     const std::vector<std::string> words = {"--mode", "evolve", "--max-attempts", "2",     "--perf-pairs", "3",
                                             "--seed", "5",      "--dry-run",      "--json"};
-    CHECK(world.run(k_codex_loop_row, words) == 0);
+    CHECK(world.run("codex-loop", words) == 0);
     CHECK(world.json()["attempts"] == 2);
     CHECK(world.json()["reason"] == "max-attempts");
     CHECK(world.cluster.jobs.empty());
@@ -548,28 +548,28 @@ TEST_CASE("evolve import and export: candidates come in, and go out as steps of 
     world.has_contest();
     const std::string from = world.repo.outside("old").string();
     const std::vector<test::CommandWorld::Case> refusals = {
-        {k_evolve_import_row, {"--from", from, "--map", "tune"}, 2, "--map: expected REGEX=PATH"},
-        {k_evolve_import_row, {"--from", from, "--map", "(=kernel.c"}, 2, "--map"},
-        {k_evolve_import_row, {"--from", from, "--map", ".=tests/cases.txt"}, 2, "is not a file of the target's"},
-        {k_evolve_import_row, {"--from", "tests"}, 2, "tests"},
+        {"evolve import", {"--from", from, "--map", "tune"}, 2, "--map: expected REGEX=PATH"},
+        {"evolve import", {"--from", from, "--map", "(=kernel.c"}, 2, "--map"},
+        {"evolve import", {"--from", from, "--map", ".=tests/cases.txt"}, 2, "is not a file of the target's"},
+        {"evolve import", {"--from", "tests"}, 2, "tests"},
     };
     for (const auto& one : refusals) world.check(one);
     CHECK(!fs::exists(world.file(k_runs)));
-    CHECK(world.run(k_evolve_import_row, {"--from", from, "--json"}) == 0);
+    CHECK(world.run("evolve import", {"--from", from, "--json"}) == 0);
     CHECK(world.json()["imported"] == 2);
     CHECK(world.json()["best_there"] == "proposal_0_1");
     CHECK(world.repo.status().empty());
-    CHECK(world.run(k_evolve_fsck_row, {}) == 0);
+    CHECK(world.run("evolve fsck", {}) == 0);
     CHECK(world.printed("2 attempts: the journal is intact"));
-    CHECK(world.run(k_evolve_export_row, {"--to", "../out", "2", "--json"}) == 0);
+    CHECK(world.run("evolve export", {"--to", "../out", "2", "--json"}) == 0);
     CHECK(world.json()["written"] == 2);
     CHECK(test::read_text(world.repo.outside("out") / "proposal_0_1.py") == "int speed = 2;\n");
     CHECK(test::read_text(world.repo.outside("out") / "tune_0_2.py") == "int speed = 3;\n");
-    CHECK(world.run(k_evolve_export_row, {"--to", "../out", "2"}) == 7);
+    CHECK(world.run("evolve export", {"--to", "../out", "2"}) == 7);
     CHECK(world.says("is not empty"));
-    CHECK(world.run(k_evolve_export_row, {"--to", "../base", "0", "--json"}) == 0);
+    CHECK(world.run("evolve export", {"--to", "../base", "0", "--json"}) == 0);
     CHECK(world.json()["written"] == 0);
-    CHECK(world.run(k_evolve_export_row, {"--to", "../other", "9"}) == 6);
+    CHECK(world.run("evolve export", {"--to", "../other", "9"}) == 6);
 }
 
 TEST_CASE("evolve promote: what was not kept, another judge, a branch that moved, none, and a failed verification") {
@@ -580,7 +580,7 @@ TEST_CASE("evolve promote: what was not kept, another judge, a branch that moved
     const auto promote = [&](const char* id, const Json& more) {
         fs::remove_all(world.file(k_runs) / "r1");
         world.has_judged({good, bad}, more);
-        return world.run(k_evolve_promote_row, {id, "--run", "r1", "--json"});
+        return world.run("evolve promote", {id, "--run", "r1", "--json"});
     };
     CHECK(promote("1", {{"evaluator", judge}}) == 1);
     CHECK(world.says("attempt 1 was not kept: rejected"));
@@ -603,24 +603,24 @@ TEST_CASE("evolve replay: a gain, none, a path that no candidate may change, and
     const std::string bad = world.candidate("tests/cases.txt", "none\n");
     world.has_judged({bad, good}, {{"config", {{"lineages", 1}, {"stagnation", 8}, {"pairs", 3}}}});
     world.measures(4);
-    CHECK(world.run(k_evolve_replay_row, {"best", "--json"}) == 0);
+    CHECK(world.run("evolve replay", {"best", "--json"}) == 0);
     CHECK(world.json()["schema"] == "gdnctl.evolve-replay/1");
     CHECK(world.json()["commit"] == good);
     CHECK(world.json()["gain"]["est"].get<double>() == doctest::Approx(std::log(2.0)));
     world.measures(8);
-    CHECK(world.run(k_evolve_replay_row, {"2"}) == 1);
+    CHECK(world.run("evolve replay", {"2"}) == 1);
     CHECK(world.printed("target     fail   its gain is not distinguishable from the noise"));
     world.cluster.jobs.clear();
-    CHECK(world.run(k_evolve_replay_row, {"1"}) == 1);
+    CHECK(world.run("evolve replay", {"1"}) == 1);
     CHECK(world.printed("paths      fail   it differs from the base outside the mutable paths"));
     CHECK(world.cluster.jobs.empty());
     world.jobs_end("FAILED", 1);
-    CHECK(world.run(k_evolve_replay_row, {"2"}) == 1);
+    CHECK(world.run("evolve replay", {"2"}) == 1);
     CHECK(world.printed("test       fail   tests failed"));
     world.jobs_end("STOPPED", 0);
-    CHECK(world.run(k_evolve_replay_row, {"2"}) == 4);
+    CHECK(world.run("evolve replay", {"2"}) == 4);
     CHECK(world.printed("test       infra  the job was stopped"));
-    CHECK(world.run(k_evolve_replay_row, {"9"}) == 6);
+    CHECK(world.run("evolve replay", {"9"}) == 6);
     CHECK(world.repo.head() == world.base);
     CHECK(world.worktrees() == "1");
 }
@@ -628,19 +628,19 @@ TEST_CASE("evolve replay: a gain, none, a path that no candidate may change, and
 TEST_CASE("evolve noise: a quiet profile, one that hides the gain, one that fails, and one of which nothing is known") {
     RepositoryWorld world;
     world.measures(8);
-    CHECK(world.run(k_evolve_noise_row, {"--pairs", "3", "--json"}) == 0);
+    CHECK(world.run("evolve noise", {"--pairs", "3", "--json"}) == 0);
     CHECK(world.json()["commit"] == world.base);
     CHECK(world.json()["d"] == Json{0.0, 0.0, 0.0});
     CHECK(world.json()["schema"] == "gdnctl.evolve-noise/1");
     CHECK(world.cluster.count("profile") == 6);
     world.measures(8, {0, 1, 2});
-    CHECK(world.run(k_evolve_noise_row, {"--pairs", "3"}) == 1);
+    CHECK(world.run("evolve noise", {"--pairs", "3"}) == 1);
     CHECK(world.printed("with 3 pairs\npairs_needed "));
     world.jobs_end("FAILED", 1);
-    CHECK(world.run(k_evolve_noise_row, {}) == 1);
+    CHECK(world.run("evolve noise", {}) == 1);
     CHECK(world.says("the profile of HEAD fails: the profile failed"));
     world.jobs_end("STOPPED", 0);
-    CHECK(world.run(k_evolve_noise_row, {}) == 4);
+    CHECK(world.run("evolve noise", {}) == 4);
     CHECK(world.worktrees() == "1");
 }
 
@@ -648,19 +648,19 @@ TEST_CASE("evolve lint: numbers with an evaluation of the run, without one, with
     RepositoryWorld world;
     world.has_judged({}, Json::object());
     world.write("good.md", "It is 3.1 % faster (eval 1).\n```\n2 ms\n```\n");
-    CHECK(world.run(k_evolve_lint_row, {"good.md", "--json"}) == 0);
+    CHECK(world.run("evolve lint", {"good.md", "--json"}) == 0);
     CHECK(world.json()["numbers"] == 1);
     CHECK(world.json()["evaluations"] == 1);
     world.write("bad.md", "It is 3.1 % faster.\nIt takes 2 ms (eval 7).\n");
-    CHECK(world.run(k_evolve_lint_row, {"bad.md"}) == 1);
+    CHECK(world.run("evolve lint", {"bad.md"}) == 1);
     CHECK(world.printed("bad.md:1: 3.1 % names no evaluation: add (eval N) after it"));
     CHECK(world.printed("bad.md:2: (eval 7) there is no such evaluation"));
-    CHECK(world.run(k_evolve_lint_row, {"bad.md", "--json"}) == 1);
+    CHECK(world.run("evolve lint", {"bad.md", "--json"}) == 1);
     CHECK(world.json()["problems"].size() == 2);
-    world.check({k_evolve_lint_row, {}, 2, "experiment-log.md"});
+    world.check({"evolve lint", {}, 2, "experiment-log.md"});
     world.write(std::string(k_runs) + "/r1/experiment-log.md", "Nothing was measured.\n");
-    world.check({k_evolve_lint_row, {}, 0, "0 numbers, 0 problems"});
-    world.check({k_evolve_lint_row, {"--run", "other"}, 6, "no evolve run other"});
+    world.check({"evolve lint", {}, 0, "0 numbers, 0 problems"});
+    world.check({"evolve lint", {"--run", "other"}, 6, "no evolve run other"});
 }
 
 }  // namespace gdnctl::commands

@@ -334,26 +334,26 @@ void spoil(CommandWorld& world, const std::string& from, const std::string& to, 
 TEST_CASE("commands of the oracle: what is refused before anything is computed") {
     CommandWorld world;
     const std::vector<CommandWorld::Case> cases = {
-        {k_oracle_cases_row, {"gdm"}, 2, "did you mean `gdn`?"},
-        {k_oracle_cases_row, {"gdn-layer"}, 2, "OP"},
-        {k_oracle_run_row, {"gdn"}, 2, "--out is required"},
-        {k_oracle_run_row, {"gdn", "--out", "a.txt", "--shape", "1,1,1,3,4,4"}, 2, "a.txt"},
-        {k_oracle_run_row, {"gdn", "--out", "a.npz", "--shape", "1,1"}, 2, "expected B,Hk,Hv,T,dk,dv"},
-        {k_oracle_run_row, {"gdn", "--out", "a.npz", "--case", "g2", "--shape", "1,1,1,3,4,4"}, 2, "--"},
-        {k_oracle_run_row, {"gdn-layer", "--out", "a.npz", "--case", "g1"}, 2, "only for the operator"},
-        {k_oracle_compare_row, {"gdn"}, 2, "--inputs is required"},
-        {k_oracle_compare_row, {"gdn", "--inputs", "a.npz", "--outputs", "b.npz"}, 2, "cannot read"},
-        {k_oracle_compare_row, {"gdn", "--inputs", "a", "--outputs", "b", "--rtol", "1"}, 2, "given together"},
-        {k_oracle_compare_row, {"linear-ce", "--inputs", "a", "--outputs", "b", "--heatmap"}, 2, "--heatmap"},
-        {k_oracle_verify_row, {"gdn"}, 2, "--kernel is required"},
-        {k_oracle_verify_row, {"gdn", "--kernel", "builtin:none"}, 2, "unknown kernel 'builtin:none'"},
-        {k_oracle_verify_row, {"gdn", "--kernel", "src:none.c"}, 2, "none.c"},
-        {k_oracle_verify_row, {"linear-ce", "--kernel", "builtin:fused", "--slow"}, 2, "linear-ce does not support"},
-        {k_oracle_verify_row, {"gdn", "--kernel", "builtin:fused", "--case", "g11"}, 2, "unknown case 'g11'"},
-        {k_oracle_bench_row, {"gdn", "--rounds", "0"}, 2, "at least 1"},
-        {k_oracle_bench_row, {"gdn", "--kernel", "builtin:none"}, 2, "builtin:none"},
-        {k_oracle_bench_row, {"linear-ce", "--phases"}, 2, "linear-ce does not support"},
-        {k_oracle_selftest_row, {"gdn-layer"}, 2, "unknown operator 'gdn-layer'"},
+        {"oracle cases", {"gdm"}, 2, "did you mean `gdn`?"},
+        {"oracle cases", {"gdn-layer"}, 2, "OP"},
+        {"oracle run", {"gdn"}, 2, "--out is required"},
+        {"oracle run", {"gdn", "--out", "a.txt", "--shape", "1,1,1,3,4,4"}, 2, "a.txt"},
+        {"oracle run", {"gdn", "--out", "a.npz", "--shape", "1,1"}, 2, "expected B,Hk,Hv,T,dk,dv"},
+        {"oracle run", {"gdn", "--out", "a.npz", "--case", "g2", "--shape", "1,1,1,3,4,4"}, 2, "--"},
+        {"oracle run", {"gdn-layer", "--out", "a.npz", "--case", "g1"}, 2, "only for the operator"},
+        {"oracle compare", {"gdn"}, 2, "--inputs is required"},
+        {"oracle compare", {"gdn", "--inputs", "a.npz", "--outputs", "b.npz"}, 2, "cannot read"},
+        {"oracle compare", {"gdn", "--inputs", "a", "--outputs", "b", "--rtol", "1"}, 2, "given together"},
+        {"oracle compare", {"linear-ce", "--inputs", "a", "--outputs", "b", "--heatmap"}, 2, "--heatmap"},
+        {"oracle verify", {"gdn"}, 2, "--kernel is required"},
+        {"oracle verify", {"gdn", "--kernel", "builtin:none"}, 2, "unknown kernel 'builtin:none'"},
+        {"oracle verify", {"gdn", "--kernel", "src:none.c"}, 2, "none.c"},
+        {"oracle verify", {"linear-ce", "--kernel", "builtin:fused", "--slow"}, 2, "linear-ce does not support"},
+        {"oracle verify", {"gdn", "--kernel", "builtin:fused", "--case", "g11"}, 2, "unknown case 'g11'"},
+        {"oracle bench", {"gdn", "--rounds", "0"}, 2, "at least 1"},
+        {"oracle bench", {"gdn", "--kernel", "builtin:none"}, 2, "builtin:none"},
+        {"oracle bench", {"linear-ce", "--phases"}, 2, "linear-ce does not support"},
+        {"oracle selftest", {"gdn-layer"}, 2, "unknown operator 'gdn-layer'"},
     };
     for (const auto& one : cases) world.check(one);
     CHECK(test::list_names(world.context.cwd).empty());
@@ -376,22 +376,22 @@ TEST_CASE("oracle run and compare: the exact result is OK, one that is off is WR
         std::vector<std::string> words = op.made;
         words.insert(words.begin(), op.name);
         words.insert(words.end(), {"--out", "all.safetensors", "--json"});
-        CHECK(world.run(k_oracle_run_row, words) == 0);
+        CHECK(world.run("oracle run", words) == 0);
         CHECK(world.json()["schema"] == "gdnctl.oracle-run/1");
         CHECK(world.json()["path"] == "all.safetensors");
         const std::vector<std::string> same = {op.name, "--inputs", "all.safetensors", "--outputs", "all.safetensors"};
-        CHECK(world.run(k_oracle_compare_row, same) == 0);
+        CHECK(world.run("oracle compare", same) == 0);
         CHECK(world.printed("verdict: OK"));
         spoil(world, "all.safetensors", "off.safetensors", op.output);
-        CHECK(world.run(k_oracle_compare_row,
+        CHECK(world.run("oracle compare",
                         {op.name, "--inputs", "all.safetensors", "--outputs", "off.safetensors", "--json"}) == 1);
         CHECK(world.json()["op"] == op.name);
         CHECK(world.json()["verdict"] == "WRONG");
         REQUIRE(oracle_files::write(world.context, "none.safetensors", {}));
-        CHECK(world.run(k_oracle_compare_row,
-                        {op.name, "--inputs", "all.safetensors", "--outputs", "none.safetensors"}) == 9);
-        CHECK(world.run(k_oracle_compare_row,
-                        {op.name, "--inputs", "none.safetensors", "--outputs", "all.safetensors"}) == 9);
+        CHECK(world.run("oracle compare", {op.name, "--inputs", "all.safetensors", "--outputs", "none.safetensors"}) ==
+              9);
+        CHECK(world.run("oracle compare", {op.name, "--inputs", "none.safetensors", "--outputs", "all.safetensors"}) ==
+              9);
     }
 }
 
@@ -399,22 +399,22 @@ TEST_CASE("oracle cases and verify: the cases of a list, each by its name") {
     for (const auto& [op, name] : {std::pair("gdn", "t_hand"), std::pair("linear-ce", "one_row")}) {
         CAPTURE(op);
         CommandWorld world;
-        CHECK(world.run(k_oracle_cases_row, {op, "--json"}) == 0);
+        CHECK(world.run("oracle cases", {op, "--json"}) == 0);
         CHECK(world.json()["schema"] == "gdnctl.oracle-cases/1");
         const Json cases = world.json()["cases"];
         CHECK(std::any_of(cases.begin(), cases.end(), [&](const Json& one) { return one["name"] == name; }));
         const std::vector<std::string> words = {op, "--kernel", "builtin:fused", "--case", name, "--threads", "1"};
-        CHECK(world.run(k_oracle_verify_row, words) == 0);
+        CHECK(world.run("oracle verify", words) == 0);
         CHECK(world.printed("verdict: OK (1 case"));
         std::vector<std::string> seeded = words;
         seeded.insert(seeded.end(), {"--seed", "7", "--json"});
-        CHECK(world.run(k_oracle_verify_row, seeded) == 0);
+        CHECK(world.run("oracle verify", seeded) == 0);
         CHECK(world.json()["schema"] == "gdnctl.oracle-verify/1");
         CHECK(world.json()["seed"] == 7);
         CHECK(world.json()["cases"] == 1);
         CHECK(world.json()["failed"] == 0);
         world.stop.request_stop();
-        CHECK(world.run(k_oracle_verify_row, words) == 130);
+        CHECK(world.run("oracle verify", words) == 130);
     }
 }
 
@@ -426,21 +426,21 @@ TEST_CASE("oracle bench: a time for what is right, on the inputs that are named"
         std::vector<std::string> words = {op,       "--kernel", "builtin:fused", "--rounds", "1",
                                           "--runs", "1",        "--threads",     "1",        "--json"};
         words.insert(words.end(), size.begin(), size.end());
-        CHECK(world.run(k_oracle_bench_row, words) == 0);
+        CHECK(world.run("oracle bench", words) == 0);
         CHECK(world.json()["schema"] == "gdnctl.oracle-bench/1");
         CHECK(world.json()["op"] == op);
         CHECK(world.json()["forward"]["verified"] == true);
         CHECK(world.json()["machine"]["threads"] == 1);
         world.stop.request_stop();
-        CHECK(world.run(k_oracle_bench_row, words) == 130);
+        CHECK(world.run("oracle bench", words) == 130);
     }
 }
 
 TEST_CASE("oracle selftest: a stop ends it before its first fault") {
     CommandWorld world;
     world.stop.request_stop();
-    CHECK(world.run(k_oracle_selftest_row, {"linear-ce"}) == 130);
-    CHECK(world.run(k_oracle_selftest_row, {"gdn", "--threads", "1"}) == 130);
+    CHECK(world.run("oracle selftest", {"linear-ce"}) == 130);
+    CHECK(world.run("oracle selftest", {"gdn", "--threads", "1"}) == 130);
 }
 
 // The commands that this program starts itself with, and the one that writes its pages.
@@ -490,7 +490,7 @@ struct StagedJob : CommandWorld {
             const int far = dup(ends[1]);
             close(ends[0]);
             dup2(far, k_socket);
-            return run(k_local_supervisor_row, {folder.string()});
+            return run("__local-supervisor", {folder.string()});
         });
         close(ends[1]);
         char buffer[4096];
@@ -519,16 +519,16 @@ private:
 
 TEST_CASE("__docs: one reference of every command, or a page each, to stdout or a folder") {
     CommandWorld world;
-    CHECK(world.run(k_docs_row, {"markdown"}) == 0);
+    CHECK(world.run("__docs", {"markdown"}) == 0);
     CHECK(world.printed("codex-loop"));
     CHECK(test::list_names(world.context.cwd).empty());
     const std::string reference = world.terminal.out_text;
-    CHECK(world.run(k_docs_row, {"markdown", "--out", "a/b"}) == 0);
+    CHECK(world.run("__docs", {"markdown", "--out", "a/b"}) == 0);
     CHECK(world.terminal.out_text.empty());
     CHECK(world.read("a/b/cli-reference.md") == reference);
-    CHECK(world.run(k_docs_row, {"man", "--out", "man"}) == 0);
+    CHECK(world.run("__docs", {"man", "--out", "man"}) == 0);
     CHECK(test::list_names(world.file("man")).find("gdnctl-codex-loop.1") != std::string::npos);
-    world.check({k_docs_row, {"html"}, 2, "html"});
+    world.check({"__docs", {"html"}, 2, "html"});
 }
 
 TEST_CASE("__dev-tpu-holder: the lease ends it, a stop ends it, a machine that is taken away ends it") {
@@ -553,14 +553,14 @@ TEST_CASE("__dev-tpu-holder: the lease ends it, a stop ends it, a machine that i
         world.http.on("GET " + metadata + "/instance/preempted", 200, end.preempted);
         if (end.stopped) world.stop.request_stop();
         const Printed printed;
-        CHECK(world.run(k_dev_tpu_holder_row, {}) == 0);
+        CHECK(world.run("__dev-tpu-holder", {}) == 0);
         CHECK(printed.text().find("10.0.0.1") != std::string::npos);
         CHECK(printed.text().find(std::string("{\"reason\":\"") + end.reason + "\"}") != std::string::npos);
         CHECK(!fs::exists(world.file("lease")));
     }
     CommandWorld world;
     world.env.values["GDNCTL_HOLD_FILE"] = world.file("none/lease").string();
-    CHECK(world.run(k_dev_tpu_holder_row, {}) == 8);
+    CHECK(world.run("__dev-tpu-holder", {}) == 8);
 }
 
 TEST_CASE("__local-supervisor: a job's end is on record, whatever it is, and a job that is not there is none") {
@@ -597,7 +597,7 @@ TEST_CASE("__kernel-host: a program gets the files of both sides") {
     world.write("inputs.safetensors", "numbers");
     const std::string folder = world.context.cwd.string();
     const auto host = [&](std::vector<std::string> words) {
-        return in_child([&] { return world.run(k_kernel_host_row, std::move(words)); });
+        return in_child([&] { return world.run("__kernel-host", std::move(words)); });
     };
     CHECK(host({"program", folder, "cp"}) == 0);
     CHECK(world.read("outputs.safetensors") == "numbers");

@@ -66,16 +66,16 @@ struct WandbWorld : CommandWorld {
 TEST_CASE("downloads: what is refused before anything is asked or written") {
     CommandWorld world;
     const std::vector<CommandWorld::Case> cases = {
-        {k_hf_download_trace_row, {}, 2, ""},
-        {k_hf_download_trace_row, {"a/b/c/d/e/f://"}, 2, ""},
-        {k_hf_download_trace_row, {"me/traces", "--jobs", "0"}, 2, "--jobs 0: expected 1 to 64"},
-        {k_hf_download_trace_row, {"me/traces", "--retries", "-1"}, 2, "--retries -1: expected 0 to 1000"},
-        {k_hf_download_trace_row, {"me/traces", "--stall-timeout", "0"}, 2, "expected a number of seconds above 0"},
-        {k_hf_download_trace_row, {"me/traces", "--max-bytes", "-1"}, 2, "--max-bytes: expected 0 or more"},
-        {k_hf_download_trace_row, {"me/traces", "--token-file", "none"}, 2, "none"},
-        {k_wandb_download_trace_row, {}, 2, ""},
-        {k_wandb_download_trace_row, {"no-run"}, 2, "no-run"},
-        {k_wandb_download_trace_row, {"me/p/r", "--jobs", "65"}, 2, "--jobs 65: expected 1 to 64"},
+        {"hf-download-trace", {}, 2, ""},
+        {"hf-download-trace", {"a/b/c/d/e/f://"}, 2, ""},
+        {"hf-download-trace", {"me/traces", "--jobs", "0"}, 2, "--jobs 0: expected 1 to 64"},
+        {"hf-download-trace", {"me/traces", "--retries", "-1"}, 2, "--retries -1: expected 0 to 1000"},
+        {"hf-download-trace", {"me/traces", "--stall-timeout", "0"}, 2, "expected a number of seconds above 0"},
+        {"hf-download-trace", {"me/traces", "--max-bytes", "-1"}, 2, "--max-bytes: expected 0 or more"},
+        {"hf-download-trace", {"me/traces", "--token-file", "none"}, 2, "none"},
+        {"wandb-download-trace", {}, 2, ""},
+        {"wandb-download-trace", {"no-run"}, 2, "no-run"},
+        {"wandb-download-trace", {"me/p/r", "--jobs", "65"}, 2, "--jobs 65: expected 1 to 64"},
     };
     for (const auto& one : cases) world.check(one);
     CHECK(world.http.asked.empty());
@@ -84,7 +84,7 @@ TEST_CASE("downloads: what is refused before anything is asked or written") {
 
 TEST_CASE("hf-download-trace --offline: nothing was downloaded before") {
     CommandWorld world;
-    const int code = world.run(k_hf_download_trace_row, {"me/traces", "--offline", "--json"});
+    const int code = world.run("hf-download-trace", {"me/traces", "--offline", "--json"});
     CHECK(code == 4);
     CHECK(world.json()["error"]["kind"] == "network");
     CHECK(world.said.find("hint: pass the full commit id (40 digits) as --revision") != std::string::npos);
@@ -95,14 +95,14 @@ TEST_CASE("wandb-download-trace: the profile of a run is written where it belong
     WandbWorld world;
     const std::string trace = "plugins/profile/1/profile.json";
     world.has_artifact("jax_profile", trace);
-    CHECK(world.run(k_wandb_download_trace_row, {"e/p/r", "--json"}) == 0);
+    CHECK(world.run("wandb-download-trace", {"e/p/r", "--json"}) == 0);
     CHECK(world.json()["run_id"] == "r");
     CHECK(world.json()["version"] == "v3");
     CHECK(world.read(".profiles/wandb/r/" + trace) == R"({"traceEvents":[]})");
     CHECK(world.said.find(std::string(40, 'a')) == std::string::npos);
     WandbWorld other;
     other.has_artifact("jax_profile", "notes.txt");
-    CHECK(other.run(k_wandb_download_trace_row, {"e/p/r"}) == 3);
+    CHECK(other.run("wandb-download-trace", {"e/p/r"}) == 3);
     CHECK(other.said.find("no matching files in n:v3") != std::string::npos);
     CHECK(test::list_names(other.context.cwd).empty());
 }
@@ -110,18 +110,18 @@ TEST_CASE("wandb-download-trace: the profile of a run is written where it belong
 TEST_CASE("wandb-download-trace: no key, a key that is refused, a run without a profile or that is not there") {
     WandbWorld keyless;
     keyless.env.values.erase("WANDB_API_KEY");
-    keyless.check({k_wandb_download_trace_row, {"e/p/r"}, 5, "no key for W&B"});
+    keyless.check({"wandb-download-trace", {"e/p/r"}, 5, "no key for W&B"});
     CHECK(keyless.http.asked.empty());
     WandbWorld refused;
     refused.answers("no", 401);
-    refused.check({k_wandb_download_trace_row, {"e/p/r"}, 5, "W&B rejects the key of WANDB_API_KEY"});
+    refused.check({"wandb-download-trace", {"e/p/r"}, 5, "W&B rejects the key of WANDB_API_KEY"});
     WandbWorld model;
     model.has_artifact("model", "a");
-    model.check({k_wandb_download_trace_row, {"e/p/r"}, 3, "it has: model"});
+    model.check({"wandb-download-trace", {"e/p/r"}, 3, "it has: model"});
     WandbWorld gone;
     gone.answers(R"({"data":{"project":{"run":null}}})");
-    gone.check({k_wandb_download_trace_row, {"e/p/r"}, 6, "e/p"});
-    gone.check({k_wandb_download_trace_row, {"r", "--entity", "e"}, 2, ""});
+    gone.check({"wandb-download-trace", {"e/p/r"}, 6, "e/p"});
+    gone.check({"wandb-download-trace", {"r", "--entity", "e"}, 2, ""});
 }
 
 }  // namespace gdnctl::commands

@@ -196,24 +196,4 @@ TEST_CASE("json fields: null is written for nothing") {
     CHECK(json::or_null(std::optional(std::string())) == "");
 }
 
-TEST_CASE("the last lines of a text") {
-    using text::last_lines;
-    CHECK(last_lines("a\nb\nc\n", 2) == "b\nc\n");
-    CHECK(last_lines("a\nb\nc", 2) == "b\nc");
-    CHECK(last_lines("a\nb", 2) == "a\nb");
-    CHECK(last_lines("a\nb", 9) == "a\nb");
-    CHECK(last_lines("\n\na\n", 2) == "\na\n");
-    CHECK(last_lines("\n", 1) == "\n");
-    CHECK(last_lines("a\n", 0).empty());
-    CHECK(last_lines("", 3).empty());
-}
-
-TEST_CASE("the end of a text within a number of bytes") {
-    using text::end_within;
-    CHECK(end_within("a\nbc\n", 5) == "a\nbc\n");
-    CHECK(end_within("a\nbc\n", 4) == "bc\n");
-    CHECK(end_within("abcdef", 3) == "def");
-    CHECK(end_within("abc\n", 1).empty());
-}
-
 }  // namespace gdnctl

@@ -102,3 +102,21 @@ TEST_CASE("text: nearest suggests what was meant and nothing else") {
     CHECK_FALSE(nearest("zzz", names).has_value());
     CHECK_FALSE(nearest("", names).has_value());
 }
+
+TEST_CASE("the last lines of a text") {
+    CHECK(last_lines("a\nb\nc\n", 2) == "b\nc\n");
+    CHECK(last_lines("a\nb\nc", 2) == "b\nc");
+    CHECK(last_lines("a\nb", 2) == "a\nb");
+    CHECK(last_lines("a\nb", 9) == "a\nb");
+    CHECK(last_lines("\n\na\n", 2) == "\na\n");
+    CHECK(last_lines("\n", 1) == "\n");
+    CHECK(last_lines("a\n", 0).empty());
+    CHECK(last_lines("", 3).empty());
+}
+
+TEST_CASE("the end of a text within a number of bytes") {
+    CHECK(end_within("a\nbc\n", 5) == "a\nbc\n");
+    CHECK(end_within("a\nbc\n", 4) == "bc\n");
+    CHECK(end_within("abcdef", 3) == "def");
+    CHECK(end_within("abc\n", 1).empty());
+}

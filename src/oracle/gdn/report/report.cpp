@@ -9,7 +9,6 @@
 #include "core/text.h"
 #include "oracle/judge/charts.h"
 #include "oracle/judge/report.h"
-#include "render/page.h"
 
 namespace gdnctl::oracle_report {
 
@@ -211,52 +210,6 @@ std::string heatmap_text(const GdnReference& reference, const GdnReport& report)
 
 namespace {
 
-using html::escaped;
-using oracle::GdnReference;
-using oracle::GdnReport;
-
-// Distances in ULPs that are too large to mean anything are shortened.
-std::string ulp_text(double ulp) { return ulp < 1e6 ? fmt::format("{:.0f}", ulp) : fmt::format("{:.1e}", ulp); }
-
-std::string tensors_table(const GdnReport& report) {
-    html::Table table("tensor|dtype|shape|verdict|error / budget@n|rms ratio@n|max abs@n|ulp@n|not finite@n");
-    for (const auto& t : report.tensors) {
-        table.row({escaped(t.name), oracle::name_of(t.stored), oracle::text_of(t.shape),
-                   oracle::verdict_html(t.verdict), fmt::format("{:.3g}", t.error_over_budget),
-                   fmt::format("{:.2g}", t.rms_ratio), fmt::format("{:.2g}", t.max_abs), ulp_text(t.ulp.max),
-                   fmt::format("{}", t.nonfinite_got)});
-    }
-    return table.section("Tensors");
-}
-
-// What the verdict does not cover: one paragraph per reason.
-std::string gaps(const GdnReport& report) {
-    std::string html;
-    const bool gradients = std::any_of(report.tensors.begin(), report.tensors.end(), [](const auto& t) {
-        return t.canonical != "out" && t.canonical != "final_state";
-    });
-    if (!gradients) html += "<p><b>Forward only: no gradient was compared</b></p>\n";
-    std::vector<std::string> reasons;
-    for (const auto& item : report.not_compared) {
-        if (std::find(reasons.begin(), reasons.end(), item.reason) == reasons.end()) reasons.push_back(item.reason);
-    }
-    for (const std::string& reason : reasons) {
-        std::vector<std::string> names;
-        for (const auto& item : report.not_compared) {
-            if (item.reason == reason) names.push_back(item.tensor);
-        }
-        html += fmt::format("<p class=soft>Not compared ({}): {}</p>\n", escaped(reason), text::join(names, ", "));
-    }
-    if (!report.unknown.empty()) {
-        html += fmt::format("<p class=soft>Unknown tensors: {}</p>\n", escaped(text::join(report.unknown, ", ")));
-    }
-    if (!report.unread.empty()) {
-        html += fmt::format("<p class=soft>Not read because of the dtype: {}</p>\n",
-                            escaped(text::join(unread_names(report.unread), ", ")));
-    }
-    return html;
-}
-
 std::vector<oracle::Worst> worst_elements(const GdnReport& report) {
     std::vector<oracle::Worst> all;
     const std::size_t shown = report.tensors.size() <= 2 ? oracle::k_worst_elements : 3;
@@ -283,42 +236,46 @@ std::optional<std::int64_t> wrong_token(const GdnReference& reference, const Gdn
     return place.first_batch * reference.problem.dims.T + place.first_token - sequence.begin;
 }
 
+using Charts = std::vector<std::pair<std::string, std::string>>;
+
 // The curve over tokens, and what they belong to.
-std::string token_curve(const GdnReference& reference, const GdnReport& report, std::string_view of,
-                        const oracle::ErrorCurve& curve) {
+void add_token_curve(const GdnReference& reference, const GdnReport& report, std::string_view of,
+                     const oracle::ErrorCurve& curve, Charts& charts) {
     std::string title = fmt::format("Error of {} by token", of);
     if (reference.problem.sequences.size() > 1) {
         title += fmt::format(" of sequence {}", report.place ? report.place->first_sequence : 0);
     }
-    return html::section(title, curve_html(curve));
+    charts.emplace_back(std::move(title), curve_html(curve));
 }
 
-std::string charts(const GdnReference& reference, const GdnReport& report) {
-    std::string html;
+Charts charts_of(const GdnReference& reference, const GdnReport& report) {
+    Charts charts;
     if (!report.errors.empty()) {
-        html +=
-            html::section("Error by value head and chunk", map_html(lane_map(reference, report.errors, "final state")));
+        charts.emplace_back("Error by value head and chunk",
+                            map_html(lane_map(reference, report.errors, "final state")));
     }
-    html += token_curve(reference, report, "out",
-                        {report.token_errors, "token", wrong_token(reference, report, false), "first wrong",
-                         "out is not in the dump, or has no tokens"});
-    if (report.gradient_errors.empty()) return html;
-    return html +
-           html::section("Error of the worst gradient by value head and chunk",
-                         map_html(lane_map(reference, report.gradient_errors, "d_initial_state"))) +
-           token_curve(reference, report, "the worst gradient",
-                       {report.gradient_token_errors, "token", wrong_token(reference, report, true), "last wrong",
-                        "no gradient in the dump has tokens"});
+    add_token_curve(reference, report, "out",
+                    {report.token_errors, "token", wrong_token(reference, report, false), "first wrong",
+                     "out is not in the dump, or has no tokens"},
+                    charts);
+    if (report.gradient_errors.empty()) return charts;
+    charts.emplace_back("Error of the worst gradient by value head and chunk",
+                        map_html(lane_map(reference, report.gradient_errors, "d_initial_state")));
+    add_token_curve(reference, report, "the worst gradient",
+                    {report.gradient_token_errors, "token", wrong_token(reference, report, true), "last wrong",
+                     "no gradient in the dump has tokens"},
+                    charts);
+    return charts;
 }
 
 }  // namespace
 
-std::string page(const GdnReference& reference, const GdnReport& report) {
-    return oracle::page_html(
-        {"Gated DeltaNet", oracle::name_of(report.verdict), report.reason, sizes(reference),
-         diagnosis_text(reference, report),
-         tensors_table(report) + gaps(report) + charts(reference, report) + oracle::worst_html(worst_elements(report)) +
-             oracle::contract_html("Contract: " + reference.contract.name, reference.contract.fields)});
+std::string page(const GdnReference& reference, const GdnReport& report, const Json& verdict) {
+    return oracle::page_html(verdict, {.what = "Gated DeltaNet",
+                                       .about = sizes(reference),
+                                       .why = diagnosis_text(reference, report),
+                                       .charts = charts_of(reference, report),
+                                       .worst = worst_elements(report)});
 }
 
 }  // namespace gdnctl::oracle_report

@@ -24,8 +24,8 @@ std::vector<std::string> missing_gradients(const oracle::GdnReport& report);
 std::string report_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 
 Json contract_json(const oracle::ResolvedContract& contract);
-// The verdict as a page.
-std::string page(const oracle::GdnReference& reference, const oracle::GdnReport& report);
+// The verdict as a page; `verdict`: what add_report() says.
+std::string page(const oracle::GdnReference& reference, const oracle::GdnReport& report, const Json& verdict);
 // All fields of gdnctl.oracle-compare/1 except the schema.
 void add_report(Json& object, const oracle::GdnReference& reference, const oracle::GdnReport& report,
                 const oracle::Condition& condition);

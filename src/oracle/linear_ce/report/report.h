@@ -20,7 +20,7 @@ std::string report_text(const Problem& problem, const CompareOptions& options, c
 // Everything of gdnctl.oracle-compare/1 but schema and op.
 void add_report(Json& object, const Problem& problem, const CompareOptions& options, const Report& report);
 Json contract_json(const ResolvedContract& contract);
-// The verdict as a page.
-std::string page(const Problem& problem, const CompareOptions& options, const Report& report);
+// The verdict as a page; `verdict`: what add_report() says.
+std::string page(const Problem& problem, const CompareOptions& options, const Report& report, const Json& verdict);
 
 }  // namespace gdnctl::oracle::linear_ce
