@@ -6,7 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/json.h"
 #include "core/text.h"
 
 namespace gdnctl::sweep {

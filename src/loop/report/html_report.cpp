@@ -297,7 +297,6 @@ std::string failure_bars(const Report& report) {
 namespace {
 
 using html::escaped;
-using loop::IterationView;
 
 const html::Look& look() {
     static const html::Look k_look{{{"champion", "#1d6fd1", "#62a8ff"},
