@@ -19,7 +19,7 @@ namespace gdnctl {
 namespace {
 
 constexpr std::chrono::seconds k_lock_patience{10};
-constexpr std::size_t k_most = 20;  // jobs handled by one command
+constexpr std::size_t k_most_stops = 20;  // jobs handled by one command
 
 std::filesystem::path journal_path(const Context& context) { return context.state_dir / "given_up.jsonl"; }
 
@@ -53,7 +53,7 @@ std::vector<std::string> open_ids(const JobBackend& backend, const Context& cont
     }
     std::vector<std::string> ids;
     for (const auto& [id, is_open] : open) {
-        if (is_open && ids.size() < k_most) ids.push_back(id);
+        if (is_open && ids.size() < k_most_stops) ids.push_back(id);
     }
     return ids;
 }

@@ -171,9 +171,9 @@ private:
     Clock& m_clock;
 };
 
-class Session {
+class EvolveRun {
 public:
-    Session(const EvolveRequest& request, Context& context) : m_request(request), m_context(context) {}
+    EvolveRun(const EvolveRequest& request, Context& context) : m_request(request), m_context(context) {}
 
     Result<EvolveReport> run() {
         GDNCTL_TRY(check_evolve(m_request));
@@ -564,7 +564,7 @@ Result<fs::path> find_run(const std::optional<std::string>& run, const std::opti
 }
 
 Result<EvolveReport> run_evolve(const EvolveRequest& request, Context& context) {
-    return Session(request, context).run();
+    return EvolveRun(request, context).run();
 }
 
 }  // namespace gdnctl::loop::evolve
