@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/log.h"
 #include "platform/fs.h"
 #include "platform/hash.h"

@@ -4,8 +4,8 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/log.h"
 #include "core/redact.h"
 #include "core/text.h"

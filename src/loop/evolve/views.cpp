@@ -6,9 +6,9 @@
 #include <regex>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "loop/evolve/agent_dialogue.h"
 #include "loop/evolve/verify.h"

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
+#include "core/json.h"
 #include "platform/fs.h"
 #include "platform/lock.h"
 

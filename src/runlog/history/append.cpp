@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "runlog/parse/grammar.h"
 #include "runlog/render/render.h"

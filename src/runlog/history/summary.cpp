@@ -7,8 +7,8 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "runlog/import/import.h"
 #include "runlog/parse/block.h"

@@ -6,8 +6,8 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "runlog/parse/block.h"
 #include "runlog/parse/grammar.h"

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json.h"
 #include "runlog/records/record.h"
 
 namespace gdnctl::runlog {

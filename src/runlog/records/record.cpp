@@ -6,8 +6,8 @@
 #include <map>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/redact.h"
 #include "core/text.h"
 #include "runlog/parse/grammar.h"
