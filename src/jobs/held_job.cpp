@@ -12,7 +12,6 @@
 #include "jobs/hold_host.h"
 #include "jobs/lease_renewer.h"
 #include "jobs/submit.h"
-#include "jobs/target_job.h"
 #include "jobs/watch.h"
 #include "platform/clock.h"
 #include "platform/env.h"
@@ -40,12 +39,13 @@ std::optional<Error> over_now(const FoundHold& hold, Context& context) {
     return hold_over(hold.record, *job, read_holder(**backend, hold.record.submission_id).end());
 }
 
+namespace {
+
+// Marks a run on the host and everything that it starts: begins with the hold's id, ends with a dot and a random part.
 std::string new_run_id(const HoldRecord& record) {
     const std::string& owner = record.submission_id.empty() ? record.alias : record.submission_id;
     return owner + "." + random_hex(8);
 }
-
-namespace {
 
 constexpr seconds k_end_limit{8};
 constexpr seconds k_over_limit{8};  // a release on a busy machine
@@ -65,8 +65,8 @@ private:
     std::string m_text;
 };
 
-// Both streams of a command over the road. Until the mark comes on stdout, what arrives is of ssh and the host's login
-// shell: its stdout is dropped, its stderr held back, because the error that may follow repeats it.
+// Both streams of a command over the connection. Until the mark comes on stdout, what arrives is of ssh and the host's
+// login shell: its stdout is dropped, its stderr held back, because the error that may follow repeats it.
 class Streams {
 public:
     explicit Streams(const HostRun& run) : m_run(run) {}
@@ -124,19 +124,19 @@ private:
     bool m_begun = false;
 };
 
-void end_run(const devtpu::Road& road, const HoldRecord& record, const std::string& run_id, Context& context) {
+void end_run(const devtpu::Road& connection, const HoldRecord& record, const std::string& run_id, Context& context) {
     const auto ended =
-        devtpu::ask_host(road, devtpu::end_line(run_id), {}, k_end_limit, context.process, std::stop_token());
+        devtpu::ask_host(connection, devtpu::end_line(run_id), {}, k_end_limit, context.process, std::stop_token());
     if (ended) return;
     const std::string how_long =
         record.submission_id.empty() ? "" : " for up to " + format_duration(seconds(record.terms.lease_s));
     log::warning("the command may still be running on the host{}: {}", how_long, ended.error().text());
 }
 
-devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::Road& road, const HostRun& run) {
+devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::Road& connection, const HostRun& run) {
     devtpu::HostCommand command{run.line, run.env, new_run_id(hold.record), hold.record.terms.lease_s, {}, false};
     command.reads_stdin = run.stdin_fd >= 0;
-    command.record = devtpu::run_record(road.lease, command.run_id);
+    command.record = devtpu::run_record(connection.lease, command.run_id);
     return command;
 }
 
@@ -172,38 +172,39 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
 }
 
 // A script that needs a terminal: copied first, then run with the terminal as its standard input. `tree` and `turn` as
-// for run_once().
-Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, const HostRun& run,
+// for run_over_connection().
+Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& connection, const HostRun& run,
                             const std::string& tree, Turn& turn, Context& context) {
-    devtpu::HostCommand command = command_for(hold, road, run);
+    devtpu::HostCommand command = command_for(hold, connection, run);
     command.tree = tree;
-    const std::string script = devtpu::terminal_script(road, command);
-    const std::string keep = fmt::format(
-        "umask 077; mkdir -p {0}/run && f=$(mktemp {0}/run/XXXXXX) && cat >\"$f\" && printf %s \"$f\"", road.base);
+    const std::string script = devtpu::terminal_script(connection, command);
+    const std::string keep =
+        fmt::format("umask 077; mkdir -p {0}/run && f=$(mktemp {0}/run/XXXXXX) && cat >\"$f\" && printf %s \"$f\"",
+                    connection.base);
     GDNCTL_TRY_ASSIGN(const devtpu::Answer kept,
-                      devtpu::ask_host(road, keep, script, seconds(30), context.process, context.stop));
+                      devtpu::ask_host(connection, keep, script, seconds(30), context.process, context.stop));
     if (kept.exit_code != 0) {
         return fail(ErrorKind::infrastructure,
                     "cannot store the command on the host: " + text::visible(text::trim(kept.err)));
     }
     const std::string line = fmt::format("exec sh {0} {0}", text::shell_quote(kept.out));
-    std::vector<std::string> argv = devtpu::road_argv(road, line);
-    if (!road.is_local()) argv.insert(argv.begin() + 1, "-t");
-    const auto heart = start_heart(hold.record, hold.place, context, command.record);
+    std::vector<std::string> argv = devtpu::road_argv(connection, line);
+    if (!connection.is_local()) argv.insert(argv.begin() + 1, "-t");
+    const auto renewer = start_renewing(hold.record, hold.place, context, command.record);
     GDNCTL_TRY_ASSIGN(const int code, run_in_terminal(argv, context.stop));
     if (context.stop.stop_requested()) {
-        end_run(road, hold.record, command.run_id, context);
+        end_run(connection, hold.record, command.run_id, context);
         return tl::unexpected(stopped_error());
     }
     if (code == devtpu::k_turn_code && !tree.empty()) {
         const std::string words =
             fmt::format("f={}; if [ -f \"$f\" ]; then cat \"$f\"; rm -f \"$f\"; fi", text::shell_quote(kept.out));
         GDNCTL_TRY_ASSIGN(const devtpu::Answer answer,
-                          devtpu::ask_host(road, words, {}, seconds(30), context.process, context.stop));
+                          devtpu::ask_host(connection, words, {}, seconds(30), context.process, context.stop));
         turn = devtpu::turn_of(code, answer.out);
     }
-    if (road.is_local() || code != k_ssh_failed) return code;
-    end_run(road, hold.record, command.run_id, context);
+    if (connection.is_local() || code != k_ssh_failed) return code;
+    end_run(connection, hold.record, command.run_id, context);
     if (auto over = over_now(hold, context)) return tl::unexpected(std::move(*over));
     return fail(ErrorKind::infrastructure, "ssh: the connection was lost");
 }
@@ -225,204 +226,51 @@ bool is_loopback_address(const JobEnv& item) {
             item.value.find("::1") != std::string::npos);
 }
 
-}  // namespace
-
-Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context) {
-    HoldRecord& record = hold.record;
-    if (record.cluster == "local") return Via::ssh;  // the road is this machine
-    const bool foreign = record.submission_id.empty();
-    if (wanted == Via::ray && foreign) {
-        return fail(ErrorKind::usage,
-                    "dev TPU " + record.tpu_name + " is held by another program, without a holder job",
-                    "use --via ssh");
-    }
-    const bool known = record.ssh_ok.value_or(false);
-    if (wanted == Via::ray || (wanted == Via::automatic && !known)) return Via::ray;
-    if (foreign) return Via::ssh;
-    const Status reached = try_ssh(record, context);
-    if (reached) {
-        record.ssh_ok = true;
-        if (!known) GDNCTL_TRY(devtpu::HoldStore(context.state_dir).put(record));
-        return Via::ssh;
-    }
-    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
-    if (auto over = over_now(hold, context)) {
-        over->kind = ErrorKind::infrastructure;
-        return tl::unexpected(std::move(*over));
-    }
-    Error error = reached.error();
-    const bool refused =
-        error.kind == ErrorKind::authentication || error.message.find(devtpu::k_key_changed) != std::string::npos;
-    if (wanted == Via::automatic && !refused) {
-        log::warning("{}: using a job on the holder's host instead of ssh", error.text());
-        record.ssh_ok = false;
-        return Via::ray;
-    }
-    error.message = fmt::format("no ssh connection to dev TPU {}: {}", record.tpu_name, error.message);
-    if (error.hint.empty()) {
-        error.hint = fmt::format(
-            "`gdnctl dev-tpu-execute --tpu-name {}` with the option --via ray runs the command as a "
-            "job on the holder's host",
-            record.tpu_name);
-    }
-    return tl::unexpected(std::move(error));
-}
-
-namespace {
-
 // `tree`: the mark that the host's tree must have. With a turn that is not `mine`, the command has not run.
-Result<int> run_once(const FoundHold& hold, const devtpu::Road& road, const HostRun& run, const std::string& tree,
-                     Turn& turn, Context& context) {
-    devtpu::HostCommand command = command_for(hold, road, run);
+Result<int> run_over_connection(const FoundHold& hold, const devtpu::Road& connection, const HostRun& run,
+                                const std::string& tree, Turn& turn, Context& context) {
+    devtpu::HostCommand command = command_for(hold, connection, run);
     command.tree = tree;
     command.alone = run.alone;
     ProcessSpec spec;
-    spec.stdin_bytes = devtpu::command_script(road, command);
+    spec.stdin_bytes = devtpu::command_script(connection, command);
     spec.stdin_fd = run.stdin_fd;
-    spec.argv = devtpu::road_argv(road, devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size()));
+    spec.argv = devtpu::road_argv(connection, devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size()));
     spec.wall_limit = run.wall_limit;
     spec.idle_limit = run.idle_limit;
     spec.stop = context.stop;
-    spec.leaves_behind = [&](int) { return !road.is_local(); };
+    spec.leaves_behind = [&](int) { return !connection.is_local(); };
     Streams streams(run);
     spec.stdin_ready = [&] { return streams.begun(); };  // nothing is taken from a command that does not run
     spec.on_stdout = [&](std::string_view bytes) { streams.feed_out(bytes); };
     spec.on_stderr = [&](std::string_view bytes) { streams.feed_err(bytes); };
-    const auto heart = start_heart(hold.record, hold.place, context, command.record);
-    if (!heart) log::warning("the lease is not being renewed: {}", heart.error().text());
+    const auto renewer = start_renewing(hold.record, hold.place, context, command.record);
+    if (!renewer) log::warning("the lease is not being renewed: {}", renewer.error().text());
     GDNCTL_TRY_ASSIGN(ProcessResult result, context.process.run(spec));
     const bool exited = result.end == ProcessResult::End::exited;
     turn = exited && !streams.begun() ? devtpu::turn_of(result.exit_code, streams.said()) : Turn::mine;
     if (turn != Turn::mine) return result.exit_code;
-    const bool cut = exited && result.exit_code == k_ssh_failed && !road.is_local();
+    const bool cut = exited && result.exit_code == k_ssh_failed && !connection.is_local();
     if (!cut || streams.begun()) result.exit_code = streams.finish(result.exit_code);
-    if (streams.begun() && (cut || !exited)) end_run(road, hold.record, command.run_id, context);
+    if (streams.begun() && (cut || !exited)) end_run(connection, hold.record, command.run_id, context);
     if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
     return judged(hold, result, spec, cut, streams.said(), context);
 }
 
-}  // namespace
-
-Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
-    const auto road = road_of(hold.record, context);
-    if (!road) return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + hold.record.tpu_name);
-    std::optional<Clock::Monotonic> deadline;  // from the first wait after the last sync on
-    std::string tree = hold.synced ? hold.synced->mark : std::string();
-    for (;;) {
-        Turn turn = Turn::mine;
-        auto code = run.interactive ? run_interactive(hold, *road, run, tree, turn, context)
-                                    : run_once(hold, *road, run, tree, turn, context);
-        if (turn == Turn::mine) return code;
-        if (turn == Turn::busy) {
-            if (!deadline) {
-                log::info("waiting for another command that uses the TPU of {} to end", hold.record.tpu_name);
-                deadline = context.clock.monotonic() + devtpu::k_turn_limit;
-            }
-            if (context.clock.monotonic() >= *deadline) return tl::unexpected(devtpu::no_turn(*road));
-            if (!context.clock.sleep_for(devtpu::k_turn_pause, context.stop)) return tl::unexpected(stopped_error());
-            continue;
-        }
-        GDNCTL_TRY_ASSIGN(const SyncedTree again,
-                          sync_to_host(hold.record, hold.synced->root, hold.synced->replaces_other, context));
-        tree = again.mark;
-        deadline.reset();
-    }
-}
-
-Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::vector<JobEnv>& extra, bool all,
-                                             const Context& context) {
-    std::vector<JobEnv> env;
-    if (hold.record.cluster != "local") {
-        for (const auto& [name, value] : context.env.all()) {
-            const bool own = name == "PATH" || name == "HOME" || name == "PWD" || name == "SHELL" || name == "USER" ||
-                             name == "LOGNAME" || name == "TMPDIR" || name == "OLDPWD" || name.starts_with("SSH_") ||
-                             name.starts_with("XDG_") || name.starts_with("GDNCTL_") || name == "_";
-            const bool plain = parse_env_items({name + "="}, "environment").has_value();
-            if (plain && (is_forwarded(name) || (all && !own))) env.push_back({name, value});
-        }
-        for (const char* file : {".levanter.yaml", ".marin.yaml", ".config"}) {
-            std::error_code ignored;
-            const auto path = project_root(context) / file;
-            if (!std::filesystem::is_regular_file(path, ignored)) continue;
-            GDNCTL_TRY_ASSIGN(const auto table, read_env_table(path));
-            for (const auto& [name, value] : table) env.push_back({name, value});
-        }
-        std::erase_if(env, is_loopback_address);
-    }
-    env.insert(env.end(), extra.begin(), extra.end());
-    if (hold.record.cluster != "local") GDNCTL_TRY(add_wandb_server(env, context.env));
-    for (const JobEnv& item : env) {
-        if (names_a_secret(item.name)) register_secret(item.value);
-    }
-    for (const JobEnv& item : extra) register_secret(item.value);
-    return env;
-}
-
+// Reports on stderr which processes keep the chips busy: those that have /dev/accel* or /dev/vfio/* open.
 void report_busy_chips(const FoundHold& hold, Context& context) {
-    const auto road = road_of(hold.record, context);
-    if (!road || road->is_local()) return;
+    const auto connection = connection_of(hold.record, context);
+    if (!connection || connection->is_local()) return;
     constexpr std::string_view k_line =
         "for l in /proc/[0-9]*/fd/*; do case $(readlink \"$l\" 2>/dev/null) in /dev/accel[0-9]*|/dev/vfio/[0-9]*) "
         "p=${l#/proc/}; echo \"${p%%/*}\";; esac; done | sort -un | while read -r p; do "
         "printf '%s %s\\n' \"$p\" \"$(tr '\\0' ' ' </proc/\"$p\"/cmdline | cut -c1-120)\"; done";
-    const auto answer = devtpu::ask_host(*road, k_line, {}, seconds(10), context.process, context.stop);
+    const auto answer = devtpu::ask_host(*connection, k_line, {}, seconds(10), context.process, context.stop);
     if (!answer) return;
     for (const std::string_view line : text::split(text::trim(answer->out), '\n')) {
         if (!line.empty()) log::warning("the chips are in use on the host: {}", text::visible(line));
     }
 }
-
-Result<std::filesystem::path> sync_root(const HeldSync& options, const Context& context) {
-    if (!options.sync_path || *options.sync_path == ".") {
-        const auto root = project_root(context);
-        return options.sync_path ? context.cwd : root;
-    }
-    const auto root = (context.cwd / *options.sync_path).lexically_normal();
-    std::error_code ignored;
-    if (std::filesystem::is_directory(root, ignored)) return root;
-    return fail(ErrorKind::usage, "--sync-path " + *options.sync_path + ": no such folder");
-}
-
-Result<std::vector<JobEnv>> extra_env(const HeldRun& options, const Context& context) {
-    std::vector<std::string> items;
-    for (const std::string& item : options.env) {
-        if (item.find('=') != std::string::npos) {
-            items.push_back(item);
-        } else if (const auto value = context.env.get(item)) {
-            items.push_back(item + "=" + *value);
-        } else {
-            return fail(ErrorKind::usage, "-e " + item + ": not set in this environment",
-                        "write -e " + item + "=VALUE");
-        }
-    }
-    return parse_env_items(items, "-e");
-}
-
-std::chrono::milliseconds limit_of(const std::optional<double>& seconds) {
-    return std::chrono::milliseconds(seconds ? static_cast<std::int64_t>(*seconds * 1000.0) : 0);
-}
-
-Result<FoundHold> ready_hold(const std::string& tpu_name, const PlaceOptions& place, const HeldSync& sync, Via& via,
-                             Context& context) {
-    GDNCTL_TRY_ASSIGN(const auto root, sync_root(sync, context));
-    GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(tpu_name, place, context));
-    GDNCTL_TRY_ASSIGN(via, choose_via(hold, via, context));
-    if (sync.no_sync || via != Via::ssh) return hold;
-    auto synced = sync_to_host(hold.record, root, sync.sync_path.has_value(), context);
-    if (synced) {
-        hold.synced = std::move(*synced);
-        return hold;
-    }
-    if (synced.error().kind == ErrorKind::infrastructure) {
-        if (auto over = over_now(hold, context)) {
-            over->kind = ErrorKind::infrastructure;
-            return tl::unexpected(std::move(*over));
-        }
-    }
-    return tl::unexpected(std::move(synced).error());
-}
-
-namespace {
 
 std::string prefix_of(const std::optional<std::string>& given, const devtpu::HoldRecord& record,
                       const Context& context) {
@@ -435,40 +283,11 @@ std::string prefix_of(const std::optional<std::string>& given, const devtpu::Hol
 Result<PlannedJob> begin_held_plan(Target target, const FoundHold& hold, Context& context) {
     GDNCTL_TRY(check_target_is_named(target, hold.record.cluster == "local", context));
     PlannedJob job;
-    GDNCTL_TRY_ASSIGN(job.place, choose_place(hold.place, context));
+    GDNCTL_TRY_ASSIGN(job.place, choose_destination(hold.place, context));
     GDNCTL_TRY_ASSIGN(job.target, target_at(job.place, std::move(target), context));
     job.tpu = hold.record.tpu_type;
     return job;
 }
-
-}  // namespace
-
-Result<PlannedJob> plan_held_test(Target target, const TestSelection& selection, const FoundHold& hold,
-                                  Context& context) {
-    GDNCTL_TRY_ASSIGN(PlannedJob job, begin_held_plan(std::move(target), hold, context));
-    job.plan = {"test", job.target.name, {}, cluster_env(job.target), {}};
-    job.plan.log_decides = needs_log(job.target);
-    GDNCTL_TRY_ASSIGN(job.plan.command, test_command(job.target, selection, context.program));
-    return job;
-}
-
-Result<PlannedJob> plan_held_profile(Target target, ProfileSettings settings,
-                                     const std::optional<std::string>& marin_prefix, const FoundHold& hold, Via via,
-                                     Context& context) {
-    GDNCTL_TRY_ASSIGN(PlannedJob job, begin_held_plan(std::move(target), hold, context));
-    if (settings.tpu == "auto") settings.tpu = hold.record.tpu_type;
-    settings.on_dev_tpu = via == Via::ssh && hold.record.cluster != "local";
-    job.plan = {"profile", job.target.name, {}, cluster_env(job.target), job.target.metric};
-    GDNCTL_TRY_ASSIGN(job.plan.command, profile_command(job.target, settings, context.program));
-    const std::string prefix = prefix_of(marin_prefix, hold.record, context);
-    if (job.target.style == TargetStyle::levanter && !prefix.empty()) {
-        job.plan.command.env.emplace_back("MARIN_PREFIX", prefix);
-    }
-    job.settings = std::move(settings);
-    return job;
-}
-
-namespace {
 
 void set_end(JobRun& run, int code) {
     run.details.state = code == 0 ? JobState::succeeded : JobState::failed;
@@ -481,8 +300,8 @@ void set_end(JobRun& run, int code) {
     run.details.message = job_message::exit_code(code, run.output.tail());
 }
 
-Result<JobRun> run_by_road(const FoundHold& hold, const JobPlan& plan, const HeldRunOptions& options,
-                           Context& context) {
+Result<JobRun> run_by_connection(const FoundHold& hold, const JobPlan& plan, const HeldRunOptions& options,
+                                 Context& context) {
     JobRun run;
     if (plan.metric) {
         GDNCTL_TRY_ASSIGN(run.metric, MetricReader::create(*plan.metric));
@@ -540,13 +359,184 @@ Result<JobRun> run_by_road(const FoundHold& hold, const JobPlan& plan, const Hel
 
 }  // namespace
 
+Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context) {
+    HoldRecord& record = hold.record;
+    if (record.cluster == "local") return Via::ssh;  // the connection is this machine
+    const bool foreign = record.submission_id.empty();
+    if (wanted == Via::ray && foreign) {
+        return fail(ErrorKind::usage,
+                    "dev TPU " + record.tpu_name + " is held by another program, without a holder job",
+                    "use --via ssh");
+    }
+    const bool known = record.ssh_ok.value_or(false);
+    if (wanted == Via::ray || (wanted == Via::automatic && !known)) return Via::ray;
+    if (foreign) return Via::ssh;
+    const Status reached = try_ssh(record, context);
+    if (reached) {
+        record.ssh_ok = true;
+        if (!known) GDNCTL_TRY(devtpu::HoldStore(context.state_dir).put(record));
+        return Via::ssh;
+    }
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    if (auto over = over_now(hold, context)) {
+        over->kind = ErrorKind::infrastructure;
+        return tl::unexpected(std::move(*over));
+    }
+    Error error = reached.error();
+    const bool refused =
+        error.kind == ErrorKind::authentication || error.message.find(devtpu::k_key_changed) != std::string::npos;
+    if (wanted == Via::automatic && !refused) {
+        log::warning("{}: using a job on the holder's host instead of ssh", error.text());
+        record.ssh_ok = false;
+        return Via::ray;
+    }
+    error.message = fmt::format("no ssh connection to dev TPU {}: {}", record.tpu_name, error.message);
+    if (error.hint.empty()) {
+        error.hint = fmt::format(
+            "`gdnctl dev-tpu-execute --tpu-name {}` with the option --via ray runs the command as a "
+            "job on the holder's host",
+            record.tpu_name);
+    }
+    return tl::unexpected(std::move(error));
+}
+
+Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
+    const auto connection = connection_of(hold.record, context);
+    if (!connection) return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + hold.record.tpu_name);
+    std::optional<Clock::Monotonic> deadline;  // from the first wait after the last sync on
+    std::string tree = hold.synced ? hold.synced->mark : std::string();
+    for (;;) {
+        Turn turn = Turn::mine;
+        auto code = run.interactive ? run_interactive(hold, *connection, run, tree, turn, context)
+                                    : run_over_connection(hold, *connection, run, tree, turn, context);
+        if (turn == Turn::mine) return code;
+        if (turn == Turn::busy) {
+            if (!deadline) {
+                log::info("waiting for another command that uses the TPU of {} to end", hold.record.tpu_name);
+                deadline = context.clock.monotonic() + devtpu::k_turn_limit;
+            }
+            if (context.clock.monotonic() >= *deadline) return tl::unexpected(devtpu::no_turn(*connection));
+            if (!context.clock.sleep_for(devtpu::k_turn_pause, context.stop)) return tl::unexpected(stopped_error());
+            continue;
+        }
+        GDNCTL_TRY_ASSIGN(const SyncedTree again,
+                          sync_to_host(hold.record, hold.synced->root, hold.synced->replaces_other, context));
+        tree = again.mark;
+        deadline.reset();
+    }
+}
+
+Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::vector<JobEnv>& extra, bool all,
+                                             const Context& context) {
+    std::vector<JobEnv> env;
+    if (hold.record.cluster != "local") {
+        for (const auto& [name, value] : context.env.all()) {
+            const bool own = name == "PATH" || name == "HOME" || name == "PWD" || name == "SHELL" || name == "USER" ||
+                             name == "LOGNAME" || name == "TMPDIR" || name == "OLDPWD" || name.starts_with("SSH_") ||
+                             name.starts_with("XDG_") || name.starts_with("GDNCTL_") || name == "_";
+            const bool plain = parse_env_items({name + "="}, "environment").has_value();
+            if (plain && (is_forwarded(name) || (all && !own))) env.push_back({name, value});
+        }
+        for (const char* file : {".levanter.yaml", ".marin.yaml", ".config"}) {
+            std::error_code ignored;
+            const auto path = project_root(context) / file;
+            if (!std::filesystem::is_regular_file(path, ignored)) continue;
+            GDNCTL_TRY_ASSIGN(const auto table, read_env_table(path));
+            for (const auto& [name, value] : table) env.push_back({name, value});
+        }
+        std::erase_if(env, is_loopback_address);
+    }
+    env.insert(env.end(), extra.begin(), extra.end());
+    if (hold.record.cluster != "local") GDNCTL_TRY(add_wandb_server(env, context.env));
+    for (const JobEnv& item : env) {
+        if (names_a_secret(item.name)) register_secret(item.value);
+    }
+    for (const JobEnv& item : extra) register_secret(item.value);
+    return env;
+}
+
+Result<std::filesystem::path> sync_root(const HeldSync& options, const Context& context) {
+    if (!options.sync_path || *options.sync_path == ".") {
+        const auto root = project_root(context);
+        return options.sync_path ? context.cwd : root;
+    }
+    const auto root = (context.cwd / *options.sync_path).lexically_normal();
+    std::error_code ignored;
+    if (std::filesystem::is_directory(root, ignored)) return root;
+    return fail(ErrorKind::usage, "--sync-path " + *options.sync_path + ": no such folder");
+}
+
+Result<std::vector<JobEnv>> extra_env(const HeldRun& options, const Context& context) {
+    std::vector<std::string> items;
+    for (const std::string& item : options.env) {
+        if (item.find('=') != std::string::npos) {
+            items.push_back(item);
+        } else if (const auto value = context.env.get(item)) {
+            items.push_back(item + "=" + *value);
+        } else {
+            return fail(ErrorKind::usage, "-e " + item + ": not set in this environment",
+                        "write -e " + item + "=VALUE");
+        }
+    }
+    return parse_env_items(items, "-e");
+}
+
+std::chrono::milliseconds limit_of(const std::optional<double>& seconds) {
+    return std::chrono::milliseconds(seconds ? static_cast<std::int64_t>(*seconds * 1000.0) : 0);
+}
+
+Result<FoundHold> ready_hold(const std::string& tpu_name, const DestinationOptions& place, const HeldSync& sync,
+                             Via& via, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto root, sync_root(sync, context));
+    GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(tpu_name, place, context));
+    GDNCTL_TRY_ASSIGN(via, choose_via(hold, via, context));
+    if (sync.no_sync || via != Via::ssh) return hold;
+    auto synced = sync_to_host(hold.record, root, sync.sync_path.has_value(), context);
+    if (synced) {
+        hold.synced = std::move(*synced);
+        return hold;
+    }
+    if (synced.error().kind == ErrorKind::infrastructure) {
+        if (auto over = over_now(hold, context)) {
+            over->kind = ErrorKind::infrastructure;
+            return tl::unexpected(std::move(*over));
+        }
+    }
+    return tl::unexpected(std::move(synced).error());
+}
+
+Result<PlannedJob> plan_held_test(Target target, const TestSelection& selection, const FoundHold& hold,
+                                  Context& context) {
+    GDNCTL_TRY_ASSIGN(PlannedJob job, begin_held_plan(std::move(target), hold, context));
+    job.plan = {"test", job.target.name, {}, cluster_env(job.target), {}};
+    job.plan.log_decides = needs_log(job.target);
+    GDNCTL_TRY_ASSIGN(job.plan.command, test_command(job.target, selection, context.program));
+    return job;
+}
+
+Result<PlannedJob> plan_held_profile(Target target, ProfileSettings settings,
+                                     const std::optional<std::string>& marin_prefix, const FoundHold& hold, Via via,
+                                     Context& context) {
+    GDNCTL_TRY_ASSIGN(PlannedJob job, begin_held_plan(std::move(target), hold, context));
+    if (settings.tpu == "auto") settings.tpu = hold.record.tpu_type;
+    settings.on_dev_tpu = via == Via::ssh && hold.record.cluster != "local";
+    job.plan = {"profile", job.target.name, {}, cluster_env(job.target), job.target.metric};
+    GDNCTL_TRY_ASSIGN(job.plan.command, profile_command(job.target, settings, context.program));
+    const std::string prefix = prefix_of(marin_prefix, hold.record, context);
+    if (job.target.style == TargetStyle::levanter && !prefix.empty()) {
+        job.plan.command.env.emplace_back("MARIN_PREFIX", prefix);
+    }
+    job.settings = std::move(settings);
+    return job;
+}
+
 Result<JobRun> run_beside(const FoundHold& hold, const JobPlan& plan, const HeldRunOptions& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(hold.place, false, context));
     const std::string run_id = new_run_id(hold.record);
     const std::string& id = hold.record.submission_id;
-    const auto heart =
-        start_heart(hold.record, hold.place, context, devtpu::run_record(devtpu::lease_path(id), run_id));
-    if (!heart) log::warning("the lease is not being renewed: {}", heart.error().text());
+    const auto renewer =
+        start_renewing(hold.record, hold.place, context, devtpu::run_record(devtpu::lease_path(id), run_id));
+    if (!renewer) log::warning("the lease is not being renewed: {}", renewer.error().text());
     GDNCTL_TRY_ASSIGN(const auto extra, extra_env(options.run, context));
     SubmitOptions submit;
     for (const JobEnv& item : extra) submit.env.push_back(item.name + "=" + item.value);
@@ -567,7 +557,7 @@ Result<JobRun> run_held(const FoundHold& hold, Via via, const JobPlan& plan, con
                         Context& context) {
     if (via == Via::ray) return run_beside(hold, plan, options, context);
     report_busy_chips(hold, context);
-    return run_by_road(hold, plan, options, context);
+    return run_by_connection(hold, plan, options, context);
 }
 
 }  // namespace gdnctl

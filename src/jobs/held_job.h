@@ -1,4 +1,5 @@
-// Runs a command on the host of a held TPU: over the road to it, or as a job next to its holder.
+// Runs a command, or a target's test or profile, on the host of a held TPU: over the connection to it, or as a job next
+// to its holder.
 #pragma once
 
 #include <chrono>
@@ -35,15 +36,12 @@ struct HostRun {
 // (`--via ssh` without ssh; the hold is over), authentication (the host refuses the key).
 Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context);
 
-// Runs it over the road and returns its exit code (128 + N for a signal; a command in a terminal that exits with 255
-// gives 254), renewing the lease meanwhile. Errors: timeout (everything it started is ended), interrupted, terminated;
-// infrastructure (the ssh connection was lost, or the hold has ended; the message says which); authentication; config;
-// conflict (another command has used the TPU for half an hour). If another command has changed the tree that this one
-// has synced, it is synced again first; while it runs, syncs that would change the tree wait.
+// Runs it over the connection and returns its exit code (128 + N for a signal; a command in a terminal that exits with
+// 255 gives 254), renewing the lease meanwhile. Errors: timeout (everything it started is ended), interrupted,
+// terminated; infrastructure (the ssh connection was lost, or the hold has ended; the message says which);
+// authentication; config; conflict (another command has used the TPU for half an hour). If another command has changed
+// the tree that this one has synced, it is synced again first; while it runs, syncs that would change the tree wait.
 Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context);
-
-// Marks a run on the host and everything that it starts: begins with the hold's id, ends with a dot and a random part.
-std::string new_run_id(const devtpu::HoldRecord& record);
 
 // Why the hold has ended, or that its place has lost it; nullopt: it is still held, or this cannot be determined.
 std::optional<Error> over_now(const FoundHold& hold, Context& context);
@@ -53,9 +51,6 @@ std::optional<Error> over_now(const FoundHold& hold, Context& context);
 // `extra`. Names may be shown to anyone; values are only for the host.
 Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::vector<JobEnv>& extra, bool all,
                                              const Context& context);
-
-// Reports on stderr which processes keep the chips busy: those that have /dev/accel* or /dev/vfio/* open.
-void report_busy_chips(const FoundHold& hold, Context& context);
 
 // Runs a target's test or profile, or any command, on the host of a held TPU, with the same kind of result as a job.
 
@@ -82,8 +77,8 @@ struct HeldRunOptions {
 };
 
 // Finds the hold and, unless told not to, updates the tree on its host. Jobs take the tree along themselves.
-Result<FoundHold> ready_hold(const std::string& tpu_name, const PlaceOptions& place, const HeldSync& sync, Via& via,
-                             Context& context);
+Result<FoundHold> ready_hold(const std::string& tpu_name, const DestinationOptions& place, const HeldSync& sync,
+                             Via& via, Context& context);
 
 // Like plan_test() and plan_profile(), for the host of the hold. A run of style `levanter` stores its data under
 // `marin_prefix`; nullopt: MARIN_PREFIX of this environment, else the bucket of the TPU's region, since a cache in
@@ -97,7 +92,7 @@ Result<PlannedJob> plan_held_profile(Target target, ProfileSettings settings,
 // Runs it as a job next to the holder; the tree is sent along.
 Result<JobRun> run_beside(const FoundHold& hold, const JobPlan& plan, const HeldRunOptions& options, Context& context);
 
-// Runs it over the road to the host, or as above.
+// Runs it over the connection to the host, or as above.
 Result<JobRun> run_held(const FoundHold& hold, Via via, const JobPlan& plan, const HeldRunOptions& options,
                         Context& context);
 

@@ -1,6 +1,5 @@
 #include "jobs/hold.h"
 
-#include <algorithm>
 #include <random>
 
 #include <fmt/format.h>
@@ -23,7 +22,6 @@
 #include "platform/process.h"
 #include "platform/signals.h"
 #include "services/devtpu/holder.h"
-#include "services/devtpu/holds.h"
 #include "services/devtpu/ssh_config.h"
 
 namespace gdnctl {
@@ -102,9 +100,9 @@ Error hold_vanished(const HoldRecord& record) {
             {}};
 }
 
-PlaceOptions place_of_hold(const HoldRecord& record, const PlaceOptions& options) {
+DestinationOptions destination_of_hold(const HoldRecord& record, const DestinationOptions& options) {
     if (options.cluster || options.cluster_config || options.ray_address) return options;
-    PlaceOptions place = options;
+    DestinationOptions place = options;
     if (record.cluster.empty() || !record.ray_address.empty()) place.ray_address = record.ray_address;
     if (record.cluster.ends_with(".yaml")) {
         place.cluster_config = record.cluster;
@@ -119,16 +117,20 @@ Context without_stop(const Context& context) {
             {},          context.cwd,   context.state_dir, context.program, context.global};
 }
 
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
 namespace {
 
 // The cluster that the options name, as in records; nullopt: they name none.
-std::optional<std::string> named_cluster(const PlaceOptions& options) {
+std::optional<std::string> named_cluster(const DestinationOptions& options) {
     if (options.cluster_config) return *options.cluster_config;
     return options.cluster;
 }
 
 // Asks the place for this user's hold with this name.
-Result<std::optional<HoldRecord>> ask_for_hold(const std::string& name, const PlaceOptions& options, Context& context) {
+Result<std::optional<HoldRecord>> ask_for_hold(const std::string& name, const DestinationOptions& options,
+                                               Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options, true, context));
     GDNCTL_TRY_ASSIGN(const auto jobs, backend->list());
     const std::string user = user_name(context.env);
@@ -150,83 +152,14 @@ Result<std::optional<HoldRecord>> ask_for_hold(const std::string& name, const Pl
     return std::nullopt;
 }
 
-}  // namespace
-
-Result<FoundHold> find_hold(const std::string& name, const PlaceOptions& options, Context& context) {
-    GDNCTL_TRY(devtpu::check_tpu_name(name));
-    const auto cluster = named_cluster(options);
-    const devtpu::HoldStore store(context.state_dir);
-    GDNCTL_TRY_ASSIGN(auto record, store.find(name, cluster, options.ray_address));
-    if (record) {
-        PlaceOptions place = place_of_hold(*record, options);
-        if (record->state == "ready" && record->cluster != "local") return FoundHold{std::move(*record), place};
-        // This machine answers at once.
-        GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, true, context));
-        const auto job = backend->poll(record->submission_id);
-        if (job && job->state == JobState::running) return FoundHold{std::move(*record), place};
-        if (job && is_terminal(job->state)) {
-            GDNCTL_TRY(forget_hold(*record, context));
-            const auto log = read_holder(*backend, record->submission_id);
-            Error over = hold_over(*record, *job, log.end());
-            over.kind = ErrorKind::infrastructure;
-            over.hint = devtpu::not_held(name).message;
-            return tl::unexpected(std::move(over));
-        }
-    }
-    auto asked = ask_for_hold(name, options, context);
-    if (asked && *asked) {
-        PlaceOptions place = place_of_hold(**asked, options);
-        return FoundHold{std::move(**asked), std::move(place)};
-    }
-    // Another program holds it and left its ssh configuration, which is enough.
-    GDNCTL_TRY_ASSIGN(const auto config, read_file_if_exists(ssh_config_path(context)));
-    if (config && devtpu::has_alias(*config, name)) {
-        HoldRecord foreign;
-        foreign.tpu_name = name;
-        foreign.cluster = cluster.value_or("");
-        foreign.alias = devtpu::ssh_alias(name);
-        foreign.ssh_ok = true;
-        return FoundHold{std::move(foreign), options};
-    }
-    return asked ? Result<FoundHold>(tl::unexpected(devtpu::not_held(name)))
-                 : Result<FoundHold>(tl::unexpected(std::move(asked).error()));
-}
-
-Json hold_view_json(const HoldView& view) {
-    const HoldRecord& r = view.record;
-    const auto text = [](const std::string& value) { return value.empty() ? Json(nullptr) : Json(value); };
-    Json out;
-    out["tpu_name"] = r.tpu_name;
-    out["cluster"] = text(r.cluster);
-    out["address"] = text(r.address);
-    out["submission_id"] = r.submission_id;
-    out["status"] = view.status;
-    out["tpu_type"] = text(r.tpu_type);
-    out["host"] = text(r.host.hostname);
-    out["ip"] = text(r.host.reachable_ip());
-    out["user"] = text(r.user);
-    out["owner"] = view.mine ? "mine" : "other";
-    out["created"] = format_iso8601(r.created);
-    out["lease_ends"] = view.lease_ends ? Json(format_iso8601(*view.lease_ends)) : Json(nullptr);
-    out["cap_ends"] = format_iso8601(devtpu::cap_end(r.terms, r.created));
-    out["ssh_ok"] = r.ssh_ok ? Json(*r.ssh_ok) : Json(nullptr);
-    return out;
-}
-
-using devtpu::HoldRecord;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
-namespace {
-
 constexpr seconds k_end_runs_limit{8};
 constexpr seconds k_close_limit{3};
 
 // Programs on the host are not part of the holder's job, so stopping the job would leave them running.
 void end_runs(const HoldRecord& record, Context& context) {
-    const auto road = road_of(record, context);
-    if (!road) return;
-    const auto ended = devtpu::ask_host(*road, devtpu::end_line(record.submission_id + "."), {}, k_end_runs_limit,
+    const auto connection = connection_of(record, context);
+    if (!connection) return;
+    const auto ended = devtpu::ask_host(*connection, devtpu::end_line(record.submission_id + "."), {}, k_end_runs_limit,
                                         context.process, context.stop);
     if (!ended) log::debug("{}", ended.error().text());
 }
@@ -269,7 +202,7 @@ Status stop_holder(const HoldRecord& record, JobBackend& backend, milliseconds l
         const bool gone = !job && job.error().kind == ErrorKind::remote_missing;
         if (gone || (job && is_terminal(job->state))) return {};
         if (job && job->state == JobState::pending) {
-            remember_given_up(backend, record.submission_id, context);
+            remember_pending_stop(backend, record.submission_id, context);
             log::info("job {} still waits in the queue: it is stopped when it starts", record.submission_id);
             return {};
         }
@@ -280,51 +213,6 @@ Status stop_holder(const HoldRecord& record, JobBackend& backend, milliseconds l
         context.clock.sleep_for(milliseconds(100), context.stop);
     }
 }
-
-}  // namespace
-
-Status release_hold(const HoldRecord& record, JobBackend& backend, milliseconds limit, Context& context) {
-    end_runs(record, context);
-    const Status stopped = stop_holder(record, backend, limit, context);
-    close_ssh(record, context);
-    if (!stopped) return stopped;
-    return forget_hold(record, context);
-}
-
-Holding::Holding(HoldRecord record, std::unique_ptr<JobBackend> backend, Context& context)
-    : m_record(std::move(record)), m_backend(std::move(backend)), m_context(context) {}
-
-Holding::~Holding() = default;
-
-std::optional<Error> Holding::lost() {
-    const auto job = m_backend->poll(m_record.submission_id);
-    if (!job && job.error().kind == ErrorKind::remote_missing) {
-        return hold_vanished(m_record);
-    }
-    if (!job || !is_terminal(job->state)) return std::nullopt;
-    return hold_over(m_record, *job, read_holder(*m_backend, m_record.submission_id).end());
-}
-
-Error Holding::wait() {
-    const milliseconds pause = m_backend->name() == "local" ? milliseconds(250) : milliseconds(2000);
-    for (;;) {
-        if (auto over = lost()) return std::move(*over);
-        if (!m_context.clock.sleep_for(pause, m_context.stop)) return stopped_error();
-    }
-}
-
-Status Holding::release(milliseconds limit) {
-    m_heart.reset();
-    m_backend->ignore_stop_requests();
-    Context patient = without_stop(m_context);
-    return release_hold(m_record, *m_backend, limit, patient);
-}
-
-using devtpu::HoldRecord;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
-namespace {
 
 constexpr seconds k_marker_limit{60};
 constexpr seconds k_quick_polls{10};
@@ -343,10 +231,106 @@ ErrorKind kind_of(ExitCode exit) {
 
 }  // namespace
 
+Result<FoundHold> find_hold(const std::string& name, const DestinationOptions& options, Context& context) {
+    GDNCTL_TRY(devtpu::check_tpu_name(name));
+    const auto cluster = named_cluster(options);
+    const devtpu::HoldStore store(context.state_dir);
+    GDNCTL_TRY_ASSIGN(auto record, store.find(name, cluster, options.ray_address));
+    if (record) {
+        DestinationOptions place = destination_of_hold(*record, options);
+        if (record->state == "ready" && record->cluster != "local") return FoundHold{std::move(*record), place};
+        // This machine answers at once.
+        GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, true, context));
+        const auto job = backend->poll(record->submission_id);
+        if (job && job->state == JobState::running) return FoundHold{std::move(*record), place};
+        if (job && is_terminal(job->state)) {
+            GDNCTL_TRY(forget_hold(*record, context));
+            const auto log = read_holder(*backend, record->submission_id);
+            Error over = hold_over(*record, *job, log.end());
+            over.kind = ErrorKind::infrastructure;
+            over.hint = devtpu::not_held(name).message;
+            return tl::unexpected(std::move(over));
+        }
+    }
+    auto asked = ask_for_hold(name, options, context);
+    if (asked && *asked) {
+        DestinationOptions place = destination_of_hold(**asked, options);
+        return FoundHold{std::move(**asked), std::move(place)};
+    }
+    // Another program holds it and left its ssh configuration, which is enough.
+    GDNCTL_TRY_ASSIGN(const auto config, read_file_if_exists(ssh_config_path(context)));
+    if (config && devtpu::has_alias(*config, name)) {
+        HoldRecord foreign;
+        foreign.tpu_name = name;
+        foreign.cluster = cluster.value_or("");
+        foreign.alias = devtpu::ssh_alias(name);
+        foreign.ssh_ok = true;
+        return FoundHold{std::move(foreign), options};
+    }
+    return asked ? Result<FoundHold>(tl::unexpected(devtpu::not_held(name)))
+                 : Result<FoundHold>(tl::unexpected(std::move(asked).error()));
+}
+
+Json hold_view_json(const HoldView& view) {
+    const HoldRecord& r = view.record;
+    const auto text = [](const std::string& value) { return value.empty() ? Json(nullptr) : Json(value); };
+    Json out;
+    out["tpu_name"] = r.tpu_name;
+    out["cluster"] = text(r.cluster);
+    out["address"] = text(r.address);
+    out["submission_id"] = r.submission_id;
+    out["status"] = view.status;
+    out["tpu_type"] = text(r.tpu_type);
+    out["host"] = text(r.host.hostname);
+    out["ip"] = text(r.host.reachable_ip());
+    out["user"] = text(r.user);
+    out["owner"] = view.mine ? "mine" : "other";
+    out["created"] = format_iso8601(r.created);
+    out["lease_ends"] = view.lease_ends ? Json(format_iso8601(*view.lease_ends)) : Json(nullptr);
+    out["cap_ends"] = format_iso8601(devtpu::cap_end(r.terms, r.created));
+    out["ssh_ok"] = r.ssh_ok ? Json(*r.ssh_ok) : Json(nullptr);
+    return out;
+}
+
+Status release_hold(const HoldRecord& record, JobBackend& backend, milliseconds limit, Context& context) {
+    end_runs(record, context);
+    const Status stopped = stop_holder(record, backend, limit, context);
+    close_ssh(record, context);
+    if (!stopped) return stopped;
+    return forget_hold(record, context);
+}
+
+Holding::Holding(HoldRecord record, std::unique_ptr<JobBackend> backend, Context& context)
+    : m_record(std::move(record)), m_backend(std::move(backend)), m_context(context) {}
+
+Holding::~Holding() = default;
+
+std::optional<Error> Holding::lost() {
+    const auto job = m_backend->poll(m_record.submission_id);
+    if (!job && job.error().kind == ErrorKind::remote_missing) return hold_vanished(m_record);
+    if (!job || !is_terminal(job->state)) return std::nullopt;
+    return hold_over(m_record, *job, read_holder(*m_backend, m_record.submission_id).end());
+}
+
+Error Holding::wait() {
+    const milliseconds pause = m_backend->name() == "local" ? milliseconds(250) : milliseconds(2000);
+    for (;;) {
+        if (auto over = lost()) return std::move(*over);
+        if (!m_context.clock.sleep_for(pause, m_context.stop)) return stopped_error();
+    }
+}
+
+Status Holding::release(milliseconds limit) {
+    m_renewer.reset();
+    m_backend->ignore_stop_requests();
+    Context patient = without_stop(m_context);
+    return release_hold(m_record, *m_backend, limit, patient);
+}
+
 // Gets from nothing to a hold that is ready. If that fails, it ends everything it has started.
 class Allocation {
 public:
-    Allocation(const Place& place, const PlaceOptions& options, const HoldPlan& plan, Context& context)
+    Allocation(const JobDestination& place, const DestinationOptions& options, const HoldPlan& plan, Context& context)
         : m_place(place),
           m_options(options),
           m_plan(plan),
@@ -359,7 +343,7 @@ public:
         GDNCTL_TRY(devtpu::check_terms(m_plan.terms));
         GDNCTL_TRY_ASSIGN(m_tpu, choose_hold_tpu(m_place, m_plan.tpu_type, m_context.env));
         GDNCTL_TRY_ASSIGN(m_backend, open_backend(m_place, m_options, m_context));
-        see_to_given_up(*m_backend, m_context);
+        retry_pending_stops(*m_backend, m_context);
         GDNCTL_TRY(wait_for_others_here());
         GDNCTL_TRY(look_for_another());
         if (!m_adopted) GDNCTL_TRY(submit_until_running());
@@ -370,7 +354,7 @@ public:
             return tl::unexpected(std::move(ready).error());
         }
         auto holding = std::make_unique<Holding>(std::move(m_record), std::move(m_backend), m_context);
-        holding->m_heart = std::move(m_heart);
+        holding->m_renewer = std::move(m_renewer);
         holding->m_adopted = m_adopted;
         return holding;
     }
@@ -626,28 +610,28 @@ private:
     // Makes the first renewal here, where another way can still be chosen if it fails: if the host's lease folder is
     // not the holder's, jobs next to it renew the lease.
     Status renew_first() {
-        if (const auto road = road_of(m_record, m_context)) {
-            const Status renewed = beat_by_road(m_record, *road, {}, m_context, m_context.stop);
-            if (!renewed && !road->is_local()) {
+        if (const auto connection = connection_of(m_record, m_context)) {
+            const Status renewed = renew_by_connection(m_record, *connection, {}, m_context, m_context.stop);
+            if (!renewed && !connection->is_local()) {
                 log::warning("{}: jobs on the holder's host renew it", renewed.error().text());
                 m_record.ssh_ok = false;
             }
         }
         m_record.renewed = m_context.clock.wall();
-        GDNCTL_TRY_ASSIGN(m_heart, start_heart(m_record, m_options, m_context));
+        GDNCTL_TRY_ASSIGN(m_renewer, start_renewing(m_record, m_options, m_context));
         return {};
     }
 
     void give_up() {
         Context patient = without_stop(m_context);
-        m_heart.reset();
+        m_renewer.reset();
         m_backend->ignore_stop_requests();
         const Status released = release_hold(m_record, *m_backend, m_plan.stop_timeout, patient);
         if (!released) log::warning("{}", released.error().text());
     }
 
-    const Place& m_place;
-    const PlaceOptions& m_options;
+    const JobDestination& m_place;
+    const DestinationOptions& m_options;
     const HoldPlan& m_plan;
     Context& m_context;
     Clock::Monotonic m_deadline;
@@ -655,13 +639,13 @@ private:
     TpuChoice m_tpu;
     std::unique_ptr<JobBackend> m_backend;
     HoldRecord m_record;
-    std::unique_ptr<Heart> m_heart;
+    std::unique_ptr<LeaseRenewer> m_renewer;
     std::optional<FileLock> m_submitting;
     bool m_adopted = false;
 };
 
-Result<std::unique_ptr<Holding>> hold_tpu(const Place& place, const PlaceOptions& options, const HoldPlan& plan,
-                                          Context& context) {
+Result<std::unique_ptr<Holding>> hold_tpu(const JobDestination& place, const DestinationOptions& options,
+                                          const HoldPlan& plan, Context& context) {
     return Allocation(place, options, plan, context).run();
 }
 

@@ -3,12 +3,10 @@
 
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/json.h"
 #include "jobs/job_destination.h"
@@ -32,7 +30,7 @@ struct HoldPlan {
 };
 
 // Renews a lease from its own thread while it lives. The first of several failures in a row is logged as a warning.
-class Heart;
+class LeaseRenewer;
 
 // A TPU that is held and ready, and stays so while the object lives. The destructor does not release it.
 class Holding {
@@ -59,7 +57,7 @@ private:
     devtpu::HoldRecord m_record;
     std::unique_ptr<JobBackend> m_backend;
     Context& m_context;
-    std::unique_ptr<Heart> m_heart;
+    std::unique_ptr<LeaseRenewer> m_renewer;
     bool m_adopted = false;
 };
 
@@ -67,8 +65,8 @@ private:
 // stderr in the wording that scripts match. Errors: usage (bad name or type; somebody else uses the name, or a hold
 // with it is already waiting), timeout (not ready in time), infrastructure, authentication, interrupted, terminated;
 // the TPU is then released.
-Result<std::unique_ptr<Holding>> hold_tpu(const Place& place, const PlaceOptions& options, const HoldPlan& plan,
-                                          Context& context);
+Result<std::unique_ptr<Holding>> hold_tpu(const JobDestination& place, const DestinationOptions& options,
+                                          const HoldPlan& plan, Context& context);
 
 // ---- existing holds
 
@@ -82,15 +80,15 @@ struct SyncedTree {
 // The hold that a command acts on, and how to reach its backend.
 struct FoundHold {
     devtpu::HoldRecord record;
-    PlaceOptions place;
+    DestinationOptions place;
     std::optional<SyncedTree> synced = std::nullopt;
 };
 // Finds a hold by name, in this machine's records or else among this user's jobs on the cluster. Error infrastructure:
 // not held (in upstream's wording).
-Result<FoundHold> find_hold(const std::string& name, const PlaceOptions& options, Context& context);
+Result<FoundHold> find_hold(const std::string& name, const DestinationOptions& options, Context& context);
 
 // The place of a recorded hold.
-PlaceOptions place_of_hold(const devtpu::HoldRecord& record, const PlaceOptions& options);
+DestinationOptions destination_of_hold(const devtpu::HoldRecord& record, const DestinationOptions& options);
 
 bool is_hold(const JobDetails& job);                            // a holder that has not ended
 std::string hold_word(const JobDetails& job, const char* key);  // of its metadata
@@ -105,7 +103,7 @@ Error hold_over(const devtpu::HoldRecord& record, const JobDetails& job, const s
 Error hold_vanished(const devtpu::HoldRecord& record);
 
 // The way to the host; nullopt: only through jobs next to the holder.
-std::optional<devtpu::Road> road_of(const devtpu::HoldRecord& record, const Context& context);
+std::optional<devtpu::Road> connection_of(const devtpu::HoldRecord& record, const Context& context);
 
 // Stops the holder and everything that runs on its host, waits for its end, and removes this machine's records of it.
 Status release_hold(const devtpu::HoldRecord& record, JobBackend& backend, std::chrono::milliseconds limit,

@@ -8,7 +8,6 @@
 #include "core/config.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "platform/env.h"
 #include "platform/fs.h"
 #include "services/local/local_jobs.h"
 #include "services/ray/ray_jobs.h"
@@ -29,8 +28,8 @@ bool truthy(const std::optional<std::string>& value) {
 
 fs::path home_of(const Context& context) { return context.env.get("HOME").value_or(""); }
 
-Place local_place(std::string origin) {
-    Place place;
+JobDestination local_destination(std::string origin) {
+    JobDestination place;
     place.local = true;
     place.cluster = k_local;
     place.origin = std::move(origin);
@@ -38,9 +37,9 @@ Place local_place(std::string origin) {
 }
 
 // For --cluster NAME, or a name from elsewhere.
-Result<Place> named_place(const std::string& name, std::string origin, const Context& context) {
-    if (name == k_local) return local_place(std::move(origin));
-    Place place;
+Result<JobDestination> named_destination(const std::string& name, std::string origin, const Context& context) {
+    if (name == k_local) return local_destination(std::move(origin));
+    JobDestination place;
     GDNCTL_TRY_ASSIGN(const fs::path path, find_cluster_file(project_root(context), context.cwd, name));
     GDNCTL_TRY_ASSIGN(place.file, read_cluster_file(path, home_of(context)));
     place.cluster = name;
@@ -49,15 +48,15 @@ Result<Place> named_place(const std::string& name, std::string origin, const Con
 }
 
 // The place that the options alone select; nullopt: none.
-Result<std::optional<Place>> asked_place(const PlaceOptions& options, const Context& context) {
-    std::optional<Place> place;
+Result<std::optional<JobDestination>> asked_destination(const DestinationOptions& options, const Context& context) {
+    std::optional<JobDestination> place;
     if (options.cluster_config) {
         place.emplace();
         GDNCTL_TRY_ASSIGN(place->file, read_cluster_file(context.cwd / *options.cluster_config, home_of(context)));
         place->cluster = *options.cluster_config;
         place->origin = "option --cluster-config";
     } else if (options.cluster) {
-        GDNCTL_TRY_ASSIGN(place, named_place(*options.cluster, "option --cluster", context));
+        GDNCTL_TRY_ASSIGN(place, named_destination(*options.cluster, "option --cluster", context));
     }
     if (options.ray_address) {
         if (!place) place.emplace();
@@ -66,6 +65,22 @@ Result<std::optional<Place>> asked_place(const PlaceOptions& options, const Cont
         if (place->origin.empty()) place->origin = place->address->origin;
     }
     return place;
+}
+
+Result<std::unique_ptr<JobBackend>> open_ray(const JobDestination& place, Context& context) {
+    GDNCTL_TRY_ASSIGN(RayAccess access, open_access(place, context));
+    RayJobsConfig config;
+    config.cluster = place.cluster;
+    config.one_shot = place.one_shot;
+    config.token_hint = token_hint(access.token, access.withheld);
+    config.token = access.withheld ? std::string() : std::move(access.token.value);
+    // Opens the tunnel here, because people are shown its local end.
+    GDNCTL_TRY_ASSIGN(config.address, access.route->url());
+    config.route = std::move(access.route);
+    config.http = &context.http;
+    config.clock = &context.clock;
+    config.stop = context.stop;
+    return make_ray_jobs(std::move(config));
 }
 
 }  // namespace
@@ -87,16 +102,16 @@ std::filesystem::path project_root(const Context& context) {
     return find_repository_root(context.cwd).value_or(context.cwd);
 }
 
-Result<Place> choose_place(const PlaceOptions& options, Context& context) {
-    const auto finished = [&](Place place) {
+Result<JobDestination> choose_destination(const DestinationOptions& options, Context& context) {
+    const auto finished = [&](JobDestination place) {
         place.allow_plaintext_token = options.allow_plaintext_token;
         return place;
     };
-    GDNCTL_TRY_ASSIGN(auto asked, asked_place(options, context));
+    GDNCTL_TRY_ASSIGN(auto asked, asked_destination(options, context));
     if (asked) return finished(std::move(*asked));
     GDNCTL_TRY_ASSIGN(const auto address, ray_address_of(context.env));
     if (address) {
-        Place place;
+        JobDestination place;
         place.origin = address->origin;
         place.address = address;
         return finished(std::move(place));
@@ -104,23 +119,23 @@ Result<Place> choose_place(const PlaceOptions& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto configured, context.config.string("cluster"));
     // The built-in default is the fallback if nothing else is available, not a choice.
     if (configured && context.config.find("cluster")->origin.kind != ConfigOrigin::Kind::builtin) {
-        GDNCTL_TRY_ASSIGN(Place place,
-                          named_place(*configured, context.config.find("cluster")->origin.text(), context));
+        GDNCTL_TRY_ASSIGN(JobDestination place,
+                          named_destination(*configured, context.config.find("cluster")->origin.text(), context));
         return finished(std::move(place));
     }
     const std::string usual(k_default_cluster);
     std::error_code ignored;
     if (fs::exists(project_root(context) / "infra" / ("marin-" + usual + ".yaml"), ignored)) {
-        GDNCTL_TRY_ASSIGN(Place place, named_place(usual, "built-in default", context));
+        GDNCTL_TRY_ASSIGN(JobDestination place, named_destination(usual, "built-in default", context));
         place.by_default = true;
         return finished(std::move(place));
     }
-    Place place = local_place("no other cluster is configured");
+    JobDestination place = local_destination("no other cluster is configured");
     place.by_default = true;
     return place;
 }
 
-Result<RayAccess> open_access(const Place& place, Context& context) {
+Result<RayAccess> open_access(const JobDestination& place, Context& context) {
     RayAccess access;
     const ClusterFile* file = place.file ? &*place.file : nullptr;
     GDNCTL_TRY_ASSIGN(access.token, find_ray_token(context.env, file, {&context.process, context.stop}));
@@ -141,27 +156,8 @@ Result<RayAccess> open_access(const Place& place, Context& context) {
     return access;
 }
 
-namespace {
-
-Result<std::unique_ptr<JobBackend>> open_ray(const Place& place, Context& context) {
-    GDNCTL_TRY_ASSIGN(RayAccess access, open_access(place, context));
-    RayJobsConfig config;
-    config.cluster = place.cluster;
-    config.one_shot = place.one_shot;
-    config.token_hint = token_hint(access.token, access.withheld);
-    config.token = access.withheld ? std::string() : std::move(access.token.value);
-    // Opens the tunnel here, because people are shown its local end.
-    GDNCTL_TRY_ASSIGN(config.address, access.route->url());
-    config.route = std::move(access.route);
-    config.http = &context.http;
-    config.clock = &context.clock;
-    config.stop = context.stop;
-    return make_ray_jobs(std::move(config));
-}
-
-}  // namespace
-
-Result<std::unique_ptr<JobBackend>> open_backend(const Place& place, const PlaceOptions& options, Context& context) {
+Result<std::unique_ptr<JobBackend>> open_backend(const JobDestination& place, const DestinationOptions& options,
+                                                 Context& context) {
     if (!place.local) return open_ray(place, context);
     if (options.no_local || truthy(context.env.get("GDNCTL_NO_LOCAL"))) {
         return fail(ErrorKind::infrastructure, "no cluster at hand, and the local backend is not allowed",
@@ -172,8 +168,8 @@ Result<std::unique_ptr<JobBackend>> open_backend(const Place& place, const Place
     return make_local_jobs({context.state_dir, context.env.all(), &context.clock, "/proc/self/exe", context.stop});
 }
 
-Result<std::unique_ptr<JobBackend>> open_backend(const PlaceOptions& options, bool one_shot, Context& context) {
-    GDNCTL_TRY_ASSIGN(Place place, choose_place(options, context));
+Result<std::unique_ptr<JobBackend>> open_backend(const DestinationOptions& options, bool one_shot, Context& context) {
+    GDNCTL_TRY_ASSIGN(JobDestination place, choose_destination(options, context));
     place.one_shot = one_shot;
     return open_backend(place, options, context);
 }

@@ -13,7 +13,7 @@
 
 namespace gdnctl {
 
-struct PlaceOptions {
+struct DestinationOptions {
     std::optional<std::string> cluster;
     std::optional<std::string> cluster_config;
     std::optional<std::string> ray_address;
@@ -28,7 +28,7 @@ std::string user_name(const Env& env);
 std::filesystem::path project_root(const Context& context);
 
 // The selected cluster, before anything is contacted.
-struct Place {
+struct JobDestination {
     bool local = false;
     bool by_default = false;            // nothing selected it
     std::string cluster;                // "local", "us-central1"; empty if only an address was given
@@ -42,7 +42,7 @@ struct Place {
 // The first of: --ray-address, --cluster-config, --cluster, RAY_API_SERVER_ADDRESS or RAY_ADDRESS, the configured
 // `cluster`, the default cluster if its file exists, this machine. Errors: usage (unknown cluster, bad address),
 // config, local_io.
-Result<Place> choose_place(const PlaceOptions& options, Context& context);
+Result<JobDestination> choose_destination(const DestinationOptions& options, Context& context);
 
 // The token for a place, and the way to it.
 struct RayAccess {
@@ -51,14 +51,15 @@ struct RayAccess {
     std::shared_ptr<RayRoute> route;
 };
 // Warns when a token is withheld. Errors: authentication, infrastructure, interrupted.
-Result<RayAccess> open_access(const Place& place, Context& context);
+Result<RayAccess> open_access(const JobDestination& place, Context& context);
 
 // The backend of a place; reports on stderr if that is the local one by default. Errors: infrastructure (the local
 // backend is not allowed; a cluster cannot be reached, which never falls back to local), authentication.
-Result<std::unique_ptr<JobBackend>> open_backend(const Place& place, const PlaceOptions& options, Context& context);
+Result<std::unique_ptr<JobBackend>> open_backend(const JobDestination& place, const DestinationOptions& options,
+                                                 Context& context);
 // The same for the place selected by options, environment and configuration. `one_shot`: the command neither waits for
 // a job nor follows one.
-Result<std::unique_ptr<JobBackend>> open_backend(const PlaceOptions& options, bool one_shot, Context& context);
+Result<std::unique_ptr<JobBackend>> open_backend(const DestinationOptions& options, bool one_shot, Context& context);
 
 JobPlace place_of(const JobBackend& backend, std::string_view id);
 

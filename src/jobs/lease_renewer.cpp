@@ -28,7 +28,7 @@ void note_renewal(const devtpu::HoldRecord& record, const Context& context) {
     if (!kept) log::debug("{}", kept.error().text());
 }
 
-Result<JobDetails> wait_for_beat(JobBackend& backend, const std::string& id, Clock& clock, std::stop_token stop) {
+Result<JobDetails> wait_for_renewal(JobBackend& backend, const std::string& id, Clock& clock, std::stop_token stop) {
     const auto deadline = clock.monotonic() + k_job_limit;
     for (;;) {
         auto job = backend.poll(id);
@@ -44,22 +44,22 @@ Result<JobDetails> wait_for_beat(JobBackend& backend, const std::string& id, Clo
 
 // Renewals by jobs next to the holder. A job is removed once that no longer leaves a ghost; renewals do not wait for
 // it.
-class BeatJobs {
+class RenewalJobs {
 public:
-    explicit BeatJobs(std::unique_ptr<JobBackend> backend, Context& context)
+    explicit RenewalJobs(std::unique_ptr<JobBackend> backend, Context& context)
         : m_backend(std::move(backend)), m_context(context) {}
-    BeatJobs(const BeatJobs&) = delete;
-    BeatJobs& operator=(const BeatJobs&) = delete;
-    ~BeatJobs() { remove_ended(); }
+    RenewalJobs(const RenewalJobs&) = delete;
+    RenewalJobs& operator=(const RenewalJobs&) = delete;
+    ~RenewalJobs() { remove_ended(); }
 
     // Takes as long as the job does.
-    Status beat(const devtpu::HoldRecord& record, const std::string& run, const std::stop_token& stop) {
+    Status renew(const devtpu::HoldRecord& record, const std::string& run, const std::stop_token& stop) {
         JobRequest job = devtpu::heartbeat_job(record.submission_id,
                                                record.submission_id.substr(0, 80) + "-hb-" + random_hex(8), run);
         job.metadata["nonce"] = random_hex(16);
         job.metadata["user"] = record.user;
         GDNCTL_TRY_ASSIGN(const Submitted submitted, m_backend->submit(job));
-        GDNCTL_TRY_ASSIGN(const JobDetails end, wait_for_beat(*m_backend, job.submission_id, m_context.clock, stop));
+        GDNCTL_TRY_ASSIGN(const JobDetails end, wait_for_renewal(*m_backend, job.submission_id, m_context.clock, stop));
         if (end.state != JobState::succeeded) {
             return fail(ErrorKind::infrastructure, "the job that renews the lease " + std::string(status_of(end)));
         }
@@ -84,54 +84,56 @@ private:
     std::vector<std::pair<std::string, Clock::Monotonic>> m_ended;
 };
 
-// Uses the road while it works, else jobs.
+// Uses the connection while it works, else jobs.
 class Renewal {
 public:
-    Renewal(devtpu::HoldRecord record, PlaceOptions options, Context& context, std::string run)
+    Renewal(devtpu::HoldRecord record, DestinationOptions options, Context& context, std::string run)
         : m_record(std::move(record)), m_options(std::move(options)), m_context(context), m_run(std::move(run)) {}
 
     Status open_jobs() {
         if (m_jobs) return {};
-        GDNCTL_TRY_ASSIGN(auto opened, open_backend(place_of_hold(m_record, m_options), false, m_context));
-        m_jobs = std::make_unique<BeatJobs>(std::move(opened), m_context);
+        GDNCTL_TRY_ASSIGN(auto opened, open_backend(destination_of_hold(m_record, m_options), false, m_context));
+        m_jobs = std::make_unique<RenewalJobs>(std::move(opened), m_context);
         return {};
     }
 
-    Status beat(const std::stop_token& stop) {
-        const auto road = road_of(m_record, m_context);
-        Status by_road;
-        if (road) {
-            by_road = beat_by_road(m_record, *road, m_run, m_context, stop);
-            if (by_road && m_by_jobs) log::info("the lease is renewed by ssh again");
-            m_by_jobs = m_by_jobs && !by_road;
+    Status renew(const std::stop_token& stop) {
+        const auto connection = connection_of(m_record, m_context);
+        Status renewed_by_connection;
+        if (connection) {
+            renewed_by_connection = renew_by_connection(m_record, *connection, m_run, m_context, stop);
+            if (renewed_by_connection && m_by_jobs) log::info("the lease is renewed by ssh again");
+            m_by_jobs = m_by_jobs && !renewed_by_connection;
             // A missing lease file on the host means that the hold has ended.
-            const bool final = by_road || road->is_local() || by_road.error().kind == ErrorKind::remote_missing;
-            if (final || stop.stop_requested()) return by_road;
+            const bool final = renewed_by_connection || connection->is_local() ||
+                               renewed_by_connection.error().kind == ErrorKind::remote_missing;
+            if (final || stop.stop_requested()) return renewed_by_connection;
         }
-        if (const Status opened = open_jobs(); !opened) return road ? by_road : opened;
-        const Status by_job = m_jobs->beat(m_record, m_run, stop);
-        if (!by_job || !road) return by_job;
-        if (!m_by_jobs) log::warning("{}: jobs on the holder's host renew the lease", by_road.error().text());
+        if (const Status opened = open_jobs(); !opened) return connection ? renewed_by_connection : opened;
+        const Status by_job = m_jobs->renew(m_record, m_run, stop);
+        if (!by_job || !connection) return by_job;
+        if (!m_by_jobs)
+            log::warning("{}: jobs on the holder's host renew the lease", renewed_by_connection.error().text());
         m_by_jobs = true;
         return {};
     }
 
 private:
     devtpu::HoldRecord m_record;
-    PlaceOptions m_options;
+    DestinationOptions m_options;
     Context& m_context;
     std::string m_run;
-    std::unique_ptr<BeatJobs> m_jobs;
-    bool m_by_jobs = false;  // although there is a road
+    std::unique_ptr<RenewalJobs> m_jobs;
+    bool m_by_jobs = false;  // although there is a connection
 };
 
 }  // namespace
 
-Heart::Heart(Beat beat, milliseconds interval, Clock& clock)
-    : m_thread([beat = std::move(beat), interval, &clock](std::stop_token stop) {
+LeaseRenewer::LeaseRenewer(Renew renew, milliseconds interval, Clock& clock)
+    : m_thread([renew = std::move(renew), interval, &clock](std::stop_token stop) {
           bool failing = false;
           for (;;) {
-              const Status renewed = beat(stop);
+              const Status renewed = renew(stop);
               if (stop.stop_requested()) return;
               if (!renewed && !failing) log::warning("cannot renew the lease: {}", renewed.error().text());
               if (renewed && failing) log::info("the lease is renewed again");
@@ -140,22 +142,23 @@ Heart::Heart(Beat beat, milliseconds interval, Clock& clock)
           }
       }) {}
 
-Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, std::string_view run, Context& context,
-                    std::stop_token stop) {
+Status renew_by_connection(const devtpu::HoldRecord& record, const devtpu::Road& connection, std::string_view run,
+                           Context& context, std::stop_token stop) {
     constexpr seconds k_shortest{4}, k_longest{25};
     const auto limit = std::clamp(seconds(record.terms.lease_s) / 4, k_shortest, k_longest);
-    GDNCTL_TRY(devtpu::touch_lease(road, run, limit, context.process, std::move(stop)));
+    GDNCTL_TRY(devtpu::touch_lease(connection, run, limit, context.process, std::move(stop)));
     note_renewal(record, context);
     return {};
 }
 
-Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
-                                           Context& context, std::string run) {
-    if (record.submission_id.empty()) return std::unique_ptr<Heart>();  // another program's hold has no lease
+Result<std::unique_ptr<LeaseRenewer>> start_renewing(const devtpu::HoldRecord& record,
+                                                     const DestinationOptions& options, Context& context,
+                                                     std::string run) {
+    if (record.submission_id.empty()) return std::unique_ptr<LeaseRenewer>();  // another program's hold has no lease
     auto renewal = std::make_shared<Renewal>(record, options, context, std::move(run));
-    if (!road_of(record, context)) GDNCTL_TRY(renewal->open_jobs());
-    return std::make_unique<Heart>([renewal](const std::stop_token& stop) { return renewal->beat(stop); },
-                                   devtpu::heartbeat_interval(record.terms), context.clock);
+    if (!connection_of(record, context)) GDNCTL_TRY(renewal->open_jobs());
+    return std::make_unique<LeaseRenewer>([renewal](const std::stop_token& stop) { return renewal->renew(stop); },
+                                          devtpu::heartbeat_interval(record.terms), context.clock);
 }
 
 }  // namespace gdnctl

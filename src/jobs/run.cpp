@@ -8,7 +8,6 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/stop.h"
-#include "jobs/submit.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
 #include "platform/journal.h"
@@ -144,7 +143,7 @@ std::optional<JobDetails> leave_or_stop(const SubmitOptions& options, JobBackend
     auto end = wait_for_job(backend, id, watch, patient);
     if (end && !end->timed_out) return std::move(end->details);
     log::warning("job {} has not ended yet", id);
-    remember_given_up(backend, id, patient);
+    remember_pending_stop(backend, id, patient);
     return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-// Submits a job, follows it, and interprets its end: shared by the commands that submit.
+// Submits a job, follows it, and interprets its end and results: shared by the commands that submit.
 #pragma once
 
 #include <optional>

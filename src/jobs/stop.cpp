@@ -16,8 +16,8 @@ namespace gdnctl {
 
 namespace {
 
-constexpr std::chrono::seconds k_patience{10};
-constexpr std::size_t k_most = 20;  // jobs handled by one command
+constexpr std::chrono::seconds k_lock_patience{10};
+constexpr std::size_t k_most_stops = 20;  // jobs handled by one command
 
 std::filesystem::path journal_path(const Context& context) { return context.state_dir / "given_up.jsonl"; }
 
@@ -27,7 +27,7 @@ std::string place_key(const JobBackend& backend) {
 
 Status append(const Json& record, const Context& context) {
     GDNCTL_TRY(make_private_directory(context.state_dir));
-    GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(journal_path(context), {k_patience, &context.clock, {}}));
+    GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(journal_path(context), {k_lock_patience, &context.clock, {}}));
     return journal.append(to_text(record));
 }
 
@@ -51,19 +51,42 @@ std::vector<std::string> open_ids(const JobBackend& backend, const Context& cont
     }
     std::vector<std::string> ids;
     for (const auto& [id, is_open] : open) {
-        if (is_open && ids.size() < k_most) ids.push_back(id);
+        if (is_open && ids.size() < k_most_stops) ids.push_back(id);
     }
     return ids;
 }
 
+// A waiting job is stopped only after it has started.
+void remember_unless_over(const JobBackend& backend, const JobDetails& details, Context& context) {
+    if (details.state != JobState::pending) return;
+    log::info("job {} is still waiting; this machine's next gdnctl command on the cluster stops it when it starts",
+              details.submission_id);
+    remember_pending_stop(backend, details.submission_id, context);
+}
+
+Result<JobDetails> wait_for_end(JobBackend& backend, const std::string& id, const StopOptions& options,
+                                Context& context) {
+    WatchOptions watch;
+    watch.poll = std::max(std::chrono::milliseconds(200), backend.pace().log);
+    watch.timeout = options.patience;
+    watch.whole_messages = false;
+    watch.submitted = true;
+    auto watched = wait_for_job(backend, id, watch, context);
+    if (watched && !watched->timed_out) return std::move(watched->details);
+    if (watched || watched.error().kind != ErrorKind::remote_missing) remember_pending_stop(backend, id, context);
+    if (!watched) return tl::unexpected(std::move(watched).error());
+    return fail(ErrorKind::timeout,
+                "job " + id + " has not ended within " + format_duration(*options.patience) + " of being stopped");
+}
+
 }  // namespace
 
-void remember_given_up(const JobBackend& backend, std::string_view id, Context& context) {
+void remember_pending_stop(const JobBackend& backend, std::string_view id, Context& context) {
     const Status written = append(record_of(backend, id, "given_up", context), context);
     if (!written) log::warning("cannot record job {} as given up: {}", id, written.error().text());
 }
 
-void see_to_given_up(JobBackend& backend, Context& context) {
+void retry_pending_stops(JobBackend& backend, Context& context) {
     for (const std::string& id : open_ids(backend, context)) {
         if (context.stop.stop_requested()) return;
         const auto job = backend.poll(id);
@@ -92,33 +115,6 @@ std::optional<std::string> remembered_session(std::string_view id, const Context
     return std::nullopt;
 }
 
-namespace {
-
-// A waiting job is stopped only after it has started.
-void remember_unless_over(const JobBackend& backend, const JobDetails& details, Context& context) {
-    if (details.state != JobState::pending) return;
-    log::info("job {} is still waiting; this machine's next gdnctl command on the cluster stops it when it starts",
-              details.submission_id);
-    remember_given_up(backend, details.submission_id, context);
-}
-
-Result<JobDetails> wait_for_end(JobBackend& backend, const std::string& id, const StopOptions& options,
-                                Context& context) {
-    WatchOptions watch;
-    watch.poll = std::max(std::chrono::milliseconds(200), backend.pace().log);
-    watch.timeout = options.patience;
-    watch.whole_messages = false;
-    watch.submitted = true;
-    auto watched = wait_for_job(backend, id, watch, context);
-    if (watched && !watched->timed_out) return std::move(watched->details);
-    if (watched || watched.error().kind != ErrorKind::remote_missing) remember_given_up(backend, id, context);
-    if (!watched) return tl::unexpected(std::move(watched).error());
-    return fail(ErrorKind::timeout,
-                "job " + id + " has not ended within " + format_duration(*options.patience) + " of being stopped");
-}
-
-}  // namespace
-
 Result<StoppedJob> stop_job(JobBackend& backend, const std::string& id, const StopOptions& options, Context& context) {
     StoppedJob job;
     GDNCTL_TRY_ASSIGN(job.stopped, backend.stop(id));
@@ -135,7 +131,7 @@ Result<StoppedJob> stop_job(JobBackend& backend, const std::string& id, const St
             GDNCTL_TRY_ASSIGN(job.details, wait_for_end(backend, id, options, context));
         }
     }
-    see_to_given_up(backend, context);
+    retry_pending_stops(backend, context);
     return job;
 }
 

@@ -1,5 +1,5 @@
-// Jobs that were asked to stop but have not: a cluster starts a waiting job before it stops it. They are kept in
-// $STATE/given_up.jsonl until they have ended; every later command on that cluster asks again.
+// Stops jobs on any backend. A cluster starts a waiting job before it stops it, so stops that are still pending are
+// kept in $STATE/given_up.jsonl until the jobs have ended; every later command on that cluster asks again.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@
 namespace gdnctl {
 
 // Records the job. If writing fails, a warning is logged.
-void remember_given_up(const JobBackend& backend, std::string_view id, Context& context);
+void remember_pending_stop(const JobBackend& backend, std::string_view id, Context& context);
 
 // Stops this backend's given-up jobs that have started since, and forgets those that have ended. Does nothing if there
 // are none.
-void see_to_given_up(JobBackend& backend, Context& context);
+void retry_pending_stops(JobBackend& backend, Context& context);
 
 // The session in which the job was submitted from this machine, according to $STATE/jobs.jsonl; nullopt: it was not.
 std::optional<std::string> remembered_session(std::string_view id, const Context& context);

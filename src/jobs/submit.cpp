@@ -7,11 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "core/log.h"
 #include "core/redact.h"
 #include "core/text.h"
 #include "core/version.h"
-#include "jobs/job_destination.h"
 #include "jobs/tree.h"
 #include "platform/clock.h"
 #include "platform/env.h"
@@ -48,6 +46,11 @@ Status add_wandb_server(std::vector<JobEnv>& env, const Env& own) {
     return {};
 }
 
+namespace {
+
+// In this order, later entries win: `env:` of .marin.yaml, HF_TOKEN and WANDB_API_KEY of this environment unless that
+// table has them, GIT_COMMIT, the target's variables. Secret values are registered for redaction. Errors: config
+// (.marin.yaml).
 Result<std::vector<JobEnv>> cluster_job_env(const ClusterEnvOptions& options, const Context& context) {
     std::vector<JobEnv> env;
     GDNCTL_TRY_ASSIGN(const auto table, read_env_table(project_root(context) / ".marin.yaml"));
@@ -66,8 +69,6 @@ Result<std::vector<JobEnv>> cluster_job_env(const ClusterEnvOptions& options, co
     for (const auto& [name, value] : options.target) env.push_back({name, value});
     return env;
 }
-
-namespace {
 
 namespace fs = std::filesystem;
 

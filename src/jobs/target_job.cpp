@@ -1,7 +1,6 @@
 #include "jobs/target_job.h"
 
 #include <algorithm>
-#include <cerrno>
 
 #include <fmt/format.h>
 
@@ -9,7 +8,6 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/machine.h"
 
@@ -17,7 +15,7 @@ namespace gdnctl {
 
 namespace {
 
-Result<std::string> resolve(const std::string& wanted, const Place& place, const Target& target,
+Result<std::string> resolve(const std::string& wanted, const JobDestination& place, const Target& target,
                             std::string_view option) {
     if (wanted != "auto") return wanted;
     if (place.local) return std::string();
@@ -32,31 +30,6 @@ Result<std::string> resolve(const std::string& wanted, const Place& place, const
     if (type) log::info("--tpu auto: {} on {}", *type, place.cluster);
     return type;
 }
-
-}  // namespace
-
-Result<TpuChoice> choose_tpu(const std::string& wanted, const Place& place, const Target& target,
-                             std::string_view option) {
-    TpuChoice choice;
-    GDNCTL_TRY_ASSIGN(choice.type, resolve(wanted, place, target, option));
-    if (choice.type.empty()) return choice;
-    GDNCTL_TRY_ASSIGN(choice.resources, tpu_resources(choice.type));
-    if (place.local) return choice;
-    const double chips = choice.resources.at("TPU");
-    if (chips != 1 && chips != 2 && chips != 4 && chips != 8) {
-        return fail(ErrorKind::usage,
-                    fmt::format("{} has {:g} chips per host: Ray gives a job 1, 2, 4 or 8", choice.type, chips),
-                    "one host of a v5p-8 has 4, of a v6e-8 has 8");
-    }
-    if (place.file && !place.file->node_types.empty() && !offers_tpu(*place.file, choice.type)) {
-        const auto types = tpu_types(*place.file);
-        log::warning("no node type of {} offers {}: the job may wait forever{}", place.cluster, choice.type,
-                     types.empty() ? std::string() : "; it has " + text::join(types, ", "));
-    }
-    return choice;
-}
-
-namespace {
 
 struct LocalTpu {
     std::string type;
@@ -78,29 +51,6 @@ LocalTpu declared_tpu(const std::string& wanted, const Env& env) {
     return tpu;
 }
 
-}  // namespace
-
-Result<TpuChoice> choose_hold_tpu(const Place& place, const std::string& wanted, const Env& env) {
-    if (!place.local) {
-        Target any;
-        any.style = TargetStyle::levanter;  // the type must be known
-        return choose_tpu(wanted.empty() ? "auto" : wanted, place, any, "--tpu-type");
-    }
-    LocalTpu tpu = declared_tpu(wanted, env);
-    TpuChoice choice{tpu.type, {}};
-    if (tpu.resources.empty()) {
-        log::info("local hold: no TPU on this host, the hold is pretended");
-        return choice;
-    }
-    choice.resources = tpu.resources;
-    if (!tpu.type.empty()) {
-        GDNCTL_TRY_ASSIGN(choice.resources, tpu_resources(tpu.type));
-    }
-    return choice;
-}
-
-namespace {
-
 // Why the example would stand in for the user's own target; "": it may be judged.
 std::string lack_of_target(bool here, const Context& context) {
     if (const auto root = find_repository_root(context.cwd)) {
@@ -121,46 +71,6 @@ std::string lack_of_target(bool here, const Context& context) {
     }
     return here ? "" : "no target is named for a job on a cluster";
 }
-
-}  // namespace
-
-Status check_target_is_named(const Target& target, bool here, const Context& context) {
-    if (target_is_named(context.config) || !uses_files(target)) return {};
-    const std::string reason = lack_of_target(here, context);
-    if (reason.empty()) return {};
-    return fail(ErrorKind::usage, reason + ": gdnctl's example kernel would be judged, not yours",
-                fmt::format("add `target = \"NAME\"` and [targets.NAME] to gdnctl.toml (`gdnctl config init` writes "
-                            "one), or pass `--target {}` to judge the example",
-                            target.name));
-}
-
-Status check_target_is_named(const Target& target, const PlaceOptions& options, Context& context) {
-    GDNCTL_TRY(check_target_is_named(target, true, context));
-    if (target_is_named(context.config) || !uses_files(target)) return {};
-    GDNCTL_TRY_ASSIGN(const Place place, choose_place(options, context));
-    return check_target_is_named(target, place.local, context);
-}
-
-Result<Target> target_at(const Place& place, Target target, const Context& context) {
-    target.here = place.local;
-    if (!place.local || !uses_files(target)) return target;
-    if (!has_c_compiler(context.env)) {
-        log::warning("no C compiler found: the job uses a built-in kernel instead of {}", target.files.front().first);
-        return target;
-    }
-    const auto folder = context.state_dir / "targets" / target.name;
-    std::error_code problem;
-    std::filesystem::create_directories(folder, problem);
-    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "create", folder, problem.value()));
-    for (const auto& [name, content] : target.files) {
-        const auto path = folder / name;
-        if (!std::filesystem::exists(path, problem)) GDNCTL_TRY(atomic_replace(path, content));
-        log::info("kernel: {} (edit it as you like)", path.string());
-    }
-    return with_files_in(std::move(target), folder);
-}
-
-namespace {
 
 std::string counts_text(const PytestCounts& c) {
     std::string s = fmt::format("{} passed, {} skipped, {} failed", c.passed, c.skipped, c.failed);
@@ -230,11 +140,11 @@ void show_profile_results(const ProfileReport& p, bool exact) {
 }
 
 // The target and its TPU at the selected place.
-Result<PlannedJob> begin_plan(Target target, const std::string& tpu, const PlaceOptions& options, TpuChoice& choice,
-                              Context& context) {
+Result<PlannedJob> begin_plan(Target target, const std::string& tpu, const DestinationOptions& options,
+                              TpuChoice& choice, Context& context) {
     GDNCTL_TRY(check_target_is_named(target, options, context));
     PlannedJob job;
-    GDNCTL_TRY_ASSIGN(job.place, choose_place(options, context));
+    GDNCTL_TRY_ASSIGN(job.place, choose_destination(options, context));
     GDNCTL_TRY_ASSIGN(job.target, target_at(job.place, std::move(target), context));
     GDNCTL_TRY_ASSIGN(choice, choose_tpu(tpu, job.place, job.target));
     job.tpu = choice.type;
@@ -243,12 +153,88 @@ Result<PlannedJob> begin_plan(Target target, const std::string& tpu, const Place
 
 }  // namespace
 
+Result<TpuChoice> choose_tpu(const std::string& wanted, const JobDestination& place, const Target& target,
+                             std::string_view option) {
+    TpuChoice choice;
+    GDNCTL_TRY_ASSIGN(choice.type, resolve(wanted, place, target, option));
+    if (choice.type.empty()) return choice;
+    GDNCTL_TRY_ASSIGN(choice.resources, tpu_resources(choice.type));
+    if (place.local) return choice;
+    const double chips = choice.resources.at("TPU");
+    if (chips != 1 && chips != 2 && chips != 4 && chips != 8) {
+        return fail(ErrorKind::usage,
+                    fmt::format("{} has {:g} chips per host: Ray gives a job 1, 2, 4 or 8", choice.type, chips),
+                    "one host of a v5p-8 has 4, of a v6e-8 has 8");
+    }
+    if (place.file && !place.file->node_types.empty() && !offers_tpu(*place.file, choice.type)) {
+        const auto types = tpu_types(*place.file);
+        log::warning("no node type of {} offers {}: the job may wait forever{}", place.cluster, choice.type,
+                     types.empty() ? std::string() : "; it has " + text::join(types, ", "));
+    }
+    return choice;
+}
+
+Result<TpuChoice> choose_hold_tpu(const JobDestination& place, const std::string& wanted, const Env& env) {
+    if (!place.local) {
+        Target any;
+        any.style = TargetStyle::levanter;  // the type must be known
+        return choose_tpu(wanted.empty() ? "auto" : wanted, place, any, "--tpu-type");
+    }
+    LocalTpu tpu = declared_tpu(wanted, env);
+    TpuChoice choice{tpu.type, {}};
+    if (tpu.resources.empty()) {
+        log::info("local hold: no TPU on this host, the hold is pretended");
+        return choice;
+    }
+    choice.resources = tpu.resources;
+    if (!tpu.type.empty()) {
+        GDNCTL_TRY_ASSIGN(choice.resources, tpu_resources(tpu.type));
+    }
+    return choice;
+}
+
+Status check_target_is_named(const Target& target, bool here, const Context& context) {
+    if (target_is_named(context.config) || !uses_files(target)) return {};
+    const std::string reason = lack_of_target(here, context);
+    if (reason.empty()) return {};
+    return fail(ErrorKind::usage, reason + ": gdnctl's example kernel would be judged, not yours",
+                fmt::format("add `target = \"NAME\"` and [targets.NAME] to gdnctl.toml (`gdnctl config init` writes "
+                            "one), or pass `--target {}` to judge the example",
+                            target.name));
+}
+
+Status check_target_is_named(const Target& target, const DestinationOptions& options, Context& context) {
+    GDNCTL_TRY(check_target_is_named(target, true, context));
+    if (target_is_named(context.config) || !uses_files(target)) return {};
+    GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(options, context));
+    return check_target_is_named(target, place.local, context);
+}
+
+Result<Target> target_at(const JobDestination& place, Target target, const Context& context) {
+    target.here = place.local;
+    if (!place.local || !uses_files(target)) return target;
+    if (!has_c_compiler(context.env)) {
+        log::warning("no C compiler found: the job uses a built-in kernel instead of {}", target.files.front().first);
+        return target;
+    }
+    const auto folder = context.state_dir / "targets" / target.name;
+    std::error_code problem;
+    std::filesystem::create_directories(folder, problem);
+    if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "create", folder, problem.value()));
+    for (const auto& [name, content] : target.files) {
+        const auto path = folder / name;
+        if (!std::filesystem::exists(path, problem)) GDNCTL_TRY(atomic_replace(path, content));
+        log::info("kernel: {} (edit it as you like)", path.string());
+    }
+    return with_files_in(std::move(target), folder);
+}
+
 bool needs_log(const Target& target) {
     return target.style == TargetStyle::levanter || (target.test && !target.test->evidence.empty());
 }
 
 Result<PlannedJob> plan_test(Target target, const TestSelection& selection, const std::string& tpu,
-                             const PlaceOptions& options, Context& context) {
+                             const DestinationOptions& options, Context& context) {
     TpuChoice choice;
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_plan(std::move(target), tpu, options, choice, context));
     job.plan = {"test", job.target.name, {}, cluster_env(job.target), {}};
@@ -275,7 +261,7 @@ Status add_profile_env(ProfileSettings& settings, const std::vector<std::string>
 }
 
 Result<PlannedJob> plan_profile(Target target, ProfileSettings settings, bool driver_on_tpu,
-                                const PlaceOptions& options, Context& context) {
+                                const DestinationOptions& options, Context& context) {
     TpuChoice choice;
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_plan(std::move(target), settings.tpu, options, choice, context));
     // The run itself needs the type, so it must be known here even if the job requests nothing. This machine has no

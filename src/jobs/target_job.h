@@ -1,4 +1,4 @@
-// Resolves --tpu for a place.
+// A target's test or profile as a job: which TPU it runs on, its command line, and what its end means.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ struct TpuChoice {
 // the cluster names no type. Warns if the cluster's file offers no such type. Errors: usage (`TPU auto-detection
 // requires --cluster to be set.`, an invalid type, several hosts, a number of chips that Ray does not offer); hints
 // name `option`.
-Result<TpuChoice> choose_tpu(const std::string& wanted, const Place& place, const Target& target,
+Result<TpuChoice> choose_tpu(const std::string& wanted, const JobDestination& place, const Target& target,
                              std::string_view option = "--tpu");
 
 // Type and resources of a hold. On this machine: what GDNCTL_LOCAL_RESOURCES declares; reports it if the TPU is
 // simulated.
-Result<TpuChoice> choose_hold_tpu(const Place& place, const std::string& wanted, const Env& env);
+Result<TpuChoice> choose_hold_tpu(const JobDestination& place, const std::string& wanted, const Env& env);
 
 // The target of a job, prepared for the place where the job will run.
 
@@ -37,19 +37,19 @@ Result<TpuChoice> choose_hold_tpu(const Place& place, const std::string& wanted,
 // GDNCTL_TARGET, or `target` in a configuration file); unnamed, only on this machine, outside any repository, and if no
 // configuration file defines another target. Error: usage.
 Status check_target_is_named(const Target& target, bool here, const Context& context);
-// For the place that the options select. Errors: those of choose_place(), too.
-Status check_target_is_named(const Target& target, const PlaceOptions& options, Context& context);
+// For the place that the options select. Errors: those of choose_destination(), too.
+Status check_target_is_named(const Target& target, const DestinationOptions& options, Context& context);
 
 // On this machine, marks the target as `here` and writes a built-in target's files to $STATE/targets/NAME, except for
 // existing ones, which the user may have changed. Without a C compiler, and on a cluster, such a target judges kernels
 // of this binary instead. Errors: local_io.
-Result<Target> target_at(const Place& place, Target target, const Context& context);
+Result<Target> target_at(const JobDestination& place, Target target, const Context& context);
 
 // Runs a target's test or profile as a job: makes the plan and interprets the result. Used by commands and the loop.
 
 struct PlannedJob {
     Target target;  // prepared for the place
-    Place place;
+    JobDestination place;
     std::string tpu;           // its type; empty: none
     ProfileSettings settings;  // of a profile, with that TPU
     JobPlan plan;
@@ -60,7 +60,7 @@ bool needs_log(const Target& target);
 
 // `tpu`: a type, or `auto`. Errors: usage, config, local_io.
 Result<PlannedJob> plan_test(Target target, const TestSelection& selection, const std::string& tpu,
-                             const PlaceOptions& options, Context& context);
+                             const DestinationOptions& options, Context& context);
 
 // Rejects steps and sizes that no run can have. Error: usage.
 Status check_settings(const ProfileSettings& settings);
@@ -69,7 +69,7 @@ Status add_profile_env(ProfileSettings& settings, const std::vector<std::string>
 // `settings.tpu`: a type, or `auto`. With `driver_on_tpu` the job itself asks for the TPU. Errors: those of
 // plan_test().
 Result<PlannedJob> plan_profile(Target target, ProfileSettings settings, bool driver_on_tpu,
-                                const PlaceOptions& options, Context& context);
+                                const DestinationOptions& options, Context& context);
 
 // Requirements for a test run in addition to its success.
 struct TestNeeds {

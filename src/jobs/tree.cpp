@@ -190,6 +190,35 @@ private:
     std::vector<Link> m_links;  // to folders below the root
 };
 
+Result<std::vector<std::string>> names_by(const fs::path& root, std::vector<std::string> words, Context& context) {
+    GDNCTL_TRY_ASSIGN(const ProcessResult listed, git(root, std::move(words), context));
+    if (!listed.ok() || listed.out_truncated) {
+        return fail(ErrorKind::local_io, "git cannot compare " + root.string() +
+                                             " with its last commit: " + std::string(text::trim(listed.err)));
+    }
+    std::vector<std::string> names;
+    for (const std::string_view name : text::split(listed.out, '\0')) {
+        if (!name.empty()) names.emplace_back(name);
+    }
+    return names;
+}
+
+// What a job would find at this path.
+Result<std::string> content_at(const fs::path& path, Context& context) {
+    std::error_code problem;
+    const fs::file_status status = fs::symlink_status(path, problem);
+    if (status.type() == fs::file_type::not_found) return std::string("absent");
+    if (status.type() == fs::file_type::symlink) return "link " + fs::read_symlink(path, problem).string();
+    if (status.type() == fs::file_type::directory) {
+        // A submodule; or a folder in the place of a file, whose content is not tracked.
+        if (!fs::exists(path / ".git", problem)) return std::string("folder");
+        return source_state(path, {}, context);
+    }
+    const bool runs = (status.permissions() & fs::perms::owner_exec) != fs::perms::none;
+    GDNCTL_TRY_ASSIGN(std::string hash, hash_file_hex(HashKind::sha256, path));
+    return (runs ? "program " : "file ") + hash;
+}
+
 }  // namespace
 
 Result<WorkingTree> list_working_tree(const fs::path& root, Context& context, TreeFilter filter) {
@@ -222,39 +251,6 @@ bool has_commit(const fs::path& root, const std::string& commit, Context& contex
     const auto found = git(root, {"cat-file", "-e", commit + "^{commit}"}, context);
     return found && found->ok();
 }
-
-namespace {
-
-Result<std::vector<std::string>> names_by(const fs::path& root, std::vector<std::string> words, Context& context) {
-    GDNCTL_TRY_ASSIGN(const ProcessResult listed, git(root, std::move(words), context));
-    if (!listed.ok() || listed.out_truncated) {
-        return fail(ErrorKind::local_io, "git cannot compare " + root.string() +
-                                             " with its last commit: " + std::string(text::trim(listed.err)));
-    }
-    std::vector<std::string> names;
-    for (const std::string_view name : text::split(listed.out, '\0')) {
-        if (!name.empty()) names.emplace_back(name);
-    }
-    return names;
-}
-
-// What a job would find at this path.
-Result<std::string> content_at(const fs::path& path, Context& context) {
-    std::error_code problem;
-    const fs::file_status status = fs::symlink_status(path, problem);
-    if (status.type() == fs::file_type::not_found) return std::string("absent");
-    if (status.type() == fs::file_type::symlink) return "link " + fs::read_symlink(path, problem).string();
-    if (status.type() == fs::file_type::directory) {
-        // A submodule; or a folder in the place of a file, whose content is not tracked.
-        if (!fs::exists(path / ".git", problem)) return std::string("folder");
-        return source_state(path, {}, context);
-    }
-    const bool runs = (status.permissions() & fs::perms::owner_exec) != fs::perms::none;
-    GDNCTL_TRY_ASSIGN(std::string hash, hash_file_hex(HashKind::sha256, path));
-    return (runs ? "program " : "file ") + hash;
-}
-
-}  // namespace
 
 Result<std::string> source_state(const fs::path& root, const std::set<std::string>& apart, Context& context) {
     if (!find_repository_root(root)) return std::string();

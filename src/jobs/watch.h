@@ -1,4 +1,5 @@
-// Prints a job's log: the last lines, the matching ones, or all of it as it grows. Bytes are never changed.
+// Waits for a job's end, and prints its log: the last lines, the matching ones, or all of it as it grows. Bytes are
+// never changed.
 #pragma once
 
 #include <chrono>
@@ -74,9 +75,6 @@ struct Watched {
     bool timed_out = false;
     bool log_complete = true;  // follow_job() has passed on the whole log
 };
-
-// `[YYYY-mm-dd HH:MM:SS] <id> status=<S> <message>` on stderr.
-void print_status(Context& context, const JobDetails& details, bool whole_message);
 
 // Polls until the job has ended or the time is up; prints a status line on each change. Errors: interrupted,
 // terminated; remote_missing (never seen); infrastructure (the record vanished).

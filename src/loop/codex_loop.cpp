@@ -1,19 +1,15 @@
-// What is known of a run before anything is touched, and what --dry-run shows of it.
 #include "loop/codex_loop.h"
 
 #include <csignal>
 #include <filesystem>
 #include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/json.h"
 #include "core/log.h"
 #include "core/redact.h"
-#include "core/result.h"
 #include "core/text.h"
 #include "jobs/job_destination.h"
 #include "loop/engine/engine.h"
@@ -21,14 +17,12 @@
 #include "loop/engine/log_dir.h"
 #include "loop/engine/loop_agent.h"
 #include "loop/engine/messages.h"
-#include "loop/engine/options.h"
 #include "loop/engine/prompt.h"
 #include "loop/engine/sync_main.h"
 #include "loop/engine/tpu_hold.h"
 #include "loop/engine/transaction.h"
 #include "loop/gates/stages.h"
 #include "loop/gates/validation_gate.h"
-#include "loop/gates/validation_options.h"
 #include "loop/measure/worktrees.h"
 #include "loop/memory/context_pack.h"
 #include "loop/memory/ideas.h"
@@ -36,7 +30,6 @@
 #include "loop/memory/run_view.h"
 #include "loop/memory/running_log.h"
 #include "platform/clock.h"
-#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/machine.h"
 #include "platform/signals.h"
@@ -44,6 +37,10 @@
 #include "services/job/job.h"
 
 namespace gdnctl::loop {
+
+namespace fs = std::filesystem;
+
+namespace {
 
 struct LoopPlan {
     LoopOptions options;  // as --resilient left them
@@ -57,13 +54,6 @@ struct LoopPlan {
     Isolation isolation = Isolation::inplace;
     std::string run, loop_id;
 };
-
-TransactionSettings transaction_settings(const LoopPlan& plan, const CodexLoopRequest& request,
-                                         std::filesystem::path slot);
-
-namespace fs = std::filesystem;
-
-namespace {
 
 Result<Document> find_prompt(const LoopOptions& options, const Target& target, const LoopPlan& plan,
                              const Context& context) {
@@ -124,7 +114,7 @@ Status warn_of_unchecked(const LoopPlan& plan) {
 
 Result<StampMode> stamps_of(const LoopPlan& plan) {
     const StampMode mode = plan.options.stamp_mode;
-    if (mode == StampMode::automatic) return plan.options.gates.used ? StampMode::commit : StampMode::off;
+    if (mode == StampMode::automatic) return plan.gates.used ? StampMode::commit : StampMode::off;
     if (mode != StampMode::inplace) return mode;
     if (plan.isolation != Isolation::inplace) {
         return fail(ErrorKind::usage,
@@ -144,8 +134,6 @@ Result<StampMode> stamps_of(const LoopPlan& plan) {
     return mode;
 }
 
-}  // namespace
-
 // Errors: usage, config. Nothing is written.
 Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& context) {
     LoopPlan plan;
@@ -156,9 +144,9 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
         GDNCTL_TRY_ASSIGN(link, slot_link(link));
     }
     plan.gates = request.gates;
-    options.gates = gate_options_of(plan.gates);
-    const auto rewrites = make_resilient(options);
-    take_rewrites(plan.gates, options.gates);
+    auto rewrites = make_resilient(options);
+    // Command lines of the first version must not start TPU work that they did not ask for.
+    if (options.resilient && plan.gates.used) make_resilient(plan.gates, rewrites);
     if (options.resilient) {
         std::vector<std::string> shown;
         for (const auto& one : rewrites) shown.push_back(fmt::format("{} {} -> {}", one.option, one.before, one.after));
@@ -188,9 +176,8 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
     presets.insert(presets.end(), options.directive_presets.begin(), options.directive_presets.end());
     GDNCTL_TRY_ASSIGN(plan.directives,
                       session_directives({presets, options.directive_files, options.directives}, plan.root));
-    const bool slot =
-        options.isolation == IsolationChoice::worktree ||
-        (options.isolation == IsolationChoice::automatic && (options.gates.used || options.uses_budget()));
+    const bool slot = options.isolation == IsolationChoice::worktree ||
+                      (options.isolation == IsolationChoice::automatic && (plan.gates.used || options.uses_budget()));
     plan.isolation = slot ? Isolation::worktree : Isolation::inplace;
     GDNCTL_TRY_ASSIGN(plan.stamps, stamps_of(plan));
     warn_of_unused(request.options, plan);
@@ -209,7 +196,7 @@ std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request) {
                          {"prompt", plan.prompt.file.empty() ? plan.prompt.name : plan.prompt.file.string()},
                          {"directives", plan.directives.size()},
                          {"post_checks", options.post_checks},
-                         {"gates", options.gates.used},
+                         {"gates", plan.gates.used},
                          {"stamp_mode", to_text(plan.stamps)},
                          {"resilient", options.resilient},
                          {"max_failures", options.max_failures},
@@ -230,8 +217,7 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
                                 run.word("run"), what),
                     "repeat the original command with --resume, or start a new run without it");
     };
-    if (json::boolean(was, "gates").value_or(false) && !options.gates.used)
-        return missing("--validation-* or --perf-*");
+    if (json::boolean(was, "gates").value_or(false) && !plan.gates.used) return missing("--validation-* or --perf-*");
     const auto checks = was.find("post_checks");
     if (checks != was.end() && !checks->empty() && options.post_checks.empty()) return missing("--post-check");
     const auto differs = [&](const char* what, const std::string& now) {
@@ -259,7 +245,7 @@ Status check_gates_can_judge(const LoopPlan& plan, const CodexLoopRequest& reque
     // A run that was broken off is never kept from finishing what it has.
     const bool patient = plan.options.resilient || plan.options.resume;
     if (held) return {};
-    OwnJobs jobs(request.config, context);
+    InProcessJobs jobs(request.config, context);
     return check_clusters_answer({plan.gates.validation, plan.options.hold, patient, plan.root, jobs, context.stop});
 }
 
@@ -369,10 +355,6 @@ Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const Loop
     return report;
 }
 
-namespace fs = std::filesystem;
-
-namespace {
-
 class Session {
 public:
     Session(const CodexLoopRequest& request, LoopPlan plan, Context& context)
@@ -403,7 +385,7 @@ public:
                                              trusted, m_context.process, m_context.clock));
         m_plan.subfolder = m_plan.workdir.lexically_relative(repository.root());
         if (m_plan.subfolder == ".") m_plan.subfolder.clear();
-        GDNCTL_TRY_ASSIGN(m_gates, GateStages::create(gate_setup(git, slot.string() + "-measure")));
+        GDNCTL_TRY_ASSIGN(m_gates, GateStages::create(gate_deps(git, slot.string() + "-measure")));
         if (anew && artefacts.stop_requested()) {
             log::warning("{}", message::stop_file(artefacts.folder() / "STOP"));
             return not_begun({"stop-file", 0, 0});
@@ -417,23 +399,23 @@ public:
     }
 
 private:
-    GateSetup gate_setup(Transactions& git, fs::path measure_folder) {
-        return GateSetup{m_request.target,
-                         m_plan.gates,
-                         m_plan.options.hold,
-                         nullptr,
-                         git.repository(),
-                         std::move(measure_folder),
-                         transaction_settings(m_plan, m_request, {}).log_paths,
-                         m_plan.options.worktree_links,
-                         m_context.cwd,
-                         m_plan.log_dir,
-                         m_jobs,
-                         m_context.process,
-                         m_context.clock,
-                         m_context.http,
-                         m_context.env,
-                         [this](const JobOrder& order) { return name_job(order); }};
+    GateDeps gate_deps(Transactions& git, fs::path measure_folder) {
+        return GateDeps{m_request.target,
+                        m_plan.gates,
+                        m_plan.options.hold,
+                        nullptr,
+                        git.repository(),
+                        std::move(measure_folder),
+                        transaction_settings(m_plan, m_request, {}).log_paths,
+                        m_plan.options.worktree_links,
+                        m_context.cwd,
+                        m_plan.log_dir,
+                        m_jobs,
+                        m_context.process,
+                        m_context.clock,
+                        m_context.http,
+                        m_context.env,
+                        [this](const JobOrder& order) { return name_job(order); }};
     }
 
     Status make_agent() {
@@ -663,38 +645,38 @@ private:
         }
         SyncMain sync(m_plan.options, git.repository(), m_context.stop,
                       [&](auto words) { return note(RecordType::merge_intent, std::move(words)); });
-        EngineParts parts{*m_agent.agent, git, artefacts, *m_journal, m_context.clock};
-        parts.stop = m_context.stop;
-        parts.doing = &m_doing;
-        parts.stages = stages;
-        parts.prepare = [&](const std::string& branch, std::span<const Record> records) {
+        EngineDeps deps{*m_agent.agent, git, artefacts, *m_journal, m_context.clock};
+        deps.stop = m_context.stop;
+        deps.doing = &m_doing;
+        deps.stages = stages;
+        deps.prepare = [&](const std::string& branch, std::span<const Record> records) {
             return sync.run(branch, records);
         };
         RunningLog running_log(git.repository(), m_plan.log_dir, m_plan.log, m_plan.stamps);
         if (m_plan.stamps != StampMode::off) {
-            parts.log_entry = [&](int iteration, std::span<const Record>) {
+            deps.log_entry = [&](int iteration, std::span<const Record>) {
                 return running_log.entry(m_journal->records(), iteration);
             };
         }
-        parts.show = shower();
-        parts.command = [&](const AgentRequest& request) { return text::shell_join(m_agent.words(request)); };
-        parts.tidy = [&](int iteration) { return tidy_up(artefacts, git, iteration); };
-        parts.room = [places = std::vector<fs::path>{m_plan.log_dir, git.repository().common_dir(), git.workdir(),
-                                                     m_context.state_dir}] { return check_room(places); };
+        deps.show = shower();
+        deps.command = [&](const AgentRequest& request) { return text::shell_join(m_agent.words(request)); };
+        deps.tidy = [&](int iteration) { return tidy_up(artefacts, git, iteration); };
+        deps.room = [places = std::vector<fs::path>{m_plan.log_dir, git.repository().common_dir(), git.workdir(),
+                                                    m_context.state_dir}] { return check_room(places); };
         if (tpu) {
-            parts.held_ms = [&] { return tpu->held().count(); };
-            parts.directives.emplace_back([&](std::span<const Record>) { return tpu_directive(*tpu); });
+            deps.held_ms = [&] { return tpu->held().count(); };
+            deps.directives.emplace_back([&](std::span<const Record>) { return tpu_directive(*tpu); });
         }
         const auto gate = gate_directive(m_plan.gates, m_request.target, m_context.cwd, m_plan.log_dir);
-        if (gate) parts.directives.emplace_back([&](std::span<const Record>) { return std::vector{*gate}; });
+        if (gate) deps.directives.emplace_back([&](std::span<const Record>) { return std::vector{*gate}; });
         if (m_plan.isolation == Isolation::worktree) {  // in place the prompt is the recipe's, byte for byte
-            parts.directives.emplace_back(
+            deps.directives.emplace_back(
                 [&](std::span<const Record> records) { return context_directive(m_plan.log_dir, records); });
         }
         log::write_as_it_is(log::Level::info,
                             message::directives_loaded(m_plan.directives.size() + (tpu ? 1 : 0) + (gate ? 1 : 0)));
         m_doing = "the run ends here";
-        Engine engine(engine_settings(), std::move(parts));
+        Engine engine(engine_settings(), std::move(deps));
         const RunEnd end = can_begin ? engine.run(resumed) : without_tpu();
         if (tpu) tpu->release();
         for (const auto& left : sweep_loop(m_plan.loop_id, m_context.clock)) {
@@ -712,7 +694,7 @@ private:
     const CodexLoopRequest& m_request;
     LoopPlan m_plan;
     Context& m_context;
-    OwnJobs m_jobs;
+    InProcessJobs m_jobs;
     LoopAgent m_agent;
     std::unique_ptr<GateStages> m_gates;
     std::optional<LoopJournal> m_journal;

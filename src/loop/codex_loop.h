@@ -20,7 +20,7 @@ struct CodexLoopRequest {
     Target target;
     std::vector<std::string> allocator;  // the first words of the command that holds a dev TPU; empty: none is known
     GateChoices gates;                   // validation and performance
-    RunWords words;                      // the options as they were given, for the journal
+    SavedOptions words;                  // the options as they were given, for the journal
     ConfigAt config;                     // for jobs of a tree of the run
     bool dry_run = false;
 };
@@ -33,7 +33,7 @@ struct CodexLoopReport {
     std::int64_t iterations_total = 0, iterations_ended = 0, failures = 0, promotions = 0;
     std::map<std::string, int> outcomes;
     std::int64_t tokens = 0, agent_ms = 0, tpu_ms = 0, wall_ms = 0;
-    // Of a dry run.
+    // For a dry run only.
     std::vector<std::string> agent_argv;
     std::string prompt;
     std::vector<std::string> plan;  // lines for people

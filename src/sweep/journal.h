@@ -31,7 +31,7 @@ struct RunEnd {
     std::optional<double> forward_s, step_s;  // what that is the time of
     double wall_s = 0, time_limit_s = 0;
     bool reduced = false;
-    // By which configurations are compared: of a step, else of a forward.
+    // The time by which configurations are compared: that of a step, else that of a forward.
     std::optional<double> time_s() const { return step_s ? step_s : forward_s; }
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <map>
 
@@ -14,7 +13,7 @@ namespace gdnctl::sweep {
 
 namespace {
 
-// Those of one result come once each.
+// Keys of the numbers in a result; each occurs once.
 constexpr std::array<std::string_view, 27> k_figures = {"loss",
                                                         "compile_time_s",
                                                         "steady_time_s",
@@ -75,7 +74,11 @@ std::string_view from_own_word(std::string_view text) {
     return text;
 }
 
-}  // namespace
+KeyValue split_key(std::string_view text) {
+    const auto at = text.find(' ');
+    if (at == std::string_view::npos) return {text, {}};
+    return {text.substr(0, at), text::trim(text.substr(at + 1))};
+}
 
 Line clean_line(std::string_view raw) {
     Line line;
@@ -102,24 +105,12 @@ Line clean_line(std::string_view raw) {
     return line;
 }
 
-KeyValue split_key(std::string_view text) {
-    const auto at = text.find(' ');
-    if (at == std::string_view::npos) return {text, {}};
-    return {text.substr(0, at), text::trim(text.substr(at + 1))};
-}
-
+// Whether the value of this key of a result, of either script, is a number.
 bool is_figure(std::string_view key) {
     return std::find(k_figures.begin(), k_figures.end(), key) != k_figures.end() || key == "fwd_split_label_pallas";
 }
 
-std::optional<double> parse_figure(std::string_view text) {
-    const std::string lower = text::to_lower(text);
-    if (lower == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (lower == "inf" || lower == "infinity") return std::numeric_limits<double>::infinity();
-    if (lower == "-inf" || lower == "-infinity") return -std::numeric_limits<double>::infinity();
-    return text::parse_double(text);
-}
-
+// JSON as Python writes it: bare NaN, Infinity and -Infinity become strings of that name. nullopt: no object.
 std::optional<Json> parse_python_json(std::string_view text) {
     std::string strict;
     strict.reserve(text.size());
@@ -146,13 +137,7 @@ std::optional<Json> parse_python_json(std::string_view text) {
     return std::move(*json);
 }
 
-std::optional<std::int64_t> dict_number(std::string_view dict, std::string_view key) {
-    const auto at = dict.find("'" + std::string(key) + "':");
-    if (at == std::string_view::npos) return std::nullopt;
-    const std::string_view rest = text::trim(dict.substr(at + key.size() + 3));
-    return text::parse_int(rest.substr(0, rest.find_first_not_of("0123456789")));
-}
-
+// "BlockSizes(b_block_size=1024, h_block_size=512, v_block_size=1024)" anywhere in the text.
 std::optional<BlockSizes> parse_block_sizes(std::string_view text) {
     const auto at = text.find("BlockSizes(");
     if (at == std::string_view::npos) return std::nullopt;
@@ -170,51 +155,6 @@ std::optional<BlockSizes> parse_block_sizes(std::string_view text) {
     }
     return sizes;
 }
-
-CommandLine parse_command_line(std::string_view command) {
-    CommandLine to;
-    std::vector<std::string> words;
-    if (auto split = text::shell_split(command)) {
-        words = std::move(*split);
-    } else {
-        for (const std::string_view word : text::split(command, ' ')) words.emplace_back(word);
-    }
-    const std::array<std::pair<std::string_view, std::optional<std::int64_t>*>, 9> numbers = {
-        {{"--batch", &to.batch},
-         {"--pos", &to.pos},
-         {"--seq-len", &to.seq_len},
-         {"--embed", &to.embed},
-         {"--vocab", &to.vocab},
-         {"--data-shards", &to.data_shards},
-         {"--b-block-size", &to.b},
-         {"--h-block-size", &to.h},
-         {"--v-block-size", &to.v}}};
-    const std::array<std::pair<std::string_view, std::string*>, 3> names = {{{"--implementation", &to.implementation},
-                                                                             {"--input-dtype", &to.input_dtype},
-                                                                             {"--accum-dtype", &to.accum_dtype}}};
-    for (std::size_t i = 0; i < words.size(); ++i) {
-        const std::string_view word = words[i];
-        const auto equals = word.find('=');
-        const std::string_view name = word.substr(0, equals);
-        const std::string_view value = equals != std::string_view::npos ? word.substr(equals + 1)
-                                       : i + 1 < words.size()           ? std::string_view(words[i + 1])
-                                                                        : std::string_view();
-        for (const auto& [option, number] : numbers) {
-            if (name == option) *number = text::parse_int(value);
-        }
-        for (const auto& [option, text] : names) {
-            if (name == option) *text = value;
-        }
-        to.shard_map = to.shard_map || name == "--shard-map";
-        to.forward_only = to.forward_only || name == "--forward-only";
-        to.infer = to.infer || (name == "--block-sizes" && value == "infer");
-        const bool lane = name.starts_with("--fwd-") && name != "--fwd-lse-fori-v-mult";
-        to.benchmark_only = to.benchmark_only || lane || name == "--skip-label-logits";
-    }
-    return to;
-}
-
-namespace {
 
 constexpr std::size_t k_kept_text = std::size_t{64} << 10;  // of unrecognised lines, which may explain a failure
 
@@ -445,7 +385,7 @@ private:
         m_records.push_back(std::move(r));
     }
 
-    // Of several lines the first that tells the kind.
+    // The first of several lines that tells the kind of failure.
     static std::string telling_line(std::string_view text) {
         for (const std::string_view line : text::split(text, '\n')) {
             if (classify_failure(line).kind) return std::string(line);
@@ -547,6 +487,64 @@ void Parser::describe_context(const Stream& s, Record& r) const {
 }
 
 }  // namespace
+
+std::optional<double> parse_figure(std::string_view text) {
+    const std::string lower = text::to_lower(text);
+    if (lower == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (lower == "inf" || lower == "infinity") return std::numeric_limits<double>::infinity();
+    if (lower == "-inf" || lower == "-infinity") return -std::numeric_limits<double>::infinity();
+    return text::parse_double(text);
+}
+
+std::optional<std::int64_t> dict_number(std::string_view dict, std::string_view key) {
+    const auto at = dict.find("'" + std::string(key) + "':");
+    if (at == std::string_view::npos) return std::nullopt;
+    const std::string_view rest = text::trim(dict.substr(at + key.size() + 3));
+    return text::parse_int(rest.substr(0, rest.find_first_not_of("0123456789")));
+}
+
+CommandLine parse_command_line(std::string_view command) {
+    CommandLine to;
+    std::vector<std::string> words;
+    if (auto split = text::shell_split(command)) {
+        words = std::move(*split);
+    } else {
+        for (const std::string_view word : text::split(command, ' ')) words.emplace_back(word);
+    }
+    const std::array<std::pair<std::string_view, std::optional<std::int64_t>*>, 9> numbers = {
+        {{"--batch", &to.batch},
+         {"--pos", &to.pos},
+         {"--seq-len", &to.seq_len},
+         {"--embed", &to.embed},
+         {"--vocab", &to.vocab},
+         {"--data-shards", &to.data_shards},
+         {"--b-block-size", &to.b},
+         {"--h-block-size", &to.h},
+         {"--v-block-size", &to.v}}};
+    const std::array<std::pair<std::string_view, std::string*>, 3> names = {{{"--implementation", &to.implementation},
+                                                                             {"--input-dtype", &to.input_dtype},
+                                                                             {"--accum-dtype", &to.accum_dtype}}};
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        const std::string_view word = words[i];
+        const auto equals = word.find('=');
+        const std::string_view name = word.substr(0, equals);
+        const std::string_view value = equals != std::string_view::npos ? word.substr(equals + 1)
+                                       : i + 1 < words.size()           ? std::string_view(words[i + 1])
+                                                                        : std::string_view();
+        for (const auto& [option, number] : numbers) {
+            if (name == option) *number = text::parse_int(value);
+        }
+        for (const auto& [option, text] : names) {
+            if (name == option) *text = value;
+        }
+        to.shard_map = to.shard_map || name == "--shard-map";
+        to.forward_only = to.forward_only || name == "--forward-only";
+        to.infer = to.infer || (name == "--block-sizes" && value == "infer");
+        const bool forward_variant = name.starts_with("--fwd-") && name != "--fwd-lse-fori-v-mult";
+        to.benchmark_only = to.benchmark_only || forward_variant || name == "--skip-label-logits";
+    }
+    return to;
+}
 
 std::vector<Record> parse_results(std::string_view text, std::string_view file, const Assumed& assumed) {
     Parser parser(file, assumed);

@@ -1,4 +1,5 @@
-// One line of a log: what a process, Ray or a logger put before it, and what it says. Pure.
+// Reads results from a log: what a process, Ray or a logger put before a line, what the line says, and the outcome of a
+// run. Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json.h"
 #include "sweep/record.h"
 
 namespace gdnctl::sweep {
@@ -16,28 +16,17 @@ struct Line {
     std::string process;  // "main pid=4711" of Ray's prefix; empty: none
     std::string text;     // without prefixes, colours and Ray's "[repeated 3x across cluster]"
 };
-Line clean_line(std::string_view raw);
 
 // A word and what follows its first blank.
 struct KeyValue {
     std::string_view key, value;
 };
-KeyValue split_key(std::string_view text);
-
-// Whether the value of this key of a result, of either script, is a number.
-bool is_figure(std::string_view key);
 
 // A number, NaN, inf, Infinity or -Infinity as Python prints them.
 std::optional<double> parse_figure(std::string_view text);
 
-// JSON as Python writes it: bare NaN, Infinity and -Infinity become strings of that name. nullopt: no object.
-std::optional<Json> parse_python_json(std::string_view text);
-
 // The integer of 'key' in a printed dict; nullopt: not there.
 std::optional<std::int64_t> dict_number(std::string_view dict, std::string_view key);
-
-// "BlockSizes(b_block_size=1024, h_block_size=512, v_block_size=1024)" anywhere in the text.
-std::optional<BlockSizes> parse_block_sizes(std::string_view text);
 
 // What a job's command line says about the script that it starts; missing options stay empty.
 struct CommandLine {

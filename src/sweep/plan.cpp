@@ -277,7 +277,7 @@ Result<std::vector<Configuration>> configurations_of(const Plan& plan, const std
                     {"x_dtype", plan.x_dtype},
                     {"w_dtype", plan.w_dtype},
                     {"accum_dtype", plan.accum_dtype},
-                    {"soft_cap", plan.soft_cap ? Json(*plan.soft_cap) : Json()},
+                    {"soft_cap", json::or_null(plan.soft_cap)},
                     {"logsumexp_weight", plan.logsumexp_weight},
                     {"device_kind", plan.device_kind},
                     {"implementation", plan.implementation},

@@ -1,4 +1,4 @@
-// Why a configuration has no time, by what its messages say. Pure.
+// The record of one configuration: its time, or why it has none, judging by its messages. Pure.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ struct Record {
     std::vector<Figure> figures;
     std::optional<Spread> spread;
 
-    // Of the job that it belongs to.
+    // Facts of the job that ran it.
     std::optional<std::int64_t> global_batch, kernel_batch, hidden, vocab;  // rows of all shards; of one kernel call
     std::optional<std::int64_t> chips;                                      // that the printed roofline counts
     std::string x_dtype, accum_dtype, device_kind;                          // empty: nothing says it

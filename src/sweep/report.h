@@ -1,4 +1,4 @@
-// From records to what can be believed of them: rates of one chip, MFU, corrections, warnings, ranking. Pure.
+// What can be believed of a sweep's records: rates of one chip, MFU, corrections, warnings, ranking. Pure.
 #pragma once
 
 #include <optional>

@@ -11,7 +11,6 @@
 #include "core/text.h"
 #include "jobs/hold.h"
 #include "jobs/watch.h"
-#include "platform/clock.h"
 #include "platform/signals.h"
 #include "services/job/output.h"
 #include "sweep/parse.h"
@@ -66,7 +65,7 @@ std::string time_text(double seconds) { return fmt::format("{:.6g} s", seconds);
 class Sweep {
 public:
     Sweep(const Plan& plan, const std::vector<Configuration>& configurations, const SweepOptions& options,
-          Journal& journal, const Place& place, Clock& clock)
+          Journal& journal, const RunPlace& place, Clock& clock)
         : m_plan(plan),
           m_configurations(configurations),
           m_options(options),
@@ -293,7 +292,7 @@ private:
     const std::vector<Configuration>& m_configurations;
     const SweepOptions& m_options;
     Journal& m_journal;
-    const Place& m_place;
+    const RunPlace& m_place;
     Clock& m_clock;
     Clock::Monotonic m_start;
     JournalReader m_reader;
@@ -302,52 +301,12 @@ private:
     std::set<std::string> m_skipped, m_given_up, m_dropped;
 };
 
-}  // namespace
-
-RunEnd judge_output(const RunOutput& output, const Plan& plan) {
-    if (output.lost) return failed(FailureKind::infra, first_line(output.lost_because));
-    if (output.timed_out) return failed(FailureKind::timed_out, "reached its time limit");
-    std::vector<Record> records = parse_results(output.text, "", {plan.device_kind, plan.x_dtype, {}});
-    const std::string_view told =
-        std::string_view(output.text).substr(output.text.size() - std::min(output.text.size(), k_told));
-    if (!records.empty() && records.back().status == ResultStatus::failed && !records.back().truncated) {
-        const Record& last = records.back();
-        RunEnd end = failed(last.failure.kind.value_or(FailureKind::crashed), first_line(last.error));
-        end.failure = last.failure;
-        return end;
-    }
-    if (output.exit_code != 0) {
-        const std::string how = output.exit_code ? fmt::format("exited with code {}", *output.exit_code)
-                                                 : std::string("did not end by itself");
-        const Failure failure = classify_failure(told);
-        RunEnd end = failed(failure.kind.value_or(FailureKind::crashed), how);
-        if (failure.kind) end.failure = failure;
-        return end;
-    }
-    if (!records.empty() && ran_elsewhere(output, records.back(), plan)) {
-        return failed(FailureKind::infra, "the run was not on a TPU");
-    }
-    if (!records.empty()) return measured(std::move(records.back()));
-    const Failure failure = classify_failure(told);
-    RunEnd end = failed(failure.kind.value_or(FailureKind::no_result), "it printed no result");
-    if (failure.kind) end.failure = failure;
-    return end;
-}
-
-Result<SweepResult> run_sweep(const Plan& plan, const std::vector<Configuration>& configurations,
-                              const SweepOptions& options, const std::vector<std::string>& history, Journal& journal,
-                              const Place& place, Clock& clock) {
-    return Sweep(plan, configurations, options, journal, place, clock).run(history);
-}
-
-namespace {
-
 constexpr std::chrono::seconds k_stop_patience{60};
 constexpr std::size_t k_kept_log = std::size_t{32} << 20;  // of one run; the end of a longer one
 
 class Jobs {
 public:
-    Jobs(JobBackend& backend, const JobPlaceOptions& options, Context& context)
+    Jobs(JobBackend& backend, const JobRunOptions& options, Context& context)
         : m_backend(backend), m_options(options), m_context(context) {}
 
     Result<RunOutput> run(const std::vector<std::string>& argv, double limit_s,
@@ -376,7 +335,7 @@ public:
         if (start.submission_id.empty()) return {};
         std::unique_ptr<JobBackend> other;
         if (start.cluster != m_backend.cluster()) {
-            PlaceOptions place;
+            DestinationOptions place;
             place.cluster = start.cluster;
             GDNCTL_TRY_ASSIGN(other, open_backend(place, false, m_context));
         }
@@ -403,9 +362,7 @@ private:
             plan.command.workdir = folder.string();
             plan.command.entrypoint = "cd " + text::shell_quote(folder.string()) + " && " + plan.command.entrypoint;
         }
-        if (m_backend.name() != "local") {
-            plan.command.env.assign(m_options.switches.begin(), m_options.switches.end());
-        }
+        if (m_backend.name() != "local") plan.command.env.assign(m_options.switches.begin(), m_options.switches.end());
         plan.command.resources = m_options.resources;
         plan.beside = m_options.beside;
         return request_for(plan, {}, m_backend.name() != "local", m_context);
@@ -477,15 +434,51 @@ private:
     }
 
     JobBackend& m_backend;
-    const JobPlaceOptions m_options;
+    const JobRunOptions m_options;
     Context& m_context;
 };
 
 }  // namespace
 
-Place job_place(JobBackend& backend, const JobPlaceOptions& options, Context& context) {
+RunEnd judge_output(const RunOutput& output, const Plan& plan) {
+    if (output.lost) return failed(FailureKind::infra, first_line(output.lost_because));
+    if (output.timed_out) return failed(FailureKind::timed_out, "reached its time limit");
+    std::vector<Record> records = parse_results(output.text, "", {plan.device_kind, plan.x_dtype, {}});
+    const std::string_view told =
+        std::string_view(output.text).substr(output.text.size() - std::min(output.text.size(), k_told));
+    if (!records.empty() && records.back().status == ResultStatus::failed && !records.back().truncated) {
+        const Record& last = records.back();
+        RunEnd end = failed(last.failure.kind.value_or(FailureKind::crashed), first_line(last.error));
+        end.failure = last.failure;
+        return end;
+    }
+    if (output.exit_code != 0) {
+        const std::string how = output.exit_code ? fmt::format("exited with code {}", *output.exit_code)
+                                                 : std::string("did not end by itself");
+        const Failure failure = classify_failure(told);
+        RunEnd end = failed(failure.kind.value_or(FailureKind::crashed), how);
+        if (failure.kind) end.failure = failure;
+        return end;
+    }
+    if (!records.empty() && ran_elsewhere(output, records.back(), plan)) {
+        return failed(FailureKind::infra, "the run was not on a TPU");
+    }
+    if (!records.empty()) return measured(std::move(records.back()));
+    const Failure failure = classify_failure(told);
+    RunEnd end = failed(failure.kind.value_or(FailureKind::no_result), "it printed no result");
+    if (failure.kind) end.failure = failure;
+    return end;
+}
+
+Result<SweepResult> run_sweep(const Plan& plan, const std::vector<Configuration>& configurations,
+                              const SweepOptions& options, const std::vector<std::string>& history, Journal& journal,
+                              const RunPlace& place, Clock& clock) {
+    return Sweep(plan, configurations, options, journal, place, clock).run(history);
+}
+
+RunPlace run_as_jobs(JobBackend& backend, const JobRunOptions& options, Context& context) {
     const auto jobs = std::make_shared<Jobs>(backend, options, context);
-    Place place;
+    RunPlace place;
     place.run = [jobs](const std::vector<std::string>& argv, double limit_s,
                        const std::function<Status(JournalEvent)>& on_start) {
         return jobs->run(argv, limit_s, on_start);

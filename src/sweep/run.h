@@ -1,11 +1,10 @@
-// Running a plan: one process a configuration, again after any end, with nothing finished run twice.
+// Runs a plan: one process for each configuration. A sweep that ended early continues, and nothing finished runs twice.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "jobs/job_destination.h"
@@ -30,7 +29,7 @@ struct RunOutput {
 RunEnd judge_output(const RunOutput& output, const Plan& plan);
 
 // Where runs take place.
-struct Place {
+struct RunPlace {
     // Runs a command line to its end. `on_start` is called before anything runs, with what has to be on record to find
     // it again. Errors end the sweep: interrupted and terminated among them, with the run ended.
     std::function<Result<RunOutput>(const std::vector<std::string>& argv, double limit_s,
@@ -63,11 +62,11 @@ struct SweepResult {
 // `history`: the records that the journal held. Says on stderr what runs and what came of it.
 Result<SweepResult> run_sweep(const Plan& plan, const std::vector<Configuration>& configurations,
                               const SweepOptions& options, const std::vector<std::string>& history, Journal& journal,
-                              const Place& place, Clock& clock);
+                              const RunPlace& place, Clock& clock);
 
 // Runs of a sweep as jobs of a backend: this machine, a cluster, or a held TPU's host.
 
-struct JobPlaceOptions {
+struct JobRunOptions {
     std::string name;                             // of the sweep
     std::map<std::string, std::string> switches;  // that a job elsewhere must get, see switches_of()
     std::map<std::string, double> resources;      // of each job
@@ -75,6 +74,6 @@ struct JobPlaceOptions {
 };
 
 // `run` and `settle`; what is left of `check` is the caller's.
-Place job_place(JobBackend& backend, const JobPlaceOptions& options, Context& context);
+RunPlace run_as_jobs(JobBackend& backend, const JobRunOptions& options, Context& context);
 
 }  // namespace gdnctl::sweep

@@ -70,7 +70,7 @@ void describe(cli::Args& args, Options&) {
 
 Result<ExitCode> run(const Options&, Context& context) {
     const auto root = project_root(context);
-    const auto place = choose_place({}, context);
+    const auto place = choose_destination({}, context);
     if (!place) log::warning("the configured cluster cannot be used: {}", place.error().text());
     std::vector<Row> rows;
     for (const std::string& name : cluster_names(root)) {
@@ -103,20 +103,20 @@ namespace gdnctl::commands::cluster_check {
 
 struct Options {
     std::optional<std::string> name;
-    PlaceOptions place;
+    DestinationOptions place;
 };
 
 namespace {
 
 struct Report {
-    Place place;
+    JobDestination place;
     std::optional<RayAccess> access;
     std::string url;  // as reached; empty: not reached
     std::optional<DashboardFacts> facts;
     std::optional<Error> error;
 };
 
-Report look(const Place& place, Context& context) {
+Report look(const JobDestination& place, Context& context) {
     Report report;
     report.place = place;
     if (place.local) return report;
@@ -262,9 +262,9 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    PlaceOptions wanted = options.place;
+    DestinationOptions wanted = options.place;
     if (options.name) wanted.cluster = options.name;
-    GDNCTL_TRY_ASSIGN(const Place place, choose_place(wanted, context));
+    GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(wanted, context));
     Report report = look(place, context);
     if (context.global.json) {
         print_json(json_of(report), context, -1);

@@ -95,21 +95,21 @@ HoldPlan plan_of(const Options& options, std::filesystem::path root, const Conte
 }
 
 struct Candidate {
-    PlaceOptions options;
-    Place place;
+    DestinationOptions options;
+    JobDestination place;
 };
 
 // The requested cluster, then its fallbacks, without duplicates. Checks that all of them exist before any is asked.
 Result<std::vector<Candidate>> candidates(const Options& options, Context& context) {
     std::vector<Candidate> all;
-    GDNCTL_TRY_ASSIGN(Place first, choose_place(options.name.place, context));
+    GDNCTL_TRY_ASSIGN(JobDestination first, choose_destination(options.name.place, context));
     all.push_back({options.name.place, std::move(first)});
     for (const std::string& name : options.fallback_clusters) {
-        PlaceOptions other = options.name.place;
+        DestinationOptions other = options.name.place;
         other.cluster = name;
         other.cluster_config.reset();
         other.ray_address.reset();
-        GDNCTL_TRY_ASSIGN(Place place, choose_place(other, context));
+        GDNCTL_TRY_ASSIGN(JobDestination place, choose_destination(other, context));
         const bool known = std::any_of(all.begin(), all.end(),
                                        [&](const Candidate& one) { return one.place.cluster == place.cluster; });
         if (!known) all.push_back({std::move(other), std::move(place)});
@@ -211,7 +211,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
 namespace gdnctl::commands::dev_tpu_list {
 
 struct Options {
-    PlaceOptions place;
+    DestinationOptions place;
     bool all_users = false;
 };
 
@@ -238,7 +238,7 @@ std::optional<WallTime> lease_end_of(const HoldRecord& record, const Context& co
 }
 
 // The holds of one place, with this machine's records of them. Forgets holds that have ended.
-Result<std::vector<HoldView>> holds_at(const PlaceOptions& options, bool all_users,
+Result<std::vector<HoldView>> holds_at(const DestinationOptions& options, bool all_users,
                                        const std::vector<HoldRecord>& remembered, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options, true, context));
     GDNCTL_TRY_ASSIGN(const auto jobs, backend->list());
@@ -265,18 +265,18 @@ Result<std::vector<HoldView>> holds_at(const PlaceOptions& options, bool all_use
 }
 
 // Every place where this machine has a hold, and the default place of commands without --cluster.
-std::vector<PlaceOptions> all_places(const PlaceOptions& options, const std::vector<HoldRecord>& remembered,
-                                     Context& context) {
-    std::vector<PlaceOptions> places = {options};
+std::vector<DestinationOptions> all_places(const DestinationOptions& options, const std::vector<HoldRecord>& remembered,
+                                           Context& context) {
+    std::vector<DestinationOptions> places = {options};
     std::vector<std::string> names;
-    if (const auto place = choose_place(options, context)) {
+    if (const auto place = choose_destination(options, context)) {
         names.push_back(place->local ? "local" : place->cluster.empty() ? place->address->url : place->cluster);
     }
     for (const HoldRecord& record : remembered) {
         const std::string name = hold_place_words(record);
         if (std::find(names.begin(), names.end(), name) != names.end()) continue;
         names.push_back(name);
-        places.push_back(place_of_hold(record, options));
+        places.push_back(destination_of_hold(record, options));
     }
     return places;
 }
@@ -322,12 +322,12 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    const PlaceOptions& named = options.place;
+    const DestinationOptions& named = options.place;
     const bool explicit_place = named.cluster || named.cluster_config || named.ray_address;
     GDNCTL_TRY_ASSIGN(const auto remembered, devtpu::HoldStore(context.state_dir).all());
     const auto places = explicit_place ? std::vector{named} : all_places(named, remembered, context);
     std::vector<HoldView> views;
-    for (const PlaceOptions& place : places) {
+    for (const DestinationOptions& place : places) {
         auto found = holds_at(place, options.all_users, remembered, context);
         if (!found) {
             if (explicit_place || places.size() == 1) return tl::unexpected(std::move(found).error());
@@ -375,7 +375,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
 namespace gdnctl::commands::dev_tpu_release {
 
 struct Options {
-    PlaceOptions place;
+    DestinationOptions place;
     std::optional<std::string> tpu_name;
     std::optional<std::string> submission_id;
     bool all_mine = false;
@@ -394,16 +394,16 @@ bool is_meant(const Options& options, const HoldRecord& record) {
 }
 
 // The named place; else the places of recorded holds that are meant; else the default one.
-std::vector<PlaceOptions> places_of(const Options& options, const std::vector<HoldRecord>& remembered) {
-    const PlaceOptions& named = options.place;
-    std::vector<PlaceOptions> places;
+std::vector<DestinationOptions> places_of(const Options& options, const std::vector<HoldRecord>& remembered) {
+    const DestinationOptions& named = options.place;
+    std::vector<DestinationOptions> places;
     if (named.cluster || named.cluster_config || named.ray_address) return {named};
     std::vector<std::string> names;
     for (const HoldRecord& record : remembered) {
         const std::string name = hold_place_words(record);
         if (!is_meant(options, record) || std::find(names.begin(), names.end(), name) != names.end()) continue;
         names.push_back(name);
-        places.push_back(place_of_hold(record, named));
+        places.push_back(destination_of_hold(record, named));
     }
     if (places.empty()) places.push_back(named);
     return places;
@@ -476,7 +476,7 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto remembered, devtpu::HoldStore(context.state_dir).all());
     Json released = Json::array();
-    for (const PlaceOptions& place : places_of(options, remembered)) {
+    for (const DestinationOptions& place : places_of(options, remembered)) {
         GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, true, context));
         GDNCTL_TRY_ASSIGN(const auto holds, meant_at(options, *backend, remembered, context));
         for (const HoldRecord& record : holds) {
@@ -487,7 +487,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
             released.push_back(record.submission_id);
         }
         GDNCTL_TRY(forget_ended(options, *backend, remembered, holds, context));
-        see_to_given_up(*backend, context);
+        retry_pending_stops(*backend, context);
     }
     if (released.empty()) log::info("nothing to release");
     if (context.global.json) {

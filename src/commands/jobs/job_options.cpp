@@ -14,7 +14,7 @@ constexpr double k_longest_s = 1e9;  // for --timeout; keeps the conversion in r
 
 }  // namespace
 
-void describe_place(cli::Args& args, PlaceOptions& options) {
+void describe_place(cli::Args& args, DestinationOptions& options) {
     args.option(options.cluster, "--cluster NAME", "cluster to use; `local` is this machine",
                 {.group = "Cluster",
                  .default_text = "us-central1 if its file exists, otherwise local",

@@ -13,7 +13,7 @@
 
 namespace gdnctl::commands {
 
-void describe_place(cli::Args& args, PlaceOptions& options);
+void describe_place(cli::Args& args, DestinationOptions& options);
 void describe_submit(cli::Args& args, SubmitOptions& options);
 
 // The settings of a profile as options, described once for ray-profile, dev-tpu-profile and the profiles of codex-loop.
@@ -40,7 +40,7 @@ namespace gdnctl::commands::devtpu_options {
 // Options shared by the dev-tpu commands.
 
 struct Name {
-    PlaceOptions place;
+    DestinationOptions place;
     std::string tpu_name;
 };
 void describe_name(cli::Args& args, Name& options);

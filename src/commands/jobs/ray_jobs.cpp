@@ -35,7 +35,7 @@
 namespace gdnctl::commands::ray_list {
 
 struct Options {
-    PlaceOptions place;
+    DestinationOptions place;
     bool mine = false;
     std::optional<JobState> status;
     std::int64_t limit = 50;
@@ -124,7 +124,7 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, true, context));
     GDNCTL_TRY_ASSIGN(auto jobs, backend->list());
-    see_to_given_up(*backend, context);
+    retry_pending_stops(*backend, context);
     std::erase_if(jobs, [&](const JobDetails& job) {
         return (options.mine && !is_mine(job, context.env)) || (options.status && job.state != *options.status);
     });
@@ -158,7 +158,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
 namespace gdnctl::commands::ray_stop {
 
 struct Options {
-    PlaceOptions place;
+    DestinationOptions place;
     std::string id;
     bool wait = false;
 };
@@ -197,7 +197,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
 namespace gdnctl::commands::ray_wait {
 
 struct Options {
-    PlaceOptions place;
+    DestinationOptions place;
     std::optional<std::string> id;
     std::optional<std::string> match;
     double poll_s = 5.0;
@@ -310,7 +310,7 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
         if (!printed && !is_log_trouble(printed.error())) return tl::unexpected(printed.error());
         if (!printed) log::warning("{}", printed.error().text());
     }
-    see_to_given_up(backend, context);
+    retry_pending_stops(backend, context);
     if (context.global.json) print_end(watched->details, verdict, output, backend, context);
     return options.compat_exit ? compatible(watched) : verdict.exit;
 }
@@ -447,7 +447,7 @@ private:
 namespace gdnctl::commands::ray_logs {
 
 struct Options {
-    PlaceOptions place;
+    DestinationOptions place;
     std::string id;
     std::int64_t tail = 400;
     std::optional<std::string> grep;

@@ -60,7 +60,7 @@ std::string resources_text(const std::map<std::string, double>& resources) {
     return out.empty() ? "none asked for" : out;
 }
 
-std::string address_text(const Place& place) {
+std::string address_text(const JobDestination& place) {
     if (place.local) return "this machine";
     return place.address ? place.address->url : "ssh tunnel to the head node of " + place.file->cluster_name;
 }
@@ -81,7 +81,7 @@ Result<Preview> preview_request(const JobRequest& request, const Context& contex
     return preview;
 }
 
-void put_preview(Json& object, const Place& place, const JobRequest& request, const Preview& preview) {
+void put_preview(Json& object, const JobDestination& place, const JobRequest& request, const Preview& preview) {
     object["backend"] = place.local ? "local" : "ray";
     object["cluster"] = place.cluster.empty() ? Json(nullptr) : Json(place.cluster);
     object["address"] = address_text(place);
@@ -96,7 +96,7 @@ void put_preview(Json& object, const Place& place, const JobRequest& request, co
     object["request"] = preview.request;
 }
 
-std::string preview_text(const Place& place, const JobRequest& request, const Preview& preview) {
+std::string preview_text(const JobDestination& place, const JobRequest& request, const Preview& preview) {
     std::string out;
     const auto line = [&](std::string_view name, std::string_view value) {
         out += fmt::format("{:<12} {}\n", name, value);
@@ -119,7 +119,7 @@ std::string preview_text(const Place& place, const JobRequest& request, const Pr
 // Prints place, command, resources, variable names, package and the body of POST /api/jobs/ with the values of all
 // variables masked; with --json as one object of this schema. Packs the working tree to determine its size. Contacts no
 // server. Errors: usage (too large, or not accepted by a cluster), config, local_io.
-Result<ExitCode> show_preview(const JobPlan& plan, const SubmitOptions& options, const Place& place,
+Result<ExitCode> show_preview(const JobPlan& plan, const SubmitOptions& options, const JobDestination& place,
                               std::string_view schema, Context& context) {
     GDNCTL_TRY_ASSIGN(const JobRequest request, request_for(plan, options, !place.local, context));
     GDNCTL_TRY_ASSIGN(const Preview preview, preview_request(request, context));
@@ -143,7 +143,7 @@ namespace gdnctl::commands::ray_test {
 // gdnctl ray-test: run the target's correctness test as a job.
 
 struct Options {
-    PlaceOptions place;
+    DestinationOptions place;
     SubmitOptions submit;
     std::string tpu = "auto";
     TestSelection::Suite tests = TestSelection::Suite::both;
@@ -265,7 +265,7 @@ namespace gdnctl::commands::ray_profile {
 // gdnctl ray-profile: run the target's profile as a job.
 
 struct Options {
-    PlaceOptions place;
+    DestinationOptions place;
     SubmitOptions submit;
     ProfileSettings settings;
     std::vector<std::string> profile_env;

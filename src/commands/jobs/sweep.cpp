@@ -41,7 +41,7 @@ namespace gdnctl::commands::sweep_run {
 struct Options {
     std::string plan;
     std::optional<std::string> journal, tpu_name;
-    PlaceOptions place;
+    DestinationOptions place;
     std::optional<double> budget_s;
     bool prune_vmem = false;
 };
@@ -106,8 +106,8 @@ Result<std::string> check_outputs(const std::string& inputs, sweep::Check check,
 
 struct Opened {
     std::unique_ptr<JobBackend> backend;
-    std::unique_ptr<Heart> heart;
-    sweep::JobPlaceOptions options;
+    std::unique_ptr<LeaseRenewer> renewer;
+    sweep::JobRunOptions options;
     std::string device;  // its kind: results of another one are not ours
 };
 
@@ -125,18 +125,18 @@ Result<Opened> open_place(const Options& options, const sweep::Plan& plan, Conte
     if (options.tpu_name) {
         GDNCTL_TRY_ASSIGN(const FoundHold hold, find_hold(*options.tpu_name, options.place, context));
         GDNCTL_TRY_ASSIGN(opened.backend, open_backend(hold.place, false, context));
-        auto heart = start_heart(hold.record, hold.place, context);
-        if (heart) {
-            opened.heart = std::move(*heart);
+        auto renewer = start_renewing(hold.record, hold.place, context);
+        if (renewer) {
+            opened.renewer = std::move(*renewer);
         } else {
-            log::warning("the lease is not being renewed: {}", heart.error().text());
+            log::warning("the lease is not being renewed: {}", renewer.error().text());
         }
         opened.options.beside = hold.record.submission_id;
         opened.options.tpu_name = *options.tpu_name;
         opened.device = device_of(hold.record.tpu_type, *opened.backend);
         return opened;
     }
-    GDNCTL_TRY_ASSIGN(const Place place, choose_place(options.place, context));
+    GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(options.place, context));
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu("auto", place, Target{}));
     opened.options.resources = tpu.resources;
     GDNCTL_TRY_ASSIGN(opened.backend, open_backend(place, options.place, context));
@@ -290,7 +290,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     how.outputs = (context.state_dir / "sweeps").string();
     if (plan.check != sweep::Check::none) GDNCTL_TRY(make_private_directory(how.outputs));
 
-    sweep::Place place = sweep::job_place(*opened.backend, opened.options, context);
+    auto place = sweep::run_as_jobs(*opened.backend, opened.options, context);
     place.check = [&](const std::string& outputs) { return check_outputs(how.inputs, plan.check, outputs, context); };
     GDNCTL_TRY_ASSIGN(const sweep::SweepResult result,
                       sweep::run_sweep(plan, configurations, how, history, journal, place, context.clock));

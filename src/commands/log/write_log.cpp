@@ -483,7 +483,7 @@ Result<ExitCode> stamp_record(runlog::LogWriter& writer, const Json& old, const 
     record["commit_status"] = "committed";
     std::vector<Json> all = writer.records();
     all.push_back(record);
-    runlog::PlaceOptions place;
+    runlog::PlacementOptions place;
     place.only_missing = true;
     place.rewrite_id = runlog::id_of(record);
     GDNCTL_TRY_ASSIGN(const auto placement,
@@ -653,7 +653,7 @@ void report(const std::filesystem::path& path, const runlog::Placement& placemen
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto path, log_path(options.log_file, context));
-    runlog::PlaceOptions place;
+    runlog::PlacementOptions place;
     place.overwrite_edited = options.force;
     if (options.check) {
         GDNCTL_TRY_ASSIGN(const auto files, runlog::read_log_files(path));

@@ -96,7 +96,7 @@ const std::vector<std::string>& words_for(const OptionWords& words, const std::s
 // Compares the call with the run, option by option.
 class Continuation {
 public:
-    Continuation(const Options& now, loop::RunWords& kept) : m_now(now), m_kept(kept) {
+    Continuation(const Options& now, loop::SavedOptions& kept) : m_now(now), m_kept(kept) {
         for (const cli::GivenOption& one : now.given) {
             (one.typed ? m_typed : m_configured)[one.option].push_back(one.value);
             if (!one.typed) m_origins[one.option] = one.origin;
@@ -154,13 +154,13 @@ private:
     }
 
     const Options& m_now;
-    loop::RunWords& m_kept;
+    loop::SavedOptions& m_kept;
     OptionWords m_typed, m_configured;
     std::map<std::string, std::string> m_origins;
     std::vector<std::string> m_differences, m_missing;
 };
 
-Status assign_all(const cli::Args& args, const loop::RunWords& kept) {
+Status assign_all(const cli::Args& args, const loop::SavedOptions& kept) {
     OptionWords left = kept.given;
     for (const cli::OptionDef& option : args.options()) {
         for (const std::string& word : words_for(kept.given, option.canonical())) {
@@ -179,7 +179,7 @@ Status assign_all(const cli::Args& args, const loop::RunWords& kept) {
 }
 
 // Stores the given options for the journal, except those that belong to a single call (--resume, --dry-run, --log-dir).
-void keep_words(const std::vector<cli::GivenOption>& given, loop::RunWords& words) {
+void keep_words(const std::vector<cli::GivenOption>& given, loop::SavedOptions& words) {
     OptionWords typed;
     for (const cli::GivenOption& one : given) {
         if (!is_among(k_of_the_call, one.option))
@@ -192,7 +192,7 @@ void keep_words(const std::vector<cli::GivenOption>& given, loop::RunWords& word
 // The options of the run described by `kept`, continued by a call with the options `now`. Updates `kept` for the next
 // call. Errors: usage, naming every option that differs, except those that may change and, of an evolve run, what
 // --accept-config-change accepts.
-Result<Options> resumed_options(const Options& now, loop::RunWords& kept) {
+Result<Options> resumed_options(const Options& now, loop::SavedOptions& kept) {
     Options options;
     cli::Args args;
     describe(args, options);
@@ -409,7 +409,7 @@ Result<std::vector<std::string>> allocator_words(const Options& options, const C
     return std::move(*words);
 }
 
-Result<loop::CodexLoopRequest> request_of(const Options& options, loop::RunWords words, Context& context) {
+Result<loop::CodexLoopRequest> request_of(const Options& options, loop::SavedOptions words, Context& context) {
     loop::CodexLoopRequest request;
     request.options = options.loop;
     if (options.model) {
@@ -507,19 +507,19 @@ ExitCode refused(const Error& error, std::string_view counted) {
     return static_cast<ExitCode>(rc);
 }
 
-Result<loop::CodexLoopReport> run_as(const Options& options, loop::RunWords words, Context& context) {
+Result<loop::CodexLoopReport> run_as(const Options& options, loop::SavedOptions words, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto request, request_of(options, std::move(words), context));
     return loop::run_codex_loop(request, context);
 }
 
-tl::unexpected<Error> another(const loop::RunWords& kept, std::string_view option, const std::string& now,
+tl::unexpected<Error> another(const loop::SavedOptions& kept, std::string_view option, const std::string& now,
                               const std::string& then) {
     return fail(ErrorKind::usage, fmt::format("--resume: not what run {} was started with: {} {} (the run has {})",
                                               kept.run, option, now, then.empty() ? "none" : then));
 }
 
 // Takes what the global options of this call name, if it is what the run has or the change is accepted.
-Status take_global(const Options& now, loop::RunWords& kept, const Context& context) {
+Status take_global(const Options& now, loop::SavedOptions& kept, const Context& context) {
     const bool accepted = now.evolve.accept_config_change;
     const auto take = [&](const char* option, const std::string& given, std::string& then) -> Status {
         if (given.empty() || given == then) return {};
@@ -534,8 +534,9 @@ Status take_global(const Options& now, loop::RunWords& kept, const Context& cont
 // Continues in the directory, and with the configuration file and target, of the original run. `go`: (options, words,
 // context).
 template <class Go>
-std::invoke_result_t<Go, const Options&, loop::RunWords, Context&> resume(const Options& now, loop::RunWords kept,
-                                                                          Context& context, Go go) {
+std::invoke_result_t<Go, const Options&, loop::SavedOptions, Context&> resume(const Options& now,
+                                                                              loop::SavedOptions kept, Context& context,
+                                                                              Go go) {
     GDNCTL_TRY(take_global(now, kept, context));
     GDNCTL_TRY_ASSIGN(const Options options, resumed_options(now, kept));
     if (options.evolves != now.evolves) return another(kept, "--mode", "climb", "evolve");
@@ -554,8 +555,8 @@ std::invoke_result_t<Go, const Options&, loop::RunWords, Context&> resume(const 
     return go(options, std::move(kept), held);
 }
 
-loop::RunWords words_of(const Options& options) {
-    loop::RunWords words;
+loop::SavedOptions words_of(const Options& options) {
+    loop::SavedOptions words;
     keep_words(options.given, words);
     return words;
 }
@@ -580,7 +581,7 @@ Result<loop::CodexLoopReport> run_it(const Options& options, Context& context) {
     return run_as(options, words_of(options), context);
 }
 
-Result<ExitCode> evolve_as(const Options& options, loop::RunWords words, Context& context) {
+Result<ExitCode> evolve_as(const Options& options, loop::SavedOptions words, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto request, request_of(options, std::move(words), context));
     return run_evolve_mode(options, request, context);
 }
@@ -588,7 +589,7 @@ Result<ExitCode> evolve_as(const Options& options, loop::RunWords words, Context
 Result<ExitCode> evolve_it(const Options& options, Context& context) {
     if (options.loop.resume && !options.dry_run) {
         const auto folder = loop::evolve::resumed_folder(options.loop.log_dir, project_root(context));
-        GDNCTL_TRY_ASSIGN(const auto kept, folder.empty() ? std::optional<loop::RunWords>()
+        GDNCTL_TRY_ASSIGN(const auto kept, folder.empty() ? std::optional<loop::SavedOptions>()
                                                           : loop::words_of_run(folder / "journal.jsonl"));
         if (kept) {
             GDNCTL_TRY(loop::mend_repository(context.cwd, folder / "journal.jsonl", context.process, context.clock));

@@ -258,7 +258,7 @@ Check check_state(const Context& context) {
 // Checks the file that commands without --cluster read, without contacting the cluster.
 Check check_cluster(Context& context) {
     Check check{"cluster file", Need::optional, false, {}, "ray-* and dev-tpu-* commands on a cluster", {}};
-    const auto place = choose_place({}, context);
+    const auto place = choose_destination({}, context);
     if (!place) {
         check.detail = place.error().text();
         check.fix = place.error().hint.empty() ? "gdnctl cluster list" : place.error().hint;

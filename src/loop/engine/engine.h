@@ -33,7 +33,7 @@ struct EngineSettings {
     std::string run, loop_id;
     Isolation isolation = Isolation::inplace;
     std::string config = "{}";  // JSON text for the `run` record: what people may want to know about the run later
-    std::string words;          // JSON text for the `run` and `resume` records: to_text(RunWords); empty: none
+    std::string words;          // JSON text for the `run` and `resume` records: to_text(SavedOptions); empty: none
     std::string perf_state;     // path of the performance state, relative to the log directory; empty: there is none
     std::string prompt_template;
     std::vector<std::string> directives;             // given by the user: presets, files, inline, in this order;
@@ -50,7 +50,7 @@ struct EngineSettings {
 };
 
 // What a run works with. An empty part is skipped.
-struct EngineParts {
+struct EngineDeps {
     Agent& agent;
     Transactions& git;
     const Artefacts& artefacts;
@@ -99,7 +99,7 @@ std::map<std::string, std::string> facts_of(const Candidate& candidate);
 
 class Engine {
 public:
-    Engine(EngineSettings settings, EngineParts parts);
+    Engine(EngineSettings settings, EngineDeps deps);
     // Runs to the end and returns why it ended. `resumed`: the journal belongs to a run that was interrupted.
     RunEnd run(bool resumed);
     RunState state() const { return summarise(records(), m_total, stashes()); }
@@ -115,7 +115,7 @@ private:
         bool stops = false;
         int rc = 0;
     };
-    struct Course {
+    struct RetryDecision {
         bool retry = false;
         bool free = false;  // not counted against the retries
         std::chrono::milliseconds pause{0};
@@ -123,7 +123,7 @@ private:
     };
 
     // ---- engine.cpp: the run
-    std::span<const Record> records() const { return m_parts.journal.records(); }
+    std::span<const Record> records() const { return m_deps.journal.records(); }
     std::span<const Record> open() const { return open_iteration(records()); }
     bool stashes() const;
     bool clean_tree() const;  // in place, without the user's work in it
@@ -134,22 +134,22 @@ private:
     std::optional<RunEnd> asked_to_stop() const;
     std::optional<RunEnd> end_of_budget() const;
     std::optional<RunEnd> rest();
-    Status take(const Step& step);
+    Status run_step(const Step& step);
     std::optional<RunEnd> on_error(const Error& error);
     RunEnd finish(RunEnd end);
     int last_iteration() const;
     int failures_in_a_row() const;
     std::vector<PastIteration> past() const;  // in this session
     Status sleep(std::chrono::milliseconds time) const;
-    Status room() const { return m_parts.room ? m_parts.room() : Status(); }
+    Status room() const { return m_deps.room ? m_deps.room() : Status(); }
 
     // ---- before the agent
-    Status set_aside(const Step& step);
+    Status stash_user_work(const Step& step);
     void say_what_is_kept(int iteration) const;
     Status refuse_dirty();
-    Status take_base(const Step& step);
-    Status put_away(const Step& step);
-    Status give_back(int iteration);  // the user's work, when an iteration stays open
+    Status pin_base(const Step& step);
+    Status archive_attempt(const Step& step);
+    Status restore_user_work(int iteration);  // the user's work, when an iteration stays open
     Status restore(const Step& step);
     Base base() const;  // of the candidate, else of the iteration
     Base first_base() const;
@@ -158,10 +158,10 @@ private:
     Status run_attempt(int iteration, int attempt);
     Result<AgentRequest> request_for(int iteration, int attempt);
     Result<std::string> write_prompt(int iteration);
-    Result<Course> course_after(const AgentOutcome& outcome);
+    Result<RetryDecision> decide_retry(const AgentOutcome& outcome);
     bool is_waited_out(const AgentOutcome& outcome) const;
     Status break_off(int iteration, int attempt, const Error& error);
-    Status end_attempt(int iteration, int attempt, const AgentOutcome& outcome, const Course& course);
+    Status end_attempt(int iteration, int attempt, const AgentOutcome& outcome, const RetryDecision& next);
     Status wait_for_provider();
 
     // ---- judging the result
@@ -187,7 +187,7 @@ private:
     void set_doing(const char* doing);
 
     EngineSettings m_settings;
-    EngineParts m_parts;
+    EngineDeps m_deps;
     int m_total;
     bool m_interrupted = false;
     bool m_journal_failed = false;

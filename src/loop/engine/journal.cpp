@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <concepts>
 #include <fstream>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -33,29 +33,14 @@ Status check_link(const Json& json, std::string_view previous, std::string_view 
     }
     GDNCTL_TRY_ASSIGN(const std::string wanted, hash_of(previous));
     const auto prev = json.find("prev");
-    if (prev == json.end() || *prev != wanted) {
-        return damaged_journal(name, line, "the line before it was changed");
-    }
+    if (prev == json.end() || *prev != wanted) return damaged_journal(name, line, "the line before it was changed");
     return {};
 }
 
-}  // namespace
-
+// Whether a key is part of the envelope.
 bool is_envelope(std::string_view key) {
     return key == "v" || key == "seq" || key == "ts" || key == "type" || key == "prev";
 }
-
-tl::unexpected<Error> unknown_record(std::string_view name, std::size_t line, std::string_view what) {
-    return fail(ErrorKind::config, fmt::format("{}:{}: this gdnctl does not know {}", name, line, what),
-                "it was written by a newer gdnctl: use that one, or another --log-dir");
-}
-
-tl::unexpected<Error> damaged_journal(std::string_view name, std::size_t line, std::string_view why) {
-    return fail(ErrorKind::conflict, fmt::format("{}:{}: the journal is damaged: {}", name, line, why),
-                "restore the file, or start a new run with another --log-dir");
-}
-
-namespace {
 
 // Reads the lines of a journal one after the other.
 class Chain {
@@ -89,7 +74,138 @@ private:
     std::size_t m_number = 0;
 };
 
+constexpr std::array<std::string_view, 20> k_types = {
+    "run",     "resume",      "iteration", "stash_intent", "stashed",       "merge_intent", "base",
+    "attempt", "attempt_end", "candidate", "job",          "stage",         "decision",     "settle_intent",
+    "settled", "log_intent",  "logged",    "restored",     "iteration_end", "stop"};
+
+// The payload of a line: iteration number, words, numbers.
+Json facts_of_record(const Record& record) {
+    Json facts = Json::object();
+    if (record.iteration > 0) facts["iteration"] = record.iteration;
+    for (const auto& [key, value] : record.text) {
+        if (key != "iteration") facts[key] = value;
+    }
+    for (const auto& [key, value] : record.number) {
+        if (key != "iteration") facts[key] = value;
+    }
+    return facts;
+}
+
+Result<Record> record_of(const Json& json, std::string_view name, std::size_t number) {
+    Record record;
+    record.seq = static_cast<std::uint64_t>(json::integer(json, "seq").value_or(-1));
+    if (json.contains("iteration")) record.iteration = static_cast<int>(json::integer(json, "iteration").value_or(-1));
+    for (const auto& [key, value] : json.items()) {
+        if (value.is_string()) record.text[key] = value.get<std::string>();
+        if (value.is_number_integer() && !is_envelope(key) && key != "iteration")
+            record.number[key] = value.get<std::int64_t>();
+    }
+    const auto type = record.text.extract("type");
+    const auto time = record.text.extract("ts");
+    record.text.erase("prev");
+    std::size_t index = 0;
+    while (index < k_types.size() && (!type || k_types[index] != type.mapped())) ++index;
+    if (index == k_types.size()) return unknown_record(name, number, "a record of this type");
+    record.type = static_cast<RecordType>(index);
+    if (time) record.time = time.mapped();
+    return record;
+}
+
+constexpr std::string_view k_schema = "gdnctl.loop-state/1";
+
+int ended_iterations(std::span<const Record> records) {
+    return static_cast<int>(std::count_if(
+        records.begin(), records.end(), [](const Record& record) { return record.type == RecordType::iteration_end; }));
+}
+
+int last_number(std::span<const Record> records) {
+    const Record* last = last_of(records, RecordType::iteration);
+    return last == nullptr ? 0 : last->iteration;
+}
+
+// Before the candidate is known: steps for the tree and the attempts.
+Step step_of_attempts(std::span<const Record> open, int iteration, bool interrupted) {
+    if (last_of(open, RecordType::base) == nullptr) return {StepKind::pin_base, iteration, 0, interrupted};
+    const Record* started = last_of(open, RecordType::attempt);
+    const Record* ended = last_of(open, RecordType::attempt_end);
+    const int last = started == nullptr ? 0 : static_cast<int>(started->count("attempt"));
+    if (last == 0) return {StepKind::run_attempt, iteration, 1, interrupted};
+    // Records are in order: an end belongs to the attempt before it.
+    const bool over = ended != nullptr && ended > started;
+    if (!over || ended->word("next") == "retry") return {StepKind::archive_attempt, iteration, last, interrupted};
+    return {StepKind::collect, iteration, last, interrupted};
+}
+
+// Where the user's work is. A run that was asked to stop restores it before the iteration has ended.
+struct Stash {
+    const Record* intent = nullptr;   // none since it was restored
+    const Record* stashed = nullptr;  // the same
+};
+Stash stash_of(std::span<const Record> open) {
+    const Record* back = last_of(open, RecordType::restored);
+    const auto since = [&](RecordType type) {
+        const Record* record = last_of(open, type);
+        return record != nullptr && (back == nullptr || record > back) ? record : nullptr;
+    };
+    return {since(RecordType::stash_intent), since(RecordType::stashed)};
+}
+
+// The fields of state.json, in order.
+template <class State, class Use>
+void each_field(State& state, const Use& use) {
+    use("run", state.run);
+    use("isolation", state.isolation);
+    use("iterations_total", state.total);
+    use("iterations_ended", state.ended);
+    use("iteration_open", state.open);
+    use("next_step", state.next);
+    use("failures", state.failures);
+    use("promotions", state.promotions);
+    use("since_promotion", state.since_promotion);
+    use("outcomes", state.outcomes);
+    use("tokens", state.tokens);
+    use("agent_ms", state.agent_ms);
+    use("tpu_ms", state.tpu_ms);
+    use("stop_reason", state.stop_reason);
+    use("journal_records", state.records);
+}
+
+bool has_type_of(const Json& json, const std::string& /*value*/) { return json.is_string(); }
+template <std::integral Number>
+bool has_type_of(const Json& json, Number /*value*/) {
+    return json.is_number_integer();
+}
+bool has_type_of(const Json& json, const std::map<std::string, int>& /*value*/) {
+    return json.is_object() &&
+           std::all_of(json.begin(), json.end(), [](const Json& n) { return n.is_number_integer(); });
+}
+
+// Makes PATH.bak the current PATH: the same file, whose bytes are already on disk.
+Status keep_backup(const std::filesystem::path& path) {
+    const std::string backup = path.string() + ".bak";
+    const std::string link = backup + ".new";
+    std::error_code problem;
+    std::filesystem::remove(link, problem);
+    std::filesystem::create_hard_link(path, link, problem);
+    if (!problem) std::filesystem::rename(link, backup, problem);
+    if (!problem || problem == std::errc::no_such_file_or_directory) return {};
+    // Not every file system supports links.
+    GDNCTL_TRY_ASSIGN(const auto before, read_file_if_exists(path));
+    return before ? replace_whole(backup, *before, 0600) : Status();
+}
+
 }  // namespace
+
+tl::unexpected<Error> unknown_record(std::string_view name, std::size_t line, std::string_view what) {
+    return fail(ErrorKind::config, fmt::format("{}:{}: this gdnctl does not know {}", name, line, what),
+                "it was written by a newer gdnctl: use that one, or another --log-dir");
+}
+
+tl::unexpected<Error> damaged_journal(std::string_view name, std::size_t line, std::string_view why) {
+    return fail(ErrorKind::conflict, fmt::format("{}:{}: the journal is damaged: {}", name, line, why),
+                "restore the file, or start a new run with another --log-dir");
+}
 
 Result<std::string> read_chain(std::string_view text, std::string_view name, const UseRecord& use) {
     Chain chain(name, use);
@@ -172,48 +288,6 @@ Status ChainJournal::append(std::string_view type, const Json& facts, std::strin
     return {};
 }
 
-namespace {
-
-constexpr std::array<std::string_view, 20> k_types = {
-    "run",     "resume",      "iteration", "stash_intent", "stashed",       "merge_intent", "base",
-    "attempt", "attempt_end", "candidate", "job",          "stage",         "decision",     "settle_intent",
-    "settled", "log_intent",  "logged",    "restored",     "iteration_end", "stop"};
-
-// The payload of a line: iteration number, words, numbers.
-Json facts_of_record(const Record& record) {
-    Json facts = Json::object();
-    if (record.iteration > 0) facts["iteration"] = record.iteration;
-    for (const auto& [key, value] : record.text) {
-        if (key != "iteration") facts[key] = value;
-    }
-    for (const auto& [key, value] : record.number) {
-        if (key != "iteration") facts[key] = value;
-    }
-    return facts;
-}
-
-Result<Record> record_of(const Json& json, std::string_view name, std::size_t number) {
-    Record record;
-    record.seq = static_cast<std::uint64_t>(json::integer(json, "seq").value_or(-1));
-    if (json.contains("iteration")) record.iteration = static_cast<int>(json::integer(json, "iteration").value_or(-1));
-    for (const auto& [key, value] : json.items()) {
-        if (value.is_string()) record.text[key] = value.get<std::string>();
-        if (value.is_number_integer() && !is_envelope(key) && key != "iteration")
-            record.number[key] = value.get<std::int64_t>();
-    }
-    const auto type = record.text.extract("type");
-    const auto time = record.text.extract("ts");
-    record.text.erase("prev");
-    std::size_t index = 0;
-    while (index < k_types.size() && (!type || k_types[index] != type.mapped())) ++index;
-    if (index == k_types.size()) return unknown_record(name, number, "a record of this type");
-    record.type = static_cast<RecordType>(index);
-    if (time) record.time = time.mapped();
-    return record;
-}
-
-}  // namespace
-
 std::string_view to_text(RecordType type) { return k_types[static_cast<std::size_t>(type)]; }
 
 const std::string& Record::word(const std::string& key) const {
@@ -275,49 +349,6 @@ Status LoopJournal::append(Record record, WallTime now) {
     return {};
 }
 
-namespace {
-
-constexpr std::string_view k_schema = "gdnctl.loop-state/1";
-
-int ended_iterations(std::span<const Record> records) {
-    return static_cast<int>(std::count_if(
-        records.begin(), records.end(), [](const Record& record) { return record.type == RecordType::iteration_end; }));
-}
-
-int last_number(std::span<const Record> records) {
-    const Record* last = last_of(records, RecordType::iteration);
-    return last == nullptr ? 0 : last->iteration;
-}
-
-// Before the candidate is known: steps for the tree and the attempts.
-Step step_of_attempts(std::span<const Record> open, int iteration, bool interrupted) {
-    if (last_of(open, RecordType::base) == nullptr) return {StepKind::take_base, iteration, 0, interrupted};
-    const Record* started = last_of(open, RecordType::attempt);
-    const Record* ended = last_of(open, RecordType::attempt_end);
-    const int last = started == nullptr ? 0 : static_cast<int>(started->count("attempt"));
-    if (last == 0) return {StepKind::run_attempt, iteration, 1, interrupted};
-    // Records are in order: an end belongs to the attempt before it.
-    const bool over = ended != nullptr && ended > started;
-    if (!over || ended->word("next") == "retry") return {StepKind::put_away, iteration, last, interrupted};
-    return {StepKind::collect, iteration, last, interrupted};
-}
-
-// Where the user's work is. A run that was asked to stop restores it before the iteration has ended.
-struct Stash {
-    const Record* intent = nullptr;   // none since it was restored
-    const Record* stashed = nullptr;  // the same
-};
-Stash stash_of(std::span<const Record> open) {
-    const Record* back = last_of(open, RecordType::restored);
-    const auto since = [&](RecordType type) {
-        const Record* record = last_of(open, type);
-        return record != nullptr && (back == nullptr || record > back) ? record : nullptr;
-    };
-    return {since(RecordType::stash_intent), since(RecordType::stashed)};
-}
-
-}  // namespace
-
 std::string_view to_text(StepKind kind) {
     constexpr std::array<std::string_view, 13> k_kinds = {
         "start_run", "begin_iteration", "set_aside", "take_base", "put_away",      "run_attempt", "collect",
@@ -355,7 +386,7 @@ Step next_step(std::span<const Record> records, int iterations, bool stashes, bo
     const Stash stash = stash_of(open);
     if (stashes && stash.stashed == nullptr && !has(RecordType::settled)) {
         const bool again = stash.intent != nullptr;
-        return {StepKind::set_aside, iteration, 0, again, again ? stash.intent->word("message") : ""};
+        return {StepKind::stash_user_work, iteration, 0, again, again ? stash.intent->word("message") : ""};
     }
     const Record* candidate = last_of(open, RecordType::candidate);
     if (candidate == nullptr) return step_of_attempts(open, iteration, interrupted);
@@ -405,43 +436,9 @@ RunState summarise(std::span<const Record> records, int iterations, bool stashes
     return state;
 }
 
-namespace {
-
-// Makes PATH.bak the current PATH: the same file, whose bytes are already on disk.
-Status keep_backup(const std::filesystem::path& path) {
-    const std::string backup = path.string() + ".bak";
-    const std::string link = backup + ".new";
-    std::error_code problem;
-    std::filesystem::remove(link, problem);
-    std::filesystem::create_hard_link(path, link, problem);
-    if (!problem) std::filesystem::rename(link, backup, problem);
-    if (!problem || problem == std::errc::no_such_file_or_directory) return {};
-    // Not every file system supports links.
-    GDNCTL_TRY_ASSIGN(const auto before, read_file_if_exists(path));
-    return before ? replace_whole(backup, *before, 0600) : Status();
-}
-
-}  // namespace
-
 Status write_state(const std::filesystem::path& path, const RunState& state) {
-    Json outcomes = Json::object();
-    for (const auto& [name, count] : state.outcomes) outcomes[name] = count;
-    const Json json = {{"schema", k_schema},
-                       {"run", state.run},
-                       {"isolation", state.isolation},
-                       {"iterations_total", state.total},
-                       {"iterations_ended", state.ended},
-                       {"iteration_open", state.open},
-                       {"next_step", state.next},
-                       {"failures", state.failures},
-                       {"promotions", state.promotions},
-                       {"since_promotion", state.since_promotion},
-                       {"outcomes", outcomes},
-                       {"tokens", state.tokens},
-                       {"agent_ms", state.agent_ms},
-                       {"tpu_ms", state.tpu_ms},
-                       {"stop_reason", state.stop_reason},
-                       {"journal_records", state.records}};
+    Json json = {{"schema", k_schema}};
+    each_field(state, [&](const char* key, const auto& value) { json[key] = value; });
     GDNCTL_TRY(keep_backup(path));
     return replace_whole(path, gdnctl::to_text(json, 2) + "\n", 0600);  // the journal can recreate it
 }
@@ -457,42 +454,13 @@ Result<std::optional<RunState>> read_state(const std::filesystem::path& path) {
     };
     if (!json.is_object()) return refused("does not parse");
     RunState state;
-    bool whole = true;
-    const auto word = [&](const char* key, std::string& value) {
-        const auto at = json::maybe_text(json, key);
-        whole = whole && at;
-        if (whole) value = *at;
-    };
-    const auto number = [&](const char* key, auto& value) {
-        const auto at = json::integer(json, key);
-        whole = whole && at;
-        if (whole) value = static_cast<std::remove_reference_t<decltype(value)>>(*at);
-    };
-    std::string schema;
-    word("schema", schema);
-    if (whole && schema != k_schema) return refused("is of another version (" + schema + ")");
-    word("run", state.run);
-    word("isolation", state.isolation);
-    number("iterations_total", state.total);
-    number("iterations_ended", state.ended);
-    number("iteration_open", state.open);
-    word("next_step", state.next);
-    number("failures", state.failures);
-    number("promotions", state.promotions);
-    number("since_promotion", state.since_promotion);
-    number("tokens", state.tokens);
-    number("agent_ms", state.agent_ms);
-    number("tpu_ms", state.tpu_ms);
-    word("stop_reason", state.stop_reason);
-    number("journal_records", state.records);
-    const Json* outcomes = json::object(json, "outcomes");
-    whole = whole && outcomes != nullptr;
-    if (whole) {
-        for (const auto& [name, count] : outcomes->items()) {
-            whole = whole && count.is_number_integer();
-            if (whole) state.outcomes[name] = count.get<int>();
-        }
-    }
+    const std::string schema = json::text(json, "schema");
+    if (!schema.empty() && schema != k_schema) return refused("is of another version (" + schema + ")");
+    bool whole = !schema.empty();
+    each_field(state, [&](const char* key, auto& value) {
+        whole = whole && has_type_of(json::field(json, key), value);
+        if (whole) json.at(key).get_to(value);
+    });
     if (!whole) return refused("lacks a field or has one of the wrong type");
     return std::optional(std::move(state));
 }

@@ -22,9 +22,6 @@
 
 namespace gdnctl::loop {
 
-// Whether a key is part of the envelope.
-bool is_envelope(std::string_view key);
-
 // Errors about a journal, with the line number.
 tl::unexpected<Error> unknown_record(std::string_view name, std::size_t line, std::string_view what);  // config
 tl::unexpected<Error> damaged_journal(std::string_view name, std::size_t line, std::string_view why);  // conflict
@@ -71,7 +68,7 @@ private:
     std::uint64_t m_records = 0;
 };
 
-// The events of a climb run, one record per line of the journal (chain.h). The payload consists of strings and
+// The events of a climb run, one record per line of the journal (ChainJournal). The payload consists of strings and
 // integers. Order of durability: objects, then refs, then the record that names them.
 
 enum class RecordType {
@@ -146,9 +143,9 @@ private:
 enum class StepKind {
     start_run,        // no journal yet: append `run`
     begin_iteration,  // append `iteration`
-    set_aside,        // in place with the stash policy: `stash_intent`, stash, `stashed`
-    take_base,        // pin the base, prepare the tree: `base`
-    put_away,         // `attempt` was interrupted or must be repeated: keep what it left, then run attempt + 1
+    stash_user_work,  // in place with the stash policy: `stash_intent`, stash, `stashed`
+    pin_base,         // pin the base, prepare the tree: `base`
+    archive_attempt,  // `attempt` was interrupted or must be repeated: keep what it left, then run attempt + 1
     run_attempt,      // `attempt`, the agent, `attempt_end`
     collect,          // `candidate`
     judge,            // the stages without a result yet, then `decision`
@@ -163,9 +160,9 @@ std::string_view to_text(StepKind kind);
 struct Step {
     StepKind kind = StepKind::start_run;
     int iteration = 0;
-    int attempt = 0;              // put_away, run_attempt
+    int attempt = 0;              // archive_attempt, run_attempt
     bool again = false;           // it may already be done, fully or partly: check first
-    std::string stash_message{};  // set_aside: of the stash that may exist already
+    std::string stash_message{};  // stash_user_work: of the stash that may exist already
     bool operator==(const Step&) const = default;
 };
 

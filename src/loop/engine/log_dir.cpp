@@ -1,9 +1,6 @@
 #include "loop/engine/log_dir.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,7 +9,6 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "loop/engine/journal.h"
 #include "platform/compression.h"
 #include "platform/descendants.h"
 #include "platform/fs.h"
@@ -41,6 +37,35 @@ Result<std::vector<fs::path>> files_in(const fs::path& folder) {
     if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "list", folder, problem.value()));
     std::sort(files.begin(), files.end());
     return files;
+}
+
+// Next to the lock, since it says more than a process id. Only for people.
+void say_who(const fs::path& lock, const fs::path& log_dir, WallTime now) {
+    const auto self = process_info(getpid());
+    const Json who = {{"pid", getpid()},
+                      {"start_ticks", self ? self->id.start_ticks : 0},
+                      {"started_at", format_iso8601(now)},
+                      {"log_dir", log_dir.string()}};
+    // A full disk must not prevent locking.
+    [[maybe_unused]] const auto written = atomic_replace(lock.string() + ".json", gdnctl::to_text(who) + "\n", 0600);
+}
+
+std::string who_holds(const fs::path& lock) {
+    const auto text = read_file_if_exists(lock.string() + ".json", std::size_t{64} << 10);
+    if (!text || !*text) return {};
+    const Json who = Json::parse(**text, nullptr, false);
+    if (!who.is_object()) return {};
+    const auto word = [&](const char* key) { return json::maybe_text(who, key).value_or("?"); };
+    return fmt::format(": process {}, since {}, log directory {}", json::integer(who, "pid").value_or(0),
+                       local_time_of(word("started_at")), word("log_dir"));
+}
+
+Result<FileLock> take(const fs::path& lock, std::string_view what, const fs::path& place) {
+    auto taken = FileLock::acquire(lock, {k_after_a_kill});
+    if (taken || taken.error().kind != ErrorKind::conflict) return taken;
+    return fail(ErrorKind::conflict,
+                fmt::format("another codex-loop is running {} {}{}", what, place.string(), who_holds(lock)),
+                "wait for it, or create a file STOP in its log directory to end it after the current iteration");
 }
 
 }  // namespace
@@ -116,41 +141,6 @@ bool Artefacts::stop_requested() const {
     return fs::exists(fs::symlink_status(m_folder / "STOP", problem));
 }
 
-namespace fs = std::filesystem;
-
-namespace {
-
-// Next to the lock, since it says more than a process id. Only for people.
-void say_who(const fs::path& lock, const fs::path& log_dir, WallTime now) {
-    const auto self = process_info(getpid());
-    const Json who = {{"pid", getpid()},
-                      {"start_ticks", self ? self->id.start_ticks : 0},
-                      {"started_at", format_iso8601(now)},
-                      {"log_dir", log_dir.string()}};
-    // A full disk must not prevent locking.
-    [[maybe_unused]] const auto written = atomic_replace(lock.string() + ".json", gdnctl::to_text(who) + "\n", 0600);
-}
-
-std::string who_holds(const fs::path& lock) {
-    const auto text = read_file_if_exists(lock.string() + ".json", std::size_t{64} << 10);
-    if (!text || !*text) return {};
-    const Json who = Json::parse(**text, nullptr, false);
-    if (!who.is_object()) return {};
-    const auto word = [&](const char* key) { return json::maybe_text(who, key).value_or("?"); };
-    return fmt::format(": process {}, since {}, log directory {}", json::integer(who, "pid").value_or(0),
-                       local_time_of(word("started_at")), word("log_dir"));
-}
-
-Result<FileLock> take(const fs::path& lock, std::string_view what, const fs::path& place) {
-    auto taken = FileLock::acquire(lock, {k_after_a_kill});
-    if (taken || taken.error().kind != ErrorKind::conflict) return taken;
-    return fail(ErrorKind::conflict,
-                fmt::format("another codex-loop is running {} {}{}", what, place.string(), who_holds(lock)),
-                "wait for it, or create a file STOP in its log directory to end it after the current iteration");
-}
-
-}  // namespace
-
 Result<LoopLock> LoopLock::acquire(const fs::path& log_dir, const fs::path& git_common_dir, WallTime now) {
     const fs::path ours = log_dir / "codex-loop.lock";
     const fs::path repositorys = git_common_dir / "gdnctl-codex-loop.lock";
@@ -160,8 +150,6 @@ Result<LoopLock> LoopLock::acquire(const fs::path& log_dir, const fs::path& git_
     say_who(repositorys, log_dir, now);
     return LoopLock(std::move(first), std::move(second));
 }
-
-namespace fs = std::filesystem;
 
 Status check_room(std::span<const fs::path> places) {
     constexpr std::uintmax_t k_next_to_nothing = std::uintmax_t{256} << 10;
@@ -178,8 +166,6 @@ Status check_room(std::span<const fs::path> places) {
     }
     return {};
 }
-
-namespace fs = std::filesystem;
 
 Status stop_job_of(std::span<const Record> records, const StopJob& stop) {
     const Record* job = last_of(open_iteration(records), RecordType::job);

@@ -1,4 +1,5 @@
-// The files of a run in its log directory: their names, what earlier runs left, and what may be removed.
+// The log directory of a run: its files and their names, its lock, the space left on its disk, and what earlier runs
+// left in it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/result.h"
 #include "core/time.h"

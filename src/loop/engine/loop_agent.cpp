@@ -1,7 +1,5 @@
 #include "loop/engine/loop_agent.h"
 
-#include <fmt/format.h>
-
 #include "core/log.h"
 #include "core/text.h"
 #include "platform/env.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <csignal>
 
-#include <fmt/format.h>
-
 #include "core/text.h"
 
 namespace gdnctl::loop::message {

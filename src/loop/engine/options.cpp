@@ -76,69 +76,6 @@ Status check_options(const LoopOptions& options) {
 
 namespace {
 
-class Rewriter {
-public:
-    // Replaces the old value by the new one.
-    template <class T>
-    void turn(const char* option, T& value, T from, T to) {
-        if (value != from) return;
-        list.push_back({option, std::string(to_text(from)), std::string(to_text(to))});
-        value = to;
-    }
-    void set(const char* option, std::int64_t& value, std::int64_t to) {
-        if (value == to) return;
-        list.push_back({option, std::to_string(value), std::to_string(to)});
-        value = to;
-    }
-    void set(const char* option, std::string& value, const char* to) {
-        if (value == to) return;
-        list.push_back({option, value, to});
-        value = to;
-    }
-    void set(const char* option, bool& value, bool to) {
-        if (value == to) return;
-        list.push_back({option, value ? "on" : "off", to ? "on" : "off"});
-        value = to;
-    }
-    std::vector<Rewrite> list;
-};
-
-void rewrite_gates(GateOptions& gates, Rewriter& rewriter) {
-    if (gates.validation_mode == "off") rewriter.set("--validation-mode", gates.validation_mode, "required");
-    rewriter.set("--validation-max-attempts", gates.validation_max_attempts, -1);
-    if (!gates.ray_cluster_given) rewriter.set("--validation-ray-cluster-auto", gates.ray_cluster_auto, true);
-    rewriter.set("--validation-cross-tpu-test-fallback", gates.cross_tpu_test_fallback, true);
-    rewriter.set("--perf-mode", gates.perf_mode, "required");
-    if (gates.perf_regression_policy == "fail") {
-        rewriter.set("--perf-regression-policy", gates.perf_regression_policy, "revert-count-failure");
-    }
-}
-
-}  // namespace
-
-std::vector<Rewrite> make_resilient(LoopOptions& options) {
-    if (!options.resilient) return {};
-    Rewriter rewriter;
-    if (options.max_failures >= 0) rewriter.set("--max-failures", options.max_failures, -1);
-    rewriter.turn("--dirty-policy", options.dirty_policy, DirtyPolicy::fail, DirtyPolicy::stash);
-    rewriter.turn("--no-commit-policy", options.no_commit_policy, Policy::fail, Policy::count_failure);
-    rewriter.turn("--post-check-policy", options.post_check_policy, Policy::fail, Policy::count_failure);
-    rewriter.turn("--iteration-error-policy", options.iteration_error_policy, Policy::fail, Policy::count_failure);
-    rewriter.turn("--hold-dev-tpu-policy", options.hold.policy, HoldPolicy::required, HoldPolicy::best_effort);
-    rewriter.turn("--stash-restore-policy", options.stash_restore_policy, StashRestorePolicy::fail,
-                  StashRestorePolicy::warn_keep);
-    if (options.codex_retries < 2) rewriter.set("--codex-retries", options.codex_retries, 2);
-    if (options.post_check_retries < 2) rewriter.set("--post-check-retries", options.post_check_retries, 2);
-    if (options.hold.name.empty()) rewriter.set("--hold-dev-tpu", options.hold.on, false);
-    rewriter.turn("--sync-main-conflict-policy", options.sync_main_conflict_policy, ConflictPolicy::fail,
-                  ConflictPolicy::skip);
-    // Command lines of the first version must not start TPU work that they did not ask for.
-    if (options.gates.used) rewrite_gates(options.gates, rewriter);
-    return rewriter.list;
-}
-
-namespace {
-
 constexpr const char* k_word = "options";  // key in the records
 
 Json json_of_words(const OptionWords& words, std::set<std::string>& masked) {
@@ -160,8 +97,8 @@ OptionWords words_of(const Json& json) {
     return words;
 }
 
-RunWords read_words(const Json& json) {
-    RunWords words;
+SavedOptions read_words(const Json& json) {
+    SavedOptions words;
     words.cwd = json.at("cwd").get<std::string>();
     words.config_file = json.at("config").get<std::string>();
     words.target = json.at("target").get<std::string>();
@@ -173,7 +110,28 @@ RunWords read_words(const Json& json) {
 
 }  // namespace
 
-std::string to_text(RunWords words) {
+std::vector<Rewrite> make_resilient(LoopOptions& options) {
+    std::vector<Rewrite> list;
+    if (!options.resilient) return list;
+    const auto turn = [&list](const char* option, auto& value, auto from, auto to) {
+        if (value == from) rewrite(list, option, value, to);
+    };
+    if (options.max_failures >= 0) rewrite(list, "--max-failures", options.max_failures, -1);
+    turn("--dirty-policy", options.dirty_policy, DirtyPolicy::fail, DirtyPolicy::stash);
+    turn("--no-commit-policy", options.no_commit_policy, Policy::fail, Policy::count_failure);
+    turn("--post-check-policy", options.post_check_policy, Policy::fail, Policy::count_failure);
+    turn("--iteration-error-policy", options.iteration_error_policy, Policy::fail, Policy::count_failure);
+    turn("--hold-dev-tpu-policy", options.hold.policy, HoldPolicy::required, HoldPolicy::best_effort);
+    turn("--stash-restore-policy", options.stash_restore_policy, StashRestorePolicy::fail,
+         StashRestorePolicy::warn_keep);
+    if (options.codex_retries < 2) rewrite(list, "--codex-retries", options.codex_retries, 2);
+    if (options.post_check_retries < 2) rewrite(list, "--post-check-retries", options.post_check_retries, 2);
+    if (options.hold.name.empty()) rewrite(list, "--hold-dev-tpu", options.hold.on, false);
+    turn("--sync-main-conflict-policy", options.sync_main_conflict_policy, ConflictPolicy::fail, ConflictPolicy::skip);
+    return list;
+}
+
+std::string to_text(SavedOptions words) {
     Json json = {{"cwd", words.cwd}, {"config", words.config_file}, {"target", words.target}};
     json["given"] = json_of_words(words.given, words.masked);
     json["configured"] = json_of_words(words.configured, words.masked);
@@ -181,7 +139,7 @@ std::string to_text(RunWords words) {
     return gdnctl::to_text(json);
 }
 
-Result<std::optional<RunWords>> words_of_run(const std::filesystem::path& journal) {
+Result<std::optional<SavedOptions>> words_of_run(const std::filesystem::path& journal) {
     std::string run, last;
     std::size_t at = 0;
     const auto use = [&](const Json& record, std::size_t line) -> Status {
@@ -194,10 +152,10 @@ Result<std::optional<RunWords>> words_of_run(const std::filesystem::path& journa
     };
     GDNCTL_TRY_ASSIGN(const std::string last_line, read_chain_file(journal, use));
     if (last_line.empty()) GDNCTL_TRY(check_never_begun(journal));
-    if (last.empty()) return std::optional<RunWords>();
+    if (last.empty()) return std::optional<SavedOptions>();
     const Json json = Json::parse(last, nullptr, false);
     try {
-        RunWords words = read_words(json);
+        SavedOptions words = read_words(json);
         words.run = std::move(run);
         return std::optional(std::move(words));
     } catch (const Json::exception&) {

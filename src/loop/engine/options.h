@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "core/result.h"
@@ -43,18 +44,6 @@ struct HoldOptions {
     std::int64_t stop_timeout_s = 120;
     std::string allocate_log;  // empty: <log-dir>/dev_tpu_allocate.log
     bool verbose = false;
-};
-
-// Only those options of validation and performance that --resilient rewrites; `used`: the command line has such an
-// option.
-struct GateOptions {
-    bool used = false;
-    std::string validation_mode = "off";  // required, profile-only, off
-    std::int64_t validation_max_attempts = 1;
-    bool ray_cluster_given = false, ray_cluster_auto = false;
-    bool cross_tpu_test_fallback = false;
-    std::string perf_mode = "off";  // required, off
-    std::string perf_regression_policy = "revert-count-failure";
 };
 
 enum class SyncPolicy { off, once, each_iteration };  // "off", "once", "each-iteration"
@@ -100,7 +89,6 @@ struct LoopOptions {
     HoldOptions hold;
     SyncOptions sync;
     ConflictPolicy sync_main_conflict_policy = ConflictPolicy::fail;
-    GateOptions gates;
     std::int64_t keep_iterations = 200;
 
     // New since the first version.
@@ -127,6 +115,22 @@ struct Rewrite {
     std::string option, before, after;
     bool operator==(const Rewrite&) const = default;
 };
+// Replaces a value and adds that to the list; nothing changes if it has the new value already.
+template <class T>
+void rewrite(std::vector<Rewrite>& list, const char* option, T& value, const std::type_identity_t<T>& to) {
+    const auto word = [](const T& one) {
+        if constexpr (std::is_same_v<T, bool>) {
+            return one ? "on" : "off";
+        } else if constexpr (std::is_integral_v<T>) {
+            return std::to_string(one);
+        } else {
+            return std::string(to_text(one));
+        }
+    };
+    if (value == to) return;
+    list.push_back({option, word(value), word(to)});
+    value = to;
+}
 // Does nothing unless options.resilient is set. Returns the changes in a fixed order.
 std::vector<Rewrite> make_resilient(LoopOptions& options);
 
@@ -134,7 +138,7 @@ std::vector<Rewrite> make_resilient(LoopOptions& options);
 
 using OptionWords = std::map<std::string, std::vector<std::string>>;  // by option name, such as "--post-check"
 
-struct RunWords {
+struct SavedOptions {
     std::string run;          // name of the run; only read, never written
     std::string cwd;          // working directory of the command, relative to the root of the repository
     std::string config_file;  // from --config, absolute; empty: found by searching
@@ -146,10 +150,10 @@ struct RunWords {
 
 // JSON text for the records that start or resume a run of either mode, with secrets masked and their options listed in
 // `masked`.
-std::string to_text(RunWords words);
+std::string to_text(SavedOptions words);
 
 // From the last record that has them; nullopt: no journal, or one written by a gdnctl that did not store them. Errors:
 // those of read_chain_file() and check_never_begun(), config (not the output of to_text()).
-Result<std::optional<RunWords>> words_of_run(const std::filesystem::path& journal);
+Result<std::optional<SavedOptions>> words_of_run(const std::filesystem::path& journal);
 
 }  // namespace gdnctl::loop

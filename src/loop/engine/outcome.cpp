@@ -17,7 +17,7 @@ struct Sign {
     Outcome outcome;
     std::string_view words;
     std::string_view on_that_line = {};  // words that show a problem on the same line; empty: `words` are enough
-    Place place = Place::anywhere;       // tpu: a sign only there
+    RunsOn place = RunsOn::anywhere;     // tpu: a sign only there
 };
 
 // In order of precedence.
@@ -26,7 +26,7 @@ constexpr std::array k_signs = {
     Sign{Outcome::environment, "No virtual environment or system Python installation found for path"},
     Sign{Outcome::environment, "The specified bucket does not exist"},
     Sign{Outcome::environment, "bucket does not exist"},
-    Sign{Outcome::environment, "gs://", "does not exist", Place::tpu},
+    Sign{Outcome::environment, "gs://", "does not exist", RunsOn::tpu},
     Sign{Outcome::environment, "does not match the region of the VM"},
     Sign{Outcome::environment, "HF_TOKEN is not set"},
     Sign{Outcome::environment, "WANDB_API_KEY is not set"},
@@ -39,10 +39,10 @@ constexpr std::array k_signs = {
     Sign{Outcome::infra, "ConnectionResetError"},
     Sign{Outcome::infra, "localhost:8283", "refused"},
     Sign{Outcome::infra, "Failed to connect to Ray at address"},
-    Sign{Outcome::infra, "No accelerator found", {}, Place::tpu},
-    Sign{Outcome::infra, "Unable to initialize backend 'tpu'", {}, Place::tpu},
-    Sign{Outcome::infra, "alling back to cpu", {}, Place::tpu},
-    Sign{Outcome::infra, "alling back to CPU", {}, Place::tpu},
+    Sign{Outcome::infra, "No accelerator found", {}, RunsOn::tpu},
+    Sign{Outcome::infra, "Unable to initialize backend 'tpu'", {}, RunsOn::tpu},
+    Sign{Outcome::infra, "alling back to cpu", {}, RunsOn::tpu},
+    Sign{Outcome::infra, "alling back to CPU", {}, RunsOn::tpu},
     Sign{Outcome::infra, "job was pending too long"},
     Sign{Outcome::oom, "RESOURCE_EXHAUSTED"},
     Sign{Outcome::oom, "scoped vmem limit"},
@@ -78,25 +78,25 @@ std::optional<Outcome> parse_outcome(std::string_view text) {
 
 OutcomeRule rule_of(Outcome outcome) {
     switch (outcome) {
-        case Outcome::accepted: return {Counts::no, Fate::kept, Pause::no};
-        case Outcome::no_op: return {Counts::by_policy, Fate::none, Pause::no};
+        case Outcome::accepted: return {Counts::no, Disposition::kept, Pause::no};
+        case Outcome::no_op: return {Counts::by_policy, Disposition::none, Pause::no};
         case Outcome::agent_error:
-        case Outcome::timeout: return {Counts::yes, Fate::parked, Pause::no};
-        case Outcome::environment: return {Counts::no, Fate::parked, Pause::at_once};
-        case Outcome::infra: return {Counts::no, Fate::parked, Pause::after_three};
+        case Outcome::timeout: return {Counts::yes, Disposition::parked, Pause::no};
+        case Outcome::environment: return {Counts::no, Disposition::parked, Pause::at_once};
+        case Outcome::infra: return {Counts::no, Disposition::parked, Pause::after_three};
         case Outcome::compile:
         case Outcome::oom:
         case Outcome::test_fail:
-        case Outcome::rejected: return {Counts::yes, Fate::rejected, Pause::no};
-        case Outcome::error: return {Counts::by_policy, Fate::parked, Pause::no};
+        case Outcome::rejected: return {Counts::yes, Disposition::rejected, Pause::no};
+        case Outcome::error: return {Counts::by_policy, Disposition::parked, Pause::no};
         case Outcome::flaky: break;
     }
-    return {Counts::no, Fate::kept, Pause::no};
+    return {Counts::no, Disposition::kept, Pause::no};
 }
 
-std::optional<Failure> failure_of(std::string_view output, Place place) {
+std::optional<Failure> failure_of(std::string_view output, RunsOn place) {
     for (const Sign& sign : k_signs) {
-        if (sign.place == Place::tpu && place != Place::tpu) continue;
+        if (sign.place == RunsOn::tpu && place != RunsOn::tpu) continue;
         if (shows(output, sign)) return Failure{sign.outcome, std::string(sign.words)};
     }
     return std::nullopt;

@@ -9,7 +9,6 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/result.h"
 #include "loop/engine/journal.h"
@@ -37,12 +36,12 @@ std::string_view to_text(Outcome outcome);  // as in records: "no-op", "test-fai
 std::optional<Outcome> parse_outcome(std::string_view text);
 
 enum class Counts { no, yes, by_policy };
-enum class Fate { none, kept, parked, rejected };  // of the candidate; parked and rejected ones stay on a ref
+enum class Disposition { none, kept, parked, rejected };  // of the candidate; parked and rejected ones stay on a ref
 enum class Pause { no, at_once, after_three };
 
 struct OutcomeRule {
     Counts counts = Counts::no;
-    Fate fate = Fate::none;
+    Disposition disposition = Disposition::none;
     Pause pause = Pause::no;
     bool operator==(const OutcomeRule&) const = default;
 };
@@ -57,9 +56,9 @@ struct Failure {
 };
 // What the check was supposed to run on. If no TPU is wanted, JAX reports on every host that it finds none, and a
 // missing file in a bucket is the test's own problem: neither is a sign of trouble.
-enum class Place { tpu, anywhere };
+enum class RunsOn { tpu, anywhere };
 // nullopt: no known sign. A problem of the environment takes precedence over its consequences further down.
-std::optional<Failure> failure_of(std::string_view output, Place place = Place::tpu);
+std::optional<Failure> failure_of(std::string_view output, RunsOn place = RunsOn::tpu);
 
 // Marin's executor found a step that another run has marked RUNNING, and printed nothing since: it waits silently until
 // that step ends, possibly forever.

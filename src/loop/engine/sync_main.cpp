@@ -7,7 +7,6 @@
 #include "core/log.h"
 #include "core/redact.h"
 #include "core/text.h"
-#include "loop/engine/journal.h"
 #include "platform/process.h"
 
 namespace gdnctl::loop {
@@ -19,6 +18,12 @@ std::string reason_in(const std::string& words) {
     const auto lines = text::split(text::trim(words), '\n');
     const auto fatal = std::find_if(lines.begin(), lines.end(), [](auto line) { return line.starts_with("fatal: "); });
     return redact(fatal != lines.end() ? *fatal : lines.back());
+}
+
+tl::unexpected<Error> not_merged(const std::string& branch, std::string why) {
+    return fail(ErrorKind::conflict,
+                fmt::format("failed to merge {} into current branch (exit=1). Resolve conflicts and rerun.", branch),
+                std::move(why));
 }
 
 }  // namespace
@@ -44,16 +49,6 @@ Status SyncMain::fetch() const {
     return fail(ErrorKind::infrastructure, fmt::format("failed to fetch {} {}", branch, why),
                 fmt::format("try: git fetch {} {}", m_options.remote, m_options.branch));
 }
-
-namespace {
-
-tl::unexpected<Error> not_merged(const std::string& branch, std::string why) {
-    return fail(ErrorKind::conflict,
-                fmt::format("failed to merge {} into current branch (exit=1). Resolve conflicts and rerun.", branch),
-                std::move(why));
-}
-
-}  // namespace
 
 Status SyncMain::merge(const std::string& into, const std::string& branch) const {
     GDNCTL_TRY_ASSIGN(const auto theirs, m_checkout.resolve(branch));

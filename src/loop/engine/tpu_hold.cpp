@@ -28,6 +28,33 @@ constexpr seconds k_term_grace{15};
 constexpr seconds k_failed_grace{5};
 constexpr std::size_t k_tail_lines = 80;
 
+constexpr std::string_view k_ready = "TPU allocation is active. Press Ctrl-C to release...";
+constexpr milliseconds k_watch_pause{2000};
+
+// What the user sees of the allocation on stderr.
+log::Level shown_level(bool verbose) {
+    if (verbose || log::enabled(log::Level::debug)) return log::Level::debug;
+    return log::enabled(log::Level::info) ? log::Level::info : log::Level::warning;
+}
+
+// While one lives, what is said about the allocation goes to its log too; with --dev-tpu-verbose every request, command
+// and detail, there and on stderr.
+class Logged {
+public:
+    Logged(const std::filesystem::path& file, bool verbose)
+        : m_out(file, std::ios::app),
+          m_lines([this](std::string_view line) { m_out << line << std::endl; },
+                  verbose ? log::Level::debug : log::Level::info, shown_level(verbose)) {}
+
+private:
+    std::ofstream m_out;
+    log::Diverted m_lines;
+};
+
+void append(const std::filesystem::path& file, std::string_view text) {
+    std::ofstream(file, std::ios::app) << redact(text) << '\n';
+}
+
 }  // namespace
 
 std::string tail_of(const fs::path& file) {
@@ -165,9 +192,7 @@ Status TpuHold::acquire() {
             failures.push_back(cluster);
         }
         if (attempt == options.allocate_attempts) break;
-        if (!m_clock.sleep_for(seconds(options.allocate_retry_sleep_s), m_stop)) {
-            return tl::unexpected(stopped_error());
-        }
+        if (!m_clock.sleep_for(seconds(options.allocate_retry_sleep_s), m_stop)) return tl::unexpected(stopped_error());
     }
     return fail(ErrorKind::infrastructure,
                 fmt::format("no dev TPU was available: tried {}", text::join(failures, ", ")),
@@ -204,40 +229,6 @@ void TpuHold::release() {
     m_since.reset();
 }
 
-namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
-constexpr std::string_view k_ready = "TPU allocation is active. Press Ctrl-C to release...";
-constexpr milliseconds k_watch_pause{2000};
-
-// What the user sees of the allocation on stderr.
-log::Level shown_level(bool verbose) {
-    if (verbose || log::enabled(log::Level::debug)) return log::Level::debug;
-    return log::enabled(log::Level::info) ? log::Level::info : log::Level::warning;
-}
-
-// While one lives, what is said about the allocation goes to its log too; with --dev-tpu-verbose every request, command
-// and detail, there and on stderr.
-class Logged {
-public:
-    Logged(const std::filesystem::path& file, bool verbose)
-        : m_out(file, std::ios::app),
-          m_lines([this](std::string_view line) { m_out << line << std::endl; },
-                  verbose ? log::Level::debug : log::Level::info, shown_level(verbose)) {}
-
-private:
-    std::ofstream m_out;
-    log::Diverted m_lines;
-};
-
-void append(const std::filesystem::path& file, std::string_view text) {
-    std::ofstream(file, std::ios::app) << redact(text) << '\n';
-}
-
-}  // namespace
-
 OwnHold::OwnHold(HoldSettings settings, Context& context) : m_settings(std::move(settings)), m_context(context) {
     std::error_code ignored;
     std::filesystem::remove(m_settings.log, ignored);
@@ -265,11 +256,11 @@ HoldPlan OwnHold::plan() {
 }
 
 Status OwnHold::allocate(const std::string& cluster, std::int64_t attempt) {
-    PlaceOptions options;
+    DestinationOptions options;
     options.cluster = cluster;
     const auto held = [&]() -> Result<std::unique_ptr<Holding>> {
         const Logged logged(m_settings.log, m_settings.options.verbose);
-        GDNCTL_TRY_ASSIGN(const gdnctl::Place place, choose_place(options, m_context));
+        GDNCTL_TRY_ASSIGN(const gdnctl::JobDestination place, choose_destination(options, m_context));
         return hold_tpu(place, options, plan(), m_context);
     };
     auto holding = held();

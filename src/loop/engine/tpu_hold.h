@@ -1,13 +1,10 @@
-// What users of a development TPU held by a run need to know about it.
+// A development TPU that a run holds, by another program or in this process, and what its users need to know about it.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>

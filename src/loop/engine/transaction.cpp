@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -49,6 +48,53 @@ Result<std::vector<std::uintmax_t>> sizes_of(const GitCheckout& tree, const std:
         sizes[i] = std::max(sizes[i], size_of(tree.root() / changes[i].path));
     }
     return sizes;
+}
+
+// One line each: "<object> <ref>", for a stash "<object> refs/stash <message>".
+std::string message_of(const std::vector<GitName>& names, const std::string& run) {
+    std::string text = fmt::format("Other branches, tags and stashes\n\nGdnctl-Run: {}\n\n", run);
+    for (const auto& name : names) {
+        text += fmt::format("{} {}{}{}\n", name.object, name.ref, name.said.empty() ? "" : " ", name.said);
+    }
+    return text;
+}
+
+std::vector<GitName> names_in(std::string_view commit) {
+    std::vector<GitName> names;
+    const auto from = commit.find("\nGdnctl-Run: ");
+    if (from == std::string_view::npos) return names;
+    for (const auto line : text::split(commit.substr(from + 1), '\n')) {
+        const auto object = line.find(' ');
+        if (object == std::string_view::npos || line.substr(object + 1).substr(0, 5) != "refs/") continue;
+        const auto ref = line.find(' ', object + 1);
+        names.push_back({std::string(line.substr(object + 1, ref - object - 1)), std::string(line.substr(0, object))});
+        if (ref != std::string_view::npos) names.back().said = line.substr(ref + 1);
+    }
+    return names;
+}
+
+// "the branch topic, which was at 0123456789ab"
+std::string text_of(const GitName& name) {
+    const std::string_view object = std::string_view(name.object).substr(0, 12);
+    if (name.ref == k_stash_ref) return fmt::format("the stash {} ({})", object, name.said);
+    std::string_view kind = "ref", rest = name.ref;
+    for (const auto& [prefix, word] : {std::pair("refs/heads/", "branch"), std::pair("refs/tags/", "tag")}) {
+        if (!rest.starts_with(prefix)) continue;
+        kind = word;
+        rest.remove_prefix(std::string_view(prefix).size());
+    }
+    return fmt::format("the {} {}, which was at {}", kind, rest, object);
+}
+
+std::string remedy_for(const GitName& name) {
+    if (name.ref == k_stash_ref) return "git stash store " + name.object;
+    return fmt::format("git update-ref {} {}", text::shell_quote(name.ref), name.object);
+}
+
+constexpr std::size_t k_most_said = 10;
+
+bool contains(const std::vector<std::string>& paths, const std::string& path) {
+    return std::find(paths.begin(), paths.end(), path) != paths.end();
 }
 
 }  // namespace
@@ -181,8 +227,8 @@ Result<Base> Transactions::begin(int iteration, bool again, std::string_view bra
     return base;
 }
 
-Result<std::optional<Leftovers>> Transactions::take_leftovers(int iteration, std::string_view leaf, const Base& base,
-                                                              const std::string& head, Candidate& candidate) {
+Result<std::optional<Leftovers>> Transactions::archive_leftovers(int iteration, std::string_view leaf, const Base& base,
+                                                                 const std::string& head, Candidate& candidate) {
     if (m_slot) {
         GDNCTL_TRY_ASSIGN(candidate.submodules, m_slot->keep_submodules(m_repository, ref(iteration, leaf)));
     }
@@ -216,14 +262,14 @@ Result<std::optional<Leftovers>> Transactions::take_leftovers(int iteration, std
     return std::optional(std::move(found));
 }
 
-Status Transactions::put_away(int iteration, int attempt, const Base& base) {
+Status Transactions::archive_attempt(int iteration, int attempt, const Base& base) {
     GDNCTL_TRY_ASSIGN(const GitHead head, present(base));
     GDNCTL_TRY(distrust(nullptr));
     GDNCTL_TRY(tree().clear_stale_locks());
     const std::string leaf = fmt::format("attempt-{}", attempt);
     if (head.sha != base.sha) GDNCTL_TRY(pin(ref(iteration, leaf + "/head"), head.sha));
     Candidate ignored;
-    GDNCTL_TRY(take_leftovers(iteration, leaf + "/leftovers", base, head.sha, ignored));
+    GDNCTL_TRY(archive_leftovers(iteration, leaf + "/leftovers", base, head.sha, ignored));
     return m_slot ? fill_slot(base.sha) : Status();
 }
 
@@ -299,7 +345,7 @@ Result<Candidate> Transactions::collect(int iteration, const Base& base) {
     candidate.head = head.sha;
     // First of all: if a later step fails, nothing is lost.
     GDNCTL_TRY(pin(ref(iteration, "head"), head.sha));
-    GDNCTL_TRY_ASSIGN(candidate.leftovers, take_leftovers(iteration, "leftovers", base, head.sha, candidate));
+    GDNCTL_TRY_ASSIGN(candidate.leftovers, archive_leftovers(iteration, "leftovers", base, head.sha, candidate));
     GDNCTL_TRY(look_at_names(iteration, base.branch));
     candidate.gone = std::exchange(m_gone, {});
     // A collection that was killed may already have taken them.
@@ -352,7 +398,7 @@ Result<Candidate> Transactions::recall(int iteration, const Base& base) const {
 
 Result<std::vector<std::string>> Transactions::dirty() const { return m_repository.dirty_paths(); }
 
-Result<std::optional<std::string>> Transactions::set_aside(int iteration, std::string_view message, bool again) {
+Result<std::optional<std::string>> Transactions::stash_user_work(int iteration, std::string_view message, bool again) {
     std::optional<std::string> commit;
     if (!again) GDNCTL_TRY(check_finished());
     if (again) {
@@ -384,61 +430,12 @@ Result<std::optional<std::string>> Transactions::stash_named(std::string_view me
 
 Result<GitRestore> Transactions::bring_back(std::string_view stash) {
     GDNCTL_TRY_ASSIGN(const GitRestore result, m_repository.restore_stash(stash));
-    if (result == GitRestore::restored || result == GitRestore::was_there) {
-        GDNCTL_TRY(m_repository.drop_stash(stash));
-    }
+    if (result == GitRestore::restored || result == GitRestore::was_there) GDNCTL_TRY(m_repository.drop_stash(stash));
     return result;
 }
 
 // What is not the agent's: other branches, tags and stashes, of which nothing is lost if an agent removes or rewrites
 // one, and how git behaves in the repository.
-
-namespace {
-
-// One line each: "<object> <ref>", for a stash "<object> refs/stash <message>".
-std::string message_of(const std::vector<GitName>& names, const std::string& run) {
-    std::string text = fmt::format("Other branches, tags and stashes\n\nGdnctl-Run: {}\n\n", run);
-    for (const auto& name : names) {
-        text += fmt::format("{} {}{}{}\n", name.object, name.ref, name.said.empty() ? "" : " ", name.said);
-    }
-    return text;
-}
-
-std::vector<GitName> names_in(std::string_view commit) {
-    std::vector<GitName> names;
-    const auto from = commit.find("\nGdnctl-Run: ");
-    if (from == std::string_view::npos) return names;
-    for (const auto line : text::split(commit.substr(from + 1), '\n')) {
-        const auto object = line.find(' ');
-        if (object == std::string_view::npos || line.substr(object + 1).substr(0, 5) != "refs/") continue;
-        const auto ref = line.find(' ', object + 1);
-        names.push_back({std::string(line.substr(object + 1, ref - object - 1)), std::string(line.substr(0, object))});
-        if (ref != std::string_view::npos) names.back().said = line.substr(ref + 1);
-    }
-    return names;
-}
-
-// "the branch topic, which was at 0123456789ab"
-std::string text_of(const GitName& name) {
-    const std::string_view object = std::string_view(name.object).substr(0, 12);
-    if (name.ref == k_stash_ref) return fmt::format("the stash {} ({})", object, name.said);
-    std::string_view kind = "ref", rest = name.ref;
-    for (const auto& [prefix, word] : {std::pair("refs/heads/", "branch"), std::pair("refs/tags/", "tag")}) {
-        if (!rest.starts_with(prefix)) continue;
-        kind = word;
-        rest.remove_prefix(std::string_view(prefix).size());
-    }
-    return fmt::format("the {} {}, which was at {}", kind, rest, object);
-}
-
-std::string remedy_for(const GitName& name) {
-    if (name.ref == k_stash_ref) return "git stash store " + name.object;
-    return fmt::format("git update-ref {} {}", text::shell_quote(name.ref), name.object);
-}
-
-constexpr std::size_t k_most_said = 10;
-
-}  // namespace
 
 std::string Transactions::ref_of_names(std::string_view leaf) const {
     return fmt::format("refs/gdnctl-others/{}/{}", m_settings.run, leaf);
@@ -576,16 +573,6 @@ Result<std::string> Transactions::subject(const Base& base, const std::string& h
 
 // Repositories created inside the agent's working tree: their contents are kept and moved out of the way.
 
-namespace fs = std::filesystem;
-
-namespace {
-
-bool contains(const std::vector<std::string>& paths, const std::string& path) {
-    return std::find(paths.begin(), paths.end(), path) != paths.end();
-}
-
-}  // namespace
-
 // In place, those that existed before may be the user's.
 Status Transactions::look_inside() {
     if (m_slot) return {};
@@ -636,7 +623,7 @@ Status Transactions::move_nested(int iteration, std::string_view leaf, const Bas
     return {};
 }
 
-// Those that a snapshot reported.
+// Moves the untracked paths that a snapshot reported.
 Status Transactions::move_untracked(int iteration, std::vector<std::string> paths, Leftovers& found) {
     const auto is_users = [&](const std::string& path) { return !m_inside || contains(*m_inside, path); };
     if (!m_slot && !m_settings.clean) std::erase_if(paths, is_users);
@@ -780,9 +767,7 @@ Result<GitLanding> Transactions::commit_log(int iteration, std::string_view bran
     const std::string name = ref(iteration, "log");
     GDNCTL_TRY_ASSIGN(auto made, again ? m_repository.resolve(name) : Result<std::optional<std::string>>(std::nullopt));
     GDNCTL_TRY_ASSIGN(const auto tip, m_repository.resolve(branch.empty() ? "HEAD" : branch));
-    if (!tip) {
-        return fail(ErrorKind::conflict, fmt::format("the branch {} no longer exists", branch));
-    }
+    if (!tip) return fail(ErrorKind::conflict, fmt::format("the branch {} no longer exists", branch));
     if (made) {
         GDNCTL_TRY_ASSIGN(const bool there, m_repository.is_ancestor(*made, *tip));
         if (there) {

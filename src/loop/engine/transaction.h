@@ -17,7 +17,6 @@
 
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -123,13 +122,13 @@ public:
     // its files. `again`: keep a base that an earlier call pinned.
     Result<Base> begin(int iteration, bool again, std::string_view branch = {});
     // Keeps the attempt's result under its number. Afterwards a slot is clean; a checkout is unchanged.
-    Status put_away(int iteration, int attempt, const Base& base);
+    Status archive_attempt(int iteration, int attempt, const Base& base);
     // Whether the attempt left finished work: commits on top of the base, and a clean tree.
     Result<bool> produced(const Base& base);
     // Whether HEAD differs from the base.
     Result<bool> committed(const Base& base);
-    // In place: removes the attempt's result from branch and tree, and returns to the base and its branch. put_away()
-    // or collect() must have pinned the result. Does nothing in a slot.
+    // In place: removes the attempt's result from branch and tree, and returns to the base and its branch.
+    // archive_attempt() or collect() must have pinned the result. Does nothing in a slot.
     Status clear(int iteration, const Base& base);
     Result<Candidate> collect(int iteration, const Base& base);
     // What collect() found, read back from its refs, if the run was killed in between.
@@ -169,7 +168,7 @@ public:
     // ---- the user's uncommitted work, in place
     Result<std::vector<std::string>> dirty() const;
     // nullopt: there is none. `again`: an earlier call may have made a stash with this message.
-    Result<std::optional<std::string>> set_aside(int iteration, std::string_view message, bool again);
+    Result<std::optional<std::string>> stash_user_work(int iteration, std::string_view message, bool again);
     Result<GitRestore> bring_back(std::string_view stash);
     // The stash with this message; nullopt: none.
     Result<std::optional<std::string>> stash_named(std::string_view message) const;
@@ -189,8 +188,8 @@ private:
     Result<GitHead> present(const Base& base);
     Status distrust(std::vector<std::string>* changed);
     Status fill_slot(std::string_view commit);
-    Result<std::optional<Leftovers>> take_leftovers(int iteration, std::string_view leaf, const Base& base,
-                                                    const std::string& head, Candidate& candidate);
+    Result<std::optional<Leftovers>> archive_leftovers(int iteration, std::string_view leaf, const Base& base,
+                                                       const std::string& head, Candidate& candidate);
     Status look_inside();
     Status move_nested(int iteration, std::string_view leaf, const Base& base, Leftovers& found);
     Status move_untracked(int iteration, std::vector<std::string> paths, Leftovers& found);

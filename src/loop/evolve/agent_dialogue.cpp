@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -41,11 +39,11 @@ std::string fenced(std::string_view text, std::string_view kind) {
     return text.empty() ? std::string() : fmt::format("```{}\n{}{}```\n", kind, text, text.ends_with('\n') ? "" : "\n");
 }
 
-std::string rules_of(const PromptParts& parts) {
-    std::string out = "- You may change: " + text::join(parts.kernel, ", ") + "\n";
-    if (!parts.guarded.empty()) out += "- Changes to these end the attempt: " + text::join(parts.guarded, ", ") + "\n";
+std::string rules_of(const PromptInput& input) {
+    std::string out = "- You may change: " + text::join(input.kernel, ", ") + "\n";
+    if (!input.guarded.empty()) out += "- Changes to these end the attempt: " + text::join(input.guarded, ", ") + "\n";
     out += "- Changes anywhere else are dropped.\n";
-    if (!parts.edits) out += "- Do not commit: the loop takes the files as you leave them.\n";
+    if (!input.edits) out += "- Do not commit: the loop takes the files as you leave them.\n";
     out +=
         "- If you have no idea that is worth measuring, change nothing and print the line <NO_VALID_EDIT/>.\n"
         "- Begin your final message with one JSON object: {\"technique\": \"one_or_two_words\", \"hypothesis\": "
@@ -70,83 +68,7 @@ runlog::Gain factors(double est, double lo, double hi, int pairs) {
     return out;
 }
 
-}  // namespace
-
-std::string gain_text(const Gain& gain) { return runlog::gain_text(factors(gain.est, gain.lo, gain.hi, gain.n)); }
-
-std::string against_base_text(const Attempt& one, double earlier) {
-    const Gain step = one.gate.value_or(Gain{});
-    const double total = earlier + one.gate_gain;
-    const auto whole = factors(total, total - step.est + step.lo, total - step.est + step.hi, std::max(1, step.n));
-    const std::string text = runlog::speed_text(whole);
-    return text + (text == "as fast" ? " as the base" : " than the base");
-}
-
-std::string attempt_prompt(const State& state, const PromptParts& parts) {
-    const Attempt& one = state.at(state.open.number);
-    const Attempt& parent = state.at(one.parents.front());
-    std::string out =
-        fmt::format("# Attempt {} of run {}: {}\n\n{}\n", one.number, state.run, to_text(one.op), task_of(one.op));
-    out += parts.goal;
-    out += fmt::format("\nYour {} {} ({}).\n", parts.edits ? "starting point is" : "worktree holds",
-                       parent.number == 0 ? std::string("the base commit")
-                                          : fmt::format("attempt {}: {}", parent.number, to_text(parent.verdict)),
-                       parent.commit.substr(0, 12));
-    section(out, "Rules", rules_of(parts));
-    if (parts.edits) section(out, "Form of the answer", k_edit_rules);
-    section(out, "What is known", insights(state));
-    if (one.op == Operator::repair) section(out, "Why it failed", text::visible(parent.reason));
-    section(out, "Output of the last failure", fenced(text::visible(parts.failure), ""));
-    section(out, "The second candidate's change", fenced(parts.second_parent, "diff"));
-    section(out, "The best change so far", fenced(parts.best_diff, "diff"));
-    for (const auto& diff : parts.inspirations) section(out, "Another change that held", fenced(diff, "diff"));
-    for (const auto& [path, content] : parts.files) section(out, "File " + path, fenced(content, ""));
-    for (std::size_t i = 0; i < parts.directives.size(); ++i) {
-        section(out, fmt::format("Directive {}", i + 1), parts.directives[i]);
-    }
-    return out;
-}
-
-std::string retry_prompt(std::string_view prompt, std::string_view near_misses) {
-    std::string out(prompt);
-    section(out, "Your last answer did not apply; nothing was changed",
-            fmt::format("{}\nSend all edits again, corrected.\n", near_misses));
-    return out;
-}
-
-std::string insights(const State& state) {
-    std::vector<std::string> lines;
-    if (state.noise_measured) {
-        lines.push_back(fmt::format("- noise: one pair has a standard deviation of {:.2f} % ({} pairs)",
-                                    to_percent(state.noise_sd), state.noise_pairs));
-    }
-    std::map<std::string, int> dead;
-    std::vector<std::string> ties;
-    for (std::size_t i = state.attempts.size(); i-- > 1;) {
-        const Attempt& one = state.attempts[i];
-        const std::string what = one.technique.empty() ? std::string(to_text(one.op)) : one.technique;
-        if (one.verdict == Verdict::kept && one.gate && lines.size() < 25) {
-            lines.push_back(fmt::format("- kept: attempt {} ({}): {}", one.number, what, gain_text(*one.gate)));
-        } else if (one.verdict == Verdict::tie && one.gate && ties.size() < 10) {
-            ties.push_back(fmt::format("- open: attempt {} ({}) is not distinguishable from its champion: {}",
-                                       one.number, what, gain_text(*one.gate)));
-        } else if (one.verdict == Verdict::rejected || one.verdict == Verdict::invalid) {
-            ++dead[fmt::format("{} ({})", what, to_text(one.verdict))];
-        }
-    }
-    lines.insert(lines.end(), ties.begin(), ties.end());
-    for (const auto& [what, count] : dead) {
-        if (lines.size() == k_most_lines) break;
-        lines.push_back(fmt::format("- dead end: {}, {} time{}", what, count, count == 1 ? "" : "s"));
-    }
-    std::string out;
-    for (const auto& line : lines) out += text::visible(line) + "\n";
-    return out;
-}
-
-namespace {
-
-struct Place {
+struct JsonSpan {
     std::size_t from = 0, to = 0;            // of what is taken out
     std::size_t object = 0, object_end = 0;  // of the object in it
 };
@@ -174,16 +96,16 @@ std::size_t skip_space(std::string_view text, std::size_t at) {
     return found == std::string_view::npos ? text.size() : found;
 }
 
-std::optional<Place> leading_object(std::string_view text) {
+std::optional<JsonSpan> leading_object(std::string_view text) {
     const std::size_t from = skip_space(text, 0);
     if (from == text.size() || text[from] != '{') return std::nullopt;
     const std::size_t end = end_of_object(text, from);
     if (end == std::string_view::npos) return std::nullopt;
-    return Place{0, end, from, end};
+    return JsonSpan{0, end, from, end};
 }
 
 // The first fence, where it is a json one.
-std::optional<Place> fenced_object(std::string_view text) {
+std::optional<JsonSpan> fenced_object(std::string_view text) {
     const std::size_t fence = text.starts_with("```") ? 0 : text.find("\n```");
     if (fence == std::string_view::npos) return std::nullopt;
     const std::size_t ticks = fence + (text[fence] == '\n' ? 1 : 0);
@@ -193,33 +115,8 @@ std::optional<Place> fenced_object(std::string_view text) {
     const std::size_t close = text.find("\n```", line_end);
     if (close == std::string_view::npos) return std::nullopt;
     const std::size_t after = text.find('\n', close + 1);
-    return Place{ticks, after == std::string_view::npos ? text.size() : after + 1, line_end + 1, close};
+    return JsonSpan{ticks, after == std::string_view::npos ? text.size() : after + 1, line_end + 1, close};
 }
-
-}  // namespace
-
-TracedReply split_trace(std::string_view message) {
-    TracedReply out;
-    auto place = leading_object(message);
-    if (!place) place = fenced_object(message);
-    if (place) {
-        const std::string_view object = message.substr(place->object, place->object_end - place->object);
-        const auto parsed = parse_json(object, "trace");
-        if (parsed && parsed->is_object()) {
-            out.trace = std::string(text::trim(object));
-            const auto technique = parsed->find("technique");
-            if (technique != parsed->end() && technique->is_string())
-                out.technique = shown(technique->get<std::string>(), 100);
-            out.reply = std::string(message.substr(0, place->from)) +
-                        std::string(message.substr(skip_space(message, place->to)));
-            return out;
-        }
-    }
-    out.reply = std::string(message);
-    return out;
-}
-
-namespace {
 
 constexpr std::string_view k_head = "EDIT v1 ", k_search = "<<<<<<< SEARCH",
                            k_middle = "=======", k_replace = ">>>>>>> REPLACE";
@@ -335,6 +232,99 @@ std::size_t read_block(const std::vector<std::string_view>& lines, std::size_t a
 
 }  // namespace
 
+std::string gain_text(const Gain& gain) { return runlog::gain_text(factors(gain.est, gain.lo, gain.hi, gain.n)); }
+
+std::string against_base_text(const Attempt& one, double earlier) {
+    const Gain step = one.gate.value_or(Gain{});
+    const double total = earlier + one.gate_gain;
+    const auto whole = factors(total, total - step.est + step.lo, total - step.est + step.hi, std::max(1, step.n));
+    const std::string text = runlog::speed_text(whole);
+    return text + (text == "as fast" ? " as the base" : " than the base");
+}
+
+std::string attempt_prompt(const State& state, const PromptInput& input) {
+    const Attempt& one = state.at(state.open.number);
+    const Attempt& parent = state.at(one.parents.front());
+    std::string out =
+        fmt::format("# Attempt {} of run {}: {}\n\n{}\n", one.number, state.run, to_text(one.op), task_of(one.op));
+    out += input.goal;
+    out += fmt::format("\nYour {} {} ({}).\n", input.edits ? "starting point is" : "worktree holds",
+                       parent.number == 0 ? std::string("the base commit")
+                                          : fmt::format("attempt {}: {}", parent.number, to_text(parent.verdict)),
+                       parent.commit.substr(0, 12));
+    section(out, "Rules", rules_of(input));
+    if (input.edits) section(out, "Form of the answer", k_edit_rules);
+    section(out, "What is known", insights(state));
+    if (one.op == Operator::repair) section(out, "Why it failed", text::visible(parent.reason));
+    section(out, "Output of the last failure", fenced(text::visible(input.failure), ""));
+    section(out, "The second candidate's change", fenced(input.second_parent, "diff"));
+    section(out, "The best change so far", fenced(input.best_diff, "diff"));
+    for (const auto& diff : input.inspirations) section(out, "Another change that held", fenced(diff, "diff"));
+    for (const auto& [path, content] : input.files) section(out, "File " + path, fenced(content, ""));
+    for (std::size_t i = 0; i < input.directives.size(); ++i) {
+        section(out, fmt::format("Directive {}", i + 1), input.directives[i]);
+    }
+    return out;
+}
+
+std::string retry_prompt(std::string_view prompt, std::string_view near_misses) {
+    std::string out(prompt);
+    section(out, "Your last answer did not apply; nothing was changed",
+            fmt::format("{}\nSend all edits again, corrected.\n", near_misses));
+    return out;
+}
+
+std::string insights(const State& state) {
+    std::vector<std::string> lines;
+    if (state.noise_measured) {
+        lines.push_back(fmt::format("- noise: one pair has a standard deviation of {:.2f} % ({} pairs)",
+                                    to_percent(state.noise_sd), state.noise_pairs));
+    }
+    std::map<std::string, int> dead;
+    std::vector<std::string> ties;
+    for (std::size_t i = state.attempts.size(); i-- > 1;) {
+        const Attempt& one = state.attempts[i];
+        const std::string what = one.technique.empty() ? std::string(to_text(one.op)) : one.technique;
+        if (one.verdict == Verdict::kept && one.gate && lines.size() < 25) {
+            lines.push_back(fmt::format("- kept: attempt {} ({}): {}", one.number, what, gain_text(*one.gate)));
+        } else if (one.verdict == Verdict::tie && one.gate && ties.size() < 10) {
+            ties.push_back(fmt::format("- open: attempt {} ({}) is not distinguishable from its champion: {}",
+                                       one.number, what, gain_text(*one.gate)));
+        } else if (one.verdict == Verdict::rejected || one.verdict == Verdict::invalid) {
+            ++dead[fmt::format("{} ({})", what, to_text(one.verdict))];
+        }
+    }
+    lines.insert(lines.end(), ties.begin(), ties.end());
+    for (const auto& [what, count] : dead) {
+        if (lines.size() == k_most_lines) break;
+        lines.push_back(fmt::format("- dead end: {}, {} time{}", what, count, count == 1 ? "" : "s"));
+    }
+    std::string out;
+    for (const auto& line : lines) out += text::visible(line) + "\n";
+    return out;
+}
+
+TracedReply split_trace(std::string_view message) {
+    TracedReply out;
+    auto place = leading_object(message);
+    if (!place) place = fenced_object(message);
+    if (place) {
+        const std::string_view object = message.substr(place->object, place->object_end - place->object);
+        const auto parsed = parse_json(object, "trace");
+        if (parsed && parsed->is_object()) {
+            out.trace = std::string(text::trim(object));
+            const auto technique = parsed->find("technique");
+            if (technique != parsed->end() && technique->is_string())
+                out.technique = shown(technique->get<std::string>(), 100);
+            out.reply = std::string(message.substr(0, place->from)) +
+                        std::string(message.substr(skip_space(message, place->to)));
+            return out;
+        }
+    }
+    out.reply = std::string(message);
+    return out;
+}
+
 bool abstains(std::string_view reply) {
     const auto lines = text::split(reply, '\n');
     return std::any_of(lines.begin(), lines.end(),
@@ -344,9 +334,7 @@ bool abstains(std::string_view reply) {
 EditReply parse_edits(std::string_view reply) {
     EditReply out;
     const auto lines = lines_of(reply);
-    for (std::size_t i = 0; i < lines.size();) {
-        i = lines[i].starts_with(k_head) ? read_block(lines, i, out) : i + 1;
-    }
+    for (std::size_t i = 0; i < lines.size();) i = lines[i].starts_with(k_head) ? read_block(lines, i, out) : i + 1;
     return out;
 }
 

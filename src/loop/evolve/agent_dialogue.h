@@ -1,4 +1,4 @@
-// What an agent is told in one attempt. Pure.
+// What an agent is told in one attempt, and what its reply holds: the trace of its idea, and edits. Pure.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace gdnctl::loop::evolve {
 
-struct PromptParts {
+struct PromptInput {
     std::string goal;                          // what is measured, in words
     std::vector<std::string> kernel, guarded;  // globs
     std::string best_diff;                     // against the base
@@ -23,7 +23,7 @@ struct PromptParts {
     std::map<std::string, std::string> files;  // EDIT v1: those that may be changed
 };
 // Begins with "# Attempt N of run RUN: OPERATOR".
-std::string attempt_prompt(const State& state, const PromptParts& parts);
+std::string attempt_prompt(const State& state, const PromptInput& input);
 // The one retry of EDIT v1.
 std::string retry_prompt(std::string_view prompt, std::string_view near_misses);
 

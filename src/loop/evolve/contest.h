@@ -5,7 +5,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,8 +34,6 @@ struct ContestStep {
 
 // The number parts of a name; nullopt: some other file. Pure.
 std::optional<ContestStep> contest_name(std::string_view file_name);
-// Error: bad_input. Pure.
-Result<ContestMetrics> parse_contest_metrics(std::string_view json);
 
 // Every step of one task's folder in the order of their numbers. Errors: usage (no such folder, no step in it),
 // local_io.

@@ -1,7 +1,6 @@
 #include "loop/evolve/driver.h"
 
 #include <algorithm>
-#include <array>
 #include <random>
 #include <utility>
 
@@ -9,14 +8,11 @@
 
 #include "core/json.h"
 #include "core/log.h"
-#include "core/result.h"
 #include "core/text.h"
 #include "core/time.h"
 #include "core/version.h"
 #include "loop/engine/outcome.h"
 #include "loop/evolve/agent_dialogue.h"
-#include "loop/evolve/evaluate.h"
-#include "loop/evolve/ref_guard.h"
 #include "loop/evolve/verify.h"
 #include "loop/evolve/views.h"
 #include "platform/fs.h"
@@ -47,14 +43,136 @@ Json parents_of(const State& state, const std::vector<int>& numbers) {
 
 int code_of(ErrorKind kind) { return static_cast<int>(exit_code_of(kind)); }
 
+constexpr std::size_t k_failure_tail = 4096, k_most_diff = 20'000;
+
+// The class of a proposal, as docs/evolve.md lists them.
+std::string_view class_of(AgentClass kind) {
+    switch (kind) {
+        case AgentClass::ok: return "ok";
+        case AgentClass::hang: return "idle_timeout";
+        case AgentClass::wall_limit: return "timeout";
+        case AgentClass::token_limit:
+        case AgentClass::compaction_limit:
+        case AgentClass::request_limit:
+        case AgentClass::context_full: return "over_tokens";
+        case AgentClass::invalid_prompt: return "refused";
+        case AgentClass::incomplete: return "truncated";
+        case AgentClass::configuration:
+        case AgentClass::authentication:
+        case AgentClass::quota:
+        case AgentClass::usage_limit:
+        case AgentClass::rate_limit:
+        case AgentClass::overloaded:
+        case AgentClass::server_error:
+        case AgentClass::unreachable:
+        case AgentClass::stream_cut: return "infra";
+        default: return "agent_error";
+    }
+}
+
+std::string tail_of(const fs::path& file, std::size_t bytes) {
+    const auto text = read_file_if_exists(file, std::size_t{64} << 20);
+    if (!text || !*text) return {};
+    return text::repair_utf8(text::end_within(**text, bytes));
+}
+
+Json tokens_of(const std::optional<AgentTokens>& tokens) {
+    if (!tokens) return nullptr;
+    return {{"in", tokens->input},
+            {"cached", tokens->cached_input},
+            {"out", tokens->output},
+            {"reasoning", tokens->reasoning}};
+}
+
+Json snapshot_of(int number, const Candidate& it, const Work& work) {
+    return {{"attempt", number},
+            {"commit", it.commit},
+            {"tree", it.tree},
+            {"patch_id", it.patch_id},
+            {"code_key", it.code_key},
+            {"mutable_key", it.mutable_key},
+            {"files", it.files},
+            {"added", it.added},
+            {"removed", it.removed},
+            {"ignored_files", work.ignored},
+            {"forbidden_paths", work.forbidden},
+            {"refused", work.refused}};
+}
+
+Json stage_facts(int attempt, int eval, std::string_view stage) {
+    return {{"attempt", attempt}, {"eval_id", eval}, {"stage", stage}};
+}
+
+void put_launch(Json& facts, const Launch& launch) {
+    facts["verdict"] = launch.ok ? "pass" : launch.infra ? "infra" : "fail";
+    if (!launch.reason.empty()) facts["reason"] = launch.reason;
+    facts["rc"] = launch.rc;
+    facts["device"] = launch.device;
+    facts["device_s"] = launch.device_s;
+    if (launch.impossible) facts["impossible"] = true;
+}
+
+// Three fresh pairs tell the gain of a candidate that was kept; those that kept it are lucky ones.
+constexpr int k_fresh_pairs = 3;
+
+Json shapes_json(const Comparison& pairs) {
+    Json out = Json::object();
+    for (const auto& [name, d] : pairs.shapes) out[name] = json_of(gain_of(judge_pairs(d, PairRule{})));
+    return out;
+}
+
+Result<Json> target_metrics(Evaluator& evaluator, const State& state, const DriverSettings& settings,
+                            const fs::path& log, Launch& end) {
+    const Attempt& one = state.at(state.open.number);
+    const Attempt& champion = state.at(state.best);
+    GDNCTL_TRY_ASSIGN(Comparison gate, compare(evaluator, champion.commit, one.commit, settings.pairs, log));
+    Comparison fresh;
+    end.device_s = gate.device_s;
+    end.device = gate.device;
+    const bool faster = gate.decided && gate.look.verdict == PairVerdict::keep;
+    const std::string slower = faster ? slower_shape(gate, settings.shape_regression) : std::string();
+    const bool keep = faster && slower.empty();
+    if (keep) {
+        GDNCTL_TRY_ASSIGN(fresh, measure_pairs(evaluator, champion.commit, one.commit, k_fresh_pairs, log));
+        end.device_s += fresh.device_s;
+    }
+    if (!state.device.empty() && !gate.device.empty() && gate.device != state.device) {
+        return fail(
+            ErrorKind::usage,
+            fmt::format("the profiles run on {}, and those of run {} on {}", gate.device, state.run, state.device),
+            "continue it there, or measure again here: --resume --accept-device-change");
+    }
+    Comparison& last = keep ? fresh : gate;
+    if (!last.decided) {
+        end.reason = (last.champion_failed ? "the champion's profile failed: " : "") + last.failed.reason;
+        end.infra = last.failed.infra || last.champion_failed;
+        end.rc = last.failed.rc;
+        end.impossible = last.failed.impossible && !last.champion_failed;
+        return Json();
+    }
+    end.ok = true;
+    Json metrics = {{"champion", one.number == 0 ? 0 : state.best},
+                    {"verdict", slower.empty() ? to_text(gate.look.verdict) : to_text(PairVerdict::refuse)},
+                    {"gate", json_of(gain_of(gate.look))},
+                    {"d", gate.d}};
+    if (!gate.shapes.empty()) metrics["shapes"] = shapes_json(gate);
+    if (!slower.empty()) metrics["slower_shape"] = slower;
+    if (const auto share = gate.roofline()) metrics["roofline"] = *share;
+    if (keep) {
+        metrics["fresh"] = json_of(gain_of(fresh.look));
+        metrics["fresh_d"] = fresh.d;
+    }
+    return metrics;
+}
+
 }  // namespace
 
 Status Driver::add(std::string_view type, Json facts) {
-    return m_parts.journal.add(type, std::move(facts), m_parts.clock.wall());
+    return m_deps.journal.add(type, std::move(facts), m_deps.clock.wall());
 }
 
 Status Driver::sleep(std::chrono::milliseconds time) const {
-    if (time.count() > 0 && !m_parts.clock.sleep_for(time, m_parts.stop)) return tl::unexpected(stopped_error());
+    if (time.count() > 0 && !m_deps.clock.sleep_for(time, m_deps.stop)) return tl::unexpected(stopped_error());
     return {};
 }
 
@@ -69,7 +187,7 @@ DriverEnd Driver::end_of(std::string_view reason, int rc) const {
 
 DriverEnd Driver::run(bool resumed) {
     auto end = loop(resumed);
-    if (const auto back = m_parts.store.restore_setup(); !back) log::warning("{}", back.error().text());
+    if (const auto back = m_deps.store.restore_setup(); !back) log::warning("{}", back.error().text());
     if (end) return std::move(*end);
     const Error& error = end.error();
     const bool stopped = error.kind == ErrorKind::interrupted || error.kind == ErrorKind::terminated;
@@ -151,7 +269,7 @@ Status Driver::rest(std::chrono::milliseconds time) const {
 Result<bool> Driver::wait_for_infrastructure(const Step& step) {
     const int failed = state().infra_in_a_row;
     const bool starts = step.kind == StepKind::begin_attempt;
-    const auto often = starts ? m_starts.wait(m_parts.clock.monotonic()) : std::chrono::milliseconds(0);
+    const auto often = starts ? m_starts.wait(m_deps.clock.monotonic()) : std::chrono::milliseconds(0);
     if (failed == 0) {
         m_waited = {};
         GDNCTL_TRY(rest(often));
@@ -168,7 +286,7 @@ Result<bool> Driver::wait_for_infrastructure(const Step& step) {
 
 void Driver::tidy() {
     if (state().open.number != 0) return;
-    if (const Status tidied = m_parts.store.tidy(); !tidied) log::warning("{}", tidied.error().text());
+    if (const Status tidied = m_deps.store.tidy(); !tidied) log::warning("{}", tidied.error().text());
 }
 
 // An entry for each session that has had attempts, with those of sessions before it that were killed.
@@ -177,7 +295,7 @@ Status Driver::write_experiment(std::string_view reason) {
     const fs::path file = m_settings.log_dir / k_experiment_log;
     GDNCTL_TRY_ASSIGN(const auto before, read_file_if_exists(file));
     const std::string entry =
-        experiment_entry(state(), {m_first, std::string(reason), m_settings.goal}, m_parts.clock.wall());
+        experiment_entry(state(), {m_first, std::string(reason), m_settings.goal}, m_deps.clock.wall());
     return atomic_replace(file, before.value_or("# Experiment Log\n") + entry, 0600);
 }
 
@@ -201,7 +319,7 @@ Result<DriverEnd> Driver::loop(bool resumed) {
         return finish(end.reason, worth());
     };
     for (;;) {
-        if (m_parts.stop.stop_requested()) return tl::unexpected(stopped_error());
+        if (m_deps.stop.stop_requested()) return tl::unexpected(stopped_error());
         GDNCTL_TRY(hold_while_paused());
         const Step step = next(state(), interrupted);
         interrupted = false;
@@ -210,12 +328,12 @@ Result<DriverEnd> Driver::loop(bool resumed) {
         if (!goes_on) return finish("infrastructure", code_of(ErrorKind::infrastructure));
         // A pause may be long.
         if (auto end = ends_before(step)) return conclude(*end);
-        if (m_parts.room) GDNCTL_TRY(m_parts.room());
-        GDNCTL_TRY(take(step));
+        if (m_deps.room) GDNCTL_TRY(m_deps.room());
+        GDNCTL_TRY(run_step(step));
     }
 }
 
-Status Driver::take(const Step& step) {
+Status Driver::run_step(const Step& step) {
     switch (step.kind) {
         case StepKind::start_run: return start_run();
         case StepKind::measure_noise: return measure_noise();
@@ -244,7 +362,7 @@ Status begin_run(EvolveJournal& journal, const Store& store, const RunStart& sta
     return journal.add("run_start", std::move(facts), now);
 }
 
-Status Driver::start_run() { return begin_run(m_parts.journal, m_parts.store, m_settings.start, m_parts.clock.wall()); }
+Status Driver::start_run() { return begin_run(m_deps.journal, m_deps.store, m_settings.start, m_deps.clock.wall()); }
 
 Status Driver::measure_noise() {
     const std::string& base = state().base;
@@ -253,9 +371,9 @@ Status Driver::measure_noise() {
     const fs::path log = folder(0) / "stage-noise.log";
     log::info("measuring the noise: {} pairs of the base commit against itself", m_settings.pairs.cap);
     GDNCTL_TRY(add("eval_start", {{"attempt", 0}, {"eval_id", eval}, {"stage", "noise"}}));
-    const auto begun = m_parts.clock.monotonic();
-    GDNCTL_TRY_ASSIGN(const Comparison pairs, measure_pairs(m_parts.evaluator, base, base, m_settings.pairs.cap, log));
-    const double wall = std::chrono::duration<double>(m_parts.clock.monotonic() - begun).count();
+    const auto begun = m_deps.clock.monotonic();
+    GDNCTL_TRY_ASSIGN(const Comparison pairs, measure_pairs(m_deps.evaluator, base, base, m_settings.pairs.cap, log));
+    const double wall = std::chrono::duration<double>(m_deps.clock.monotonic() - begun).count();
     Json facts = {{"attempt", 0},           {"eval_id", eval},
                   {"stage", "noise"},       {"wall_s", wall},
                   {"device", pairs.device}, {"device_s", pairs.device_s},
@@ -306,7 +424,7 @@ Status Driver::begin_attempt() {
 }
 
 Status Driver::settle() {
-    GDNCTL_TRY(m_parts.store.restore_setup());  // the stages ran the agent's code
+    GDNCTL_TRY(m_deps.store.restore_setup());  // the stages ran the agent's code
     const State& now = state();
     const int number = now.open.number;
     const Attempt& one = now.at(number);
@@ -319,12 +437,10 @@ Status Driver::settle() {
     if (decision.like != 0) facts["like"] = decision.like;
     // Objects, then refs, then the line that names them.
     if (decision.verdict == Verdict::kept) {
-        GDNCTL_TRY(m_parts.store.pin("best", one.commit));
-        GDNCTL_TRY(m_parts.store.pin(fmt::format("lineage/{}", one.lineage), one.commit));
+        GDNCTL_TRY(m_deps.store.pin("best", one.commit));
+        GDNCTL_TRY(m_deps.store.pin(fmt::format("lineage/{}", one.lineage), one.commit));
     }
-    if (!one.commit.empty()) {
-        GDNCTL_TRY(m_parts.store.note(one.commit, gdnctl::to_text(facts) + "\n"));
-    }
+    if (!one.commit.empty()) GDNCTL_TRY(m_deps.store.note(one.commit, gdnctl::to_text(facts) + "\n"));
     log::info("attempt {}: {}{}{}", number, to_text(decision.verdict),
               decision.gain ? " " + gain_text(decision.gate.value_or(*decision.gain)) : std::string(),
               decision.reason.empty() ? std::string() : ": " + decision.reason);
@@ -334,53 +450,6 @@ Status Driver::settle() {
 }
 
 // The agent's part of an attempt: its prompt, its run, what it left, and the records of that.
-
-namespace fs = std::filesystem;
-
-namespace {
-
-constexpr std::size_t k_failure_tail = 4096, k_most_diff = 20'000;
-
-// Of evolve.md's classes; empty: the work is looked at.
-std::string_view class_of(AgentClass kind) {
-    switch (kind) {
-        case AgentClass::ok: return "ok";
-        case AgentClass::hang: return "idle_timeout";
-        case AgentClass::wall_limit: return "timeout";
-        case AgentClass::token_limit:
-        case AgentClass::compaction_limit:
-        case AgentClass::request_limit:
-        case AgentClass::context_full: return "over_tokens";
-        case AgentClass::invalid_prompt: return "refused";
-        case AgentClass::incomplete: return "truncated";
-        case AgentClass::configuration:
-        case AgentClass::authentication:
-        case AgentClass::quota:
-        case AgentClass::usage_limit:
-        case AgentClass::rate_limit:
-        case AgentClass::overloaded:
-        case AgentClass::server_error:
-        case AgentClass::unreachable:
-        case AgentClass::stream_cut: return "infra";
-        default: return "agent_error";
-    }
-}
-
-std::string tail_of(const fs::path& file, std::size_t bytes) {
-    const auto text = read_file_if_exists(file, std::size_t{64} << 20);
-    if (!text || !*text) return {};
-    return text::repair_utf8(text::end_within(**text, bytes));
-}
-
-Json tokens_of(const std::optional<AgentTokens>& tokens) {
-    if (!tokens) return nullptr;
-    return {{"in", tokens->input},
-            {"cached", tokens->cached_input},
-            {"out", tokens->output},
-            {"reasoning", tokens->reasoning}};
-}
-
-}  // namespace
 
 struct Driver::Answer {
     AgentOutcome outcome;
@@ -410,15 +479,15 @@ std::vector<std::string> directive_files(const fs::path& log_dir) {
 Result<std::string> Driver::prompt() {
     const State& now = state();
     const Attempt& one = now.at(now.open.number);
-    const GitCheckout& git = m_parts.store.repository();
-    PromptParts parts;
-    parts.goal = m_settings.goal;
-    parts.kernel = m_parts.store.rules().kernel;
-    parts.guarded = m_parts.store.rules().guarded;
-    parts.edits = m_settings.edits;
-    parts.directives = m_settings.directives;
+    const GitCheckout& git = m_deps.store.repository();
+    PromptInput input;
+    input.goal = m_settings.goal;
+    input.kernel = m_deps.store.rules().kernel;
+    input.guarded = m_deps.store.rules().guarded;
+    input.edits = m_settings.edits;
+    input.directives = m_settings.directives;
     const auto steering = directive_files(m_settings.log_dir);
-    parts.directives.insert(parts.directives.end(), steering.begin(), steering.end());
+    input.directives.insert(input.directives.end(), steering.begin(), steering.end());
     GDNCTL_TRY_ASSIGN(const std::string seen, hash_hex(HashKind::sha256, text::join(steering, "\n\n")));
     if (!steering.empty() && seen != m_directives_seen) {
         GDNCTL_TRY(add("steer", {{"attempt", one.number}, {"directives", steering.size()}, {"sha256", seen}}));
@@ -430,25 +499,25 @@ Result<std::string> Driver::prompt() {
         return text::repair_utf8(text);
     };
     if (now.best != 0) {
-        GDNCTL_TRY_ASSIGN(parts.best_diff, diff(now.best));
+        GDNCTL_TRY_ASSIGN(input.best_diff, diff(now.best));
     }
     if (one.parents.size() > 1) {
-        GDNCTL_TRY_ASSIGN(parts.second_parent, diff(one.parents[1]));
+        GDNCTL_TRY_ASSIGN(input.second_parent, diff(one.parents[1]));
     }
     for (const int number : pick(now.members(), one.number, now.rules).inspirations) {
         GDNCTL_TRY_ASSIGN(std::string text, diff(number));
-        parts.inspirations.push_back(std::move(text));
+        input.inspirations.push_back(std::move(text));
     }
     const int failed = one.op == Operator::repair ? one.parents.front() : 0;
     if (failed != 0) {
         const std::string& reason = now.at(failed).reason;
-        parts.failure =
+        input.failure =
             tail_of(folder(failed) / fmt::format("stage-{}.log", reason.substr(0, reason.find(':'))), k_failure_tail);
     }
     if (m_settings.edits) {
-        GDNCTL_TRY_ASSIGN(parts.files, m_parts.store.mutable_text(parent_commit()));
+        GDNCTL_TRY_ASSIGN(input.files, m_deps.store.mutable_text(parent_commit()));
     }
-    return attempt_prompt(now, parts);
+    return attempt_prompt(now, input);
 }
 
 Result<AgentOutcome> Driver::ask(const std::string& prompt, const fs::path& worktree, std::string_view suffix) {
@@ -462,21 +531,21 @@ Result<AgentOutcome> Driver::ask(const std::string& prompt, const fs::path& work
     request.files.events = place / fmt::format("agent{}.jsonl", suffix);
     request.files.stderr_log = place / fmt::format("agent{}-stderr.log", suffix);
     request.files.last_message = place / fmt::format("last-message{}.txt", suffix);
-    request.show = m_parts.show;
-    request.stop = m_parts.stop;
-    GDNCTL_TRY(m_parts.store.remember_setup());
-    GDNCTL_TRY_ASSIGN(AgentOutcome outcome, m_parts.agent.run(request));
+    request.show = m_deps.show;
+    request.stop = m_deps.stop;
+    GDNCTL_TRY(m_deps.store.remember_setup());
+    GDNCTL_TRY_ASSIGN(AgentOutcome outcome, m_deps.agent.run(request));
     std::error_code ignored;
     fs::remove(request.files.last_message, ignored);  // response.txt has it
     if (fs::is_empty(request.files.stderr_log, ignored)) fs::remove(request.files.stderr_log, ignored);
-    if (outcome.kind == AgentClass::stopped || m_parts.stop.stop_requested()) return tl::unexpected(stopped_error());
+    if (outcome.kind == AgentClass::stopped || m_deps.stop.stop_requested()) return tl::unexpected(stopped_error());
     return outcome;
 }
 
 fs::path Driver::names_file() const { return folder(state().open.number) / "names.json"; }
 
-Result<std::vector<std::string>> Driver::put_names_back(const NameGuard& names, bool after_a_kill) {
-    GDNCTL_TRY_ASSIGN(std::set<std::string> made, m_parts.store.leave_branch());
+Result<std::vector<std::string>> Driver::put_names_back(const RefGuard& names, bool after_a_kill) {
+    GDNCTL_TRY_ASSIGN(std::set<std::string> made, m_deps.store.leave_branch());
     made.erase(state().base);  // the user's own commit: who moves a branch there is not known
     GDNCTL_TRY_ASSIGN(auto undone, names.put_back(made, after_a_kill));
     for (const auto& what : undone) log::warning("undid changes by the agent: {}", what);
@@ -488,7 +557,7 @@ Result<std::vector<std::string>> Driver::put_names_back(const NameGuard& names, 
 Status Driver::abandon() {
     std::error_code problem;
     if (fs::exists(names_file(), problem)) {
-        GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::read(m_parts.store.repository(), names_file()));
+        GDNCTL_TRY_ASSIGN(const RefGuard names, RefGuard::read(m_deps.store.repository(), names_file()));
         GDNCTL_TRY(put_names_back(names, true));
     }
     const bool gone = state().at(state().open.number).gone;
@@ -501,11 +570,11 @@ Status Driver::abandon() {
 
 Result<Driver::Answer> Driver::through_tools(const std::string& prompt) {
     Answer answer;
-    GDNCTL_TRY_ASSIGN(const fs::path worktree, m_parts.store.prepare(parent_commit()));
-    GDNCTL_TRY_ASSIGN(const NameGuard names, NameGuard::take(m_parts.store.repository()));
+    GDNCTL_TRY_ASSIGN(const fs::path worktree, m_deps.store.prepare(parent_commit()));
+    GDNCTL_TRY_ASSIGN(const RefGuard names, RefGuard::snapshot(m_deps.store.repository()));
     GDNCTL_TRY(names.write(names_file()));
     auto outcome = ask(prompt, worktree, "");
-    auto put_back = m_parts.store.restore_setup();
+    auto put_back = m_deps.store.restore_setup();
     auto undone = put_names_back(names, false);
     if (!outcome) return tl::unexpected(std::move(outcome).error());
     answer.outcome = std::move(*outcome);
@@ -513,19 +582,19 @@ Result<Driver::Answer> Driver::through_tools(const std::string& prompt) {
     GDNCTL_TRY(put_back);
     answer.put_back.insert(answer.put_back.end(), put_back->begin(), put_back->end());
     answer.reply = split_trace(answer.outcome.final_message);
-    GDNCTL_TRY_ASSIGN(answer.work, m_parts.store.collect(parent_commit()));
+    GDNCTL_TRY_ASSIGN(answer.work, m_deps.store.collect(parent_commit()));
     return answer;
 }
 
 Result<Driver::Answer> Driver::through_edits(const std::string& prompt) {
     Answer answer;
-    GDNCTL_TRY_ASSIGN(const auto files, m_parts.store.mutable_text(parent_commit()));
+    GDNCTL_TRY_ASSIGN(const auto files, m_deps.store.mutable_text(parent_commit()));
     std::string asked = prompt;
     AppliedEdits applied;
     for (const std::string_view suffix : {"", "-retry"}) {
         GDNCTL_TRY(make_private_directory(m_settings.empty_folder));
         auto outcome = ask(asked, m_settings.empty_folder, suffix);
-        GDNCTL_TRY_ASSIGN(const auto put_back, m_parts.store.restore_setup());
+        GDNCTL_TRY_ASSIGN(const auto put_back, m_deps.store.restore_setup());
         answer.put_back.insert(answer.put_back.end(), put_back.begin(), put_back.end());
         GDNCTL_TRY_ASSIGN(answer.outcome, std::move(outcome));
         answer.reply = split_trace(answer.outcome.final_message);
@@ -542,12 +611,12 @@ Result<Driver::Answer> Driver::through_edits(const std::string& prompt) {
         answer.kind = "partial_edit";
         return answer;
     }
-    GDNCTL_TRY_ASSIGN(const fs::path worktree, m_parts.store.prepare(parent_commit()));
+    GDNCTL_TRY_ASSIGN(const fs::path worktree, m_deps.store.prepare(parent_commit()));
     for (const auto& [path, content] : applied.files) {
         GDNCTL_TRY_ASSIGN(const fs::path place, join_inside(worktree, path));
         GDNCTL_TRY(atomic_replace(place, content));
     }
-    GDNCTL_TRY_ASSIGN(answer.work, m_parts.store.collect(parent_commit()));
+    GDNCTL_TRY_ASSIGN(answer.work, m_deps.store.collect(parent_commit()));
     return answer;
 }
 
@@ -558,7 +627,7 @@ Status Driver::run_agent() {
     GDNCTL_TRY(atomic_replace(place / "prompt.md", text, 0600));
     GDNCTL_TRY_ASSIGN(Answer answer, m_settings.edits ? through_edits(text) : through_tools(text));
     // What it wrote onto a full disk is not what it meant.
-    if (m_parts.room) GDNCTL_TRY(m_parts.room());
+    if (m_deps.room) GDNCTL_TRY(m_deps.room());
     // Why the program itself failed counts more than what it left.
     if (answer.kind.empty()) answer.kind = class_of(answer.outcome.kind);
     const bool nothing = answer.work.changes.empty() && answer.work.refused.empty() && answer.work.tampered.empty();
@@ -582,14 +651,14 @@ void Driver::note_failure(const Answer& answer, bool nothing) {
     if (answer.kind == "infra" && outcome.stop_reason.empty()) {
         std::random_device random;
         const double share = std::uniform_real_distribution<double>(0, 1)(random);
-        m_provider_pause = provider_pause(outcome, m_provider_waits++, share, m_parts.clock.wall());
+        m_provider_pause = provider_pause(outcome, m_provider_waits++, share, m_deps.clock.wall());
         log::warning("{}: {}", word_of(outcome.kind), outcome.reason);
     } else {
         m_provider_waits = 0;
     }
     const bool failed = answer.kind == "agent_error" && nothing;
     if (failed || answer.kind == "infra") {
-        m_starts.failed(m_parts.clock.monotonic() - outcome.elapsed);
+        m_starts.failed(m_deps.clock.monotonic() - outcome.elapsed);
     } else {
         m_starts.succeeded();
     }
@@ -601,43 +670,24 @@ void Driver::note_failure(const Answer& answer, bool nothing) {
     m_agent_stop = {"circuit-breaker", state().open.number, static_cast<int>(ExitCode::infrastructure)};
 }
 
-namespace {
-
-Json snapshot_of(int number, const Candidate& it, const Work& work) {
-    return {{"attempt", number},
-            {"commit", it.commit},
-            {"tree", it.tree},
-            {"patch_id", it.patch_id},
-            {"code_key", it.code_key},
-            {"mutable_key", it.mutable_key},
-            {"files", it.files},
-            {"added", it.added},
-            {"removed", it.removed},
-            {"ignored_files", work.ignored},
-            {"forbidden_paths", work.forbidden},
-            {"refused", work.refused}};
-}
-
-}  // namespace
-
 Status Driver::record_answer(Answer answer) {
     const int number = state().open.number;
     const Attempt& one = state().at(number);
     const fs::path place = folder(number);
     GDNCTL_TRY(atomic_replace(place / "response.txt", answer.reply.reply, 0600));
     if (answer.reply.trace) GDNCTL_TRY(atomic_replace(place / "trace.json", *answer.reply.trace + "\n", 0600));
-    const auto when = parse_iso8601(one.started).value_or(m_parts.clock.wall());
+    const auto when = parse_iso8601(one.started).value_or(m_deps.clock.wall());
     const std::string message =
         fmt::format("Attempt {}: {}\n\nGdnctl-Run: {}\nGdnctl-Attempt: {}\nGdnctl-Operator: {}\n", number,
                     to_text(one.op), state().run, number, to_text(one.op));
     std::vector<std::string> parents;
     for (const int parent : one.parents) parents.push_back(state().at(parent).commit);
-    GDNCTL_TRY_ASSIGN(const auto made, m_parts.store.commit(answer.work, parents, message, when));
+    GDNCTL_TRY_ASSIGN(const auto made, m_deps.store.commit(answer.work, parents, message, when));
     // A merge of two whose result is the first one changes nothing either.
     const bool same = made && made->mutable_key == state().at(one.parents.front()).mutable_key;
     if (same && answer.kind == "ok") answer.kind = "noop";
-    if (made && !same) GDNCTL_TRY(m_parts.store.pin(fmt::format("cand/{}", number), made->commit));
-    GDNCTL_TRY(m_parts.store.write_patch(parent_commit(), made ? made->commit : parent_commit(), place / "diff.patch"));
+    if (made && !same) GDNCTL_TRY(m_deps.store.pin(fmt::format("cand/{}", number), made->commit));
+    GDNCTL_TRY(m_deps.store.write_patch(parent_commit(), made ? made->commit : parent_commit(), place / "diff.patch"));
     const auto& tokens = answer.outcome.tokens;
     const double cost = tokens && m_settings.price
                             ? cost_of(*m_settings.price, tokens->input, tokens->cached_input, tokens->output)
@@ -672,84 +722,12 @@ Status Driver::record_answer(Answer answer) {
 
 // The evaluations of an attempt, stage by stage.
 
-namespace fs = std::filesystem;
-
-namespace {
-
-Json stage_facts(int attempt, int eval, std::string_view stage) {
-    return {{"attempt", attempt}, {"eval_id", eval}, {"stage", stage}};
-}
-
-void put_launch(Json& facts, const Launch& launch) {
-    facts["verdict"] = launch.ok ? "pass" : launch.infra ? "infra" : "fail";
-    if (!launch.reason.empty()) facts["reason"] = launch.reason;
-    facts["rc"] = launch.rc;
-    facts["device"] = launch.device;
-    facts["device_s"] = launch.device_s;
-    if (launch.impossible) facts["impossible"] = true;
-}
-
-// Three fresh pairs tell the gain of a candidate that was kept; those that kept it are lucky ones.
-constexpr int k_fresh_pairs = 3;
-
-Json shapes_json(const Comparison& pairs) {
-    Json out = Json::object();
-    for (const auto& [name, d] : pairs.shapes) out[name] = json_of(gain_of(judge_pairs(d, PairRule{})));
-    return out;
-}
-
-Result<Json> target_metrics(Evaluator& evaluator, const State& state, const DriverSettings& settings,
-                            const fs::path& log, Launch& end) {
-    const Attempt& one = state.at(state.open.number);
-    const Attempt& champion = state.at(state.best);
-    GDNCTL_TRY_ASSIGN(Comparison gate, compare(evaluator, champion.commit, one.commit, settings.pairs, log));
-    Comparison fresh;
-    end.device_s = gate.device_s;
-    end.device = gate.device;
-    const bool faster = gate.decided && gate.look.verdict == PairVerdict::keep;
-    const std::string slower = faster ? slower_shape(gate, settings.shape_regression) : std::string();
-    const bool keep = faster && slower.empty();
-    if (keep) {
-        GDNCTL_TRY_ASSIGN(fresh, measure_pairs(evaluator, champion.commit, one.commit, k_fresh_pairs, log));
-        end.device_s += fresh.device_s;
-    }
-    if (!state.device.empty() && !gate.device.empty() && gate.device != state.device) {
-        return fail(
-            ErrorKind::usage,
-            fmt::format("the profiles run on {}, and those of run {} on {}", gate.device, state.run, state.device),
-            "continue it there, or measure again here: --resume --accept-device-change");
-    }
-    Comparison& last = keep ? fresh : gate;
-    if (!last.decided) {
-        end.reason = (last.champion_failed ? "the champion's profile failed: " : "") + last.failed.reason;
-        end.infra = last.failed.infra || last.champion_failed;
-        end.rc = last.failed.rc;
-        end.impossible = last.failed.impossible && !last.champion_failed;
-        return Json();
-    }
-    end.ok = true;
-    Json metrics = {{"champion", one.number == 0 ? 0 : state.best},
-                    {"verdict", slower.empty() ? to_text(gate.look.verdict) : to_text(PairVerdict::refuse)},
-                    {"gate", json_of(gain_of(gate.look))},
-                    {"d", gate.d}};
-    if (!gate.shapes.empty()) metrics["shapes"] = shapes_json(gate);
-    if (!slower.empty()) metrics["slower_shape"] = slower;
-    if (const auto share = gate.roofline()) metrics["roofline"] = *share;
-    if (keep) {
-        metrics["fresh"] = json_of(gain_of(fresh.look));
-        metrics["fresh_d"] = fresh.d;
-    }
-    return metrics;
-}
-
-}  // namespace
-
 Status Driver::run_stage(std::string_view stage, bool rerun) {
     const int number = state().open.number, eval = state().last_eval + 1;
     const Attempt& one = state().at(number);
     const fs::path log = folder(number) / fmt::format("stage-{}.log", stage);
     Json facts = stage_facts(number, eval, stage);
-    Evaluator& evaluator = m_parts.evaluator;
+    Evaluator& evaluator = m_deps.evaluator;
     if (state().prints_nonce) evaluator.require_nonce();
     const bool skipped = (stage == "oracle" && !evaluator.has(LaunchKind::oracle)) ||
                          (stage == "build" && !evaluator.has(LaunchKind::build)) ||
@@ -759,17 +737,17 @@ Status Driver::run_stage(std::string_view stage, bool rerun) {
         return add("eval_stage", facts);
     }
     if (stage == "paths") {
-        GDNCTL_TRY_ASSIGN(const auto changes, m_parts.store.repository().diff(state().base, one.commit));
+        GDNCTL_TRY_ASSIGN(const auto changes, m_deps.store.repository().diff(state().base, one.commit));
         const bool clean = std::all_of(changes.begin(), changes.end(), [&](const GitFileChange& change) {
-            return m_parts.store.rules().is_mutable(change.path);
+            return m_deps.store.rules().is_mutable(change.path);
         });
         facts["verdict"] = clean ? "pass" : "fail";
         if (!clean) facts["reason"] = "it differs from the base outside the mutable paths";
         return add("eval_stage", facts);
     }
-    GDNCTL_TRY(m_parts.store.remember_setup());  // stages run the agent's code
+    GDNCTL_TRY(m_deps.store.remember_setup());  // stages run the agent's code
     GDNCTL_TRY(add("eval_start", facts));
-    const auto begun = m_parts.clock.monotonic();
+    const auto begun = m_deps.clock.monotonic();
     Launch end;
     if (stage == "target") {
         GDNCTL_TRY_ASSIGN(Json metrics, target_metrics(evaluator, state(), m_settings, log, end));
@@ -777,7 +755,7 @@ Status Driver::run_stage(std::string_view stage, bool rerun) {
         if (rerun) facts["rerun"] = true;
     } else if (stage == "anticheat") {
         GDNCTL_TRY_ASSIGN(CheatCheck found, check_cheats(evaluator, one.commit, log));
-        GDNCTL_TRY_ASSIGN(const auto files, m_parts.store.mutable_text(one.commit));
+        GDNCTL_TRY_ASSIGN(const auto files, m_deps.store.mutable_text(one.commit));
         facts["checks"] = found.checks;
         facts["hints"] = cheat_hints(files);
         end = std::move(found.end);
@@ -790,9 +768,9 @@ Status Driver::run_stage(std::string_view stage, bool rerun) {
         if (kind == LaunchKind::profile && end.ok) facts["metrics"] = {{"value", end.value}};
     }
     // A failure on a full disk says nothing about the candidate.
-    if (!end.ok && m_parts.room) GDNCTL_TRY(m_parts.room());
+    if (!end.ok && m_deps.room) GDNCTL_TRY(m_deps.room());
     put_launch(facts, end);
-    facts["wall_s"] = std::chrono::duration<double>(m_parts.clock.monotonic() - begun).count();
+    facts["wall_s"] = std::chrono::duration<double>(m_deps.clock.monotonic() - begun).count();
     facts["log"] = log.string();
     facts["evaluator"] = state().evaluator;
     GDNCTL_TRY(add("eval_stage", facts));
@@ -813,19 +791,19 @@ Status Driver::verify_best() {
         return {};
     }
     log::info("final verification of attempt {} against the base commit", best.number);
-    const auto begun = m_parts.clock.monotonic();
-    GDNCTL_TRY(m_parts.store.remember_setup());
+    const auto begun = m_deps.clock.monotonic();
+    GDNCTL_TRY(m_deps.store.remember_setup());
     GDNCTL_TRY_ASSIGN(const GateReport report,
-                      judge_again(m_parts.store, m_parts.evaluator,
+                      judge_again(m_deps.store, m_deps.evaluator,
                                   {state(), state().base, best.commit, PairTest::final_one, m_settings.pairs,
                                    m_settings.shape_regression, m_settings.log_dir / "verify"}));
-    if (!report.pass && m_parts.room) GDNCTL_TRY(m_parts.room());
+    if (!report.pass && m_deps.room) GDNCTL_TRY(m_deps.room());
     if (report.infra) {
         log::warning("the final verification could not be finished: {}", report.rows.back().reason);
         return add("infra_error", {{"stage", "verify"}, {"what", report.rows.back().reason}});
     }
     Json record = verify_record(state(), best.number, report);
-    record["wall_s"] = std::chrono::duration<double>(m_parts.clock.monotonic() - begun).count();
+    record["wall_s"] = std::chrono::duration<double>(m_deps.clock.monotonic() - begun).count();
     record["device_s"] = report.device_s;
     if (report.pass) {
         log::info("attempt {} passed the final verification: {}", best.number, gain_text(report.gain));

@@ -53,7 +53,7 @@ struct DriverSettings {
     std::filesystem::path log_dir;
 };
 
-struct DriverParts {
+struct DriverDeps {
     Store& store;
     EvolveJournal& journal;
     Evaluator& evaluator;
@@ -72,12 +72,12 @@ struct DriverEnd {
 
 class Driver {
 public:
-    Driver(DriverSettings settings, DriverParts parts) : m_settings(std::move(settings)), m_parts(std::move(parts)) {}
+    Driver(DriverSettings settings, DriverDeps deps) : m_settings(std::move(settings)), m_deps(std::move(deps)) {}
     // `resumed`: the journal is that of a run that was broken off or has ended.
     DriverEnd run(bool resumed);
 
 private:
-    const State& state() const { return m_parts.journal.state(); }
+    const State& state() const { return m_deps.journal.state(); }
     Status add(std::string_view type, Json facts);
     Result<DriverEnd> loop(bool resumed);
     int worth() const;  // exit code of a run that ends by itself
@@ -89,7 +89,7 @@ private:
     Status hold_while_paused();
     Result<bool> wait_for_infrastructure(const Step& step);  // false: the longest wait is over
     Status rest(std::chrono::milliseconds time) const;
-    Status take(const Step& step);
+    Status run_step(const Step& step);
     Status start_run();
     Status measure_noise();
     Status begin_attempt();
@@ -103,7 +103,7 @@ private:
     Result<AgentOutcome> ask(const std::string& prompt, const std::filesystem::path& worktree, std::string_view suffix);
     struct Answer;
     std::filesystem::path names_file() const;  // while an agent works: the names that it may have to put back
-    Result<std::vector<std::string>> put_names_back(const NameGuard& names, bool after_a_kill);
+    Result<std::vector<std::string>> put_names_back(const RefGuard& names, bool after_a_kill);
     Status abandon();
     Result<Answer> through_tools(const std::string& prompt);
     Result<Answer> through_edits(const std::string& prompt);
@@ -115,7 +115,7 @@ private:
     Status sleep(std::chrono::milliseconds time) const;
 
     DriverSettings m_settings;
-    DriverParts m_parts;
+    DriverDeps m_deps;
     std::chrono::milliseconds m_waited{0};  // for infrastructure, in a row
     int m_first = 1;                        // attempt that experiment-log.md lacks
     std::string m_directives_seen;

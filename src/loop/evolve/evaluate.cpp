@@ -24,6 +24,8 @@
 
 namespace gdnctl::loop::evolve {
 
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr std::string_view k_json = "json:";
@@ -72,6 +74,79 @@ void read_shapes(const Json& there, ProfileResult& out) {
         sum += std::log(one.get<double>());
     }
     if (!out.shapes.empty()) out.value = std::exp(sum / static_cast<double>(out.shapes.size()));
+}
+
+// One-sided .025 quantile of Student's t; good to 1 % from three degrees of freedom on.
+double t_quantile(int df) {
+    const double n = df;
+    return 1.96 + 2.372 / n + 2.82 / (n * n) + 2.55 / (n * n * n);
+}
+
+double t_of(int pairs) { return pairs == 3 ? 6.965 : pairs == 5 ? 3.298 : pairs == 9 ? 2.306 : t_quantile(pairs - 1); }
+
+Status measure_pair(Evaluator& evaluator, const std::string& champion, const std::string& candidate,
+                    const fs::path& log, Comparison& out) {
+    double values[2] = {0, 0};
+    std::map<std::string, double> shapes[2];
+    // AB, BA, AB: what drifts is on both sides alike.
+    const bool swapped = out.d.size() % 2 == 1;
+    for (int turn = 0; turn < 2; ++turn) {
+        const bool is_candidate = (turn == 1) != swapped;
+        GDNCTL_TRY_ASSIGN(Launch launch,
+                          evaluator.launch(LaunchKind::profile, is_candidate ? candidate : champion, log));
+        out.device_s += launch.device_s;
+        if (!launch.device.empty()) out.device = launch.device;
+        if (!launch.ok || !(launch.value > 0)) {
+            if (launch.ok) launch.reason = fmt::format("the profile measured {:g}", launch.value);
+            launch.ok = false;
+            out.champion_failed = !is_candidate;
+            out.failed = std::move(launch);
+            return {};
+        }
+        values[is_candidate ? 1 : 0] = launch.value;
+        out.nonce = out.nonce || launch.nonce;
+        out.unseen = out.unseen || launch.unseen;
+        if (is_candidate && launch.roofline > 0) out.rooflines.push_back(launch.roofline);
+        shapes[is_candidate ? 1 : 0] = std::move(launch.shapes);
+    }
+    out.d.push_back(pair_difference(values[0], values[1], evaluator.higher_is_better()));
+    for (const auto& [name, of_champion] : shapes[0]) {
+        const auto there = shapes[1].find(name);
+        if (there == shapes[1].end()) continue;
+        out.shapes[name].push_back(pair_difference(of_champion, there->second, evaluator.higher_is_better()));
+    }
+    out.decided = true;
+    return {};
+}
+
+constexpr std::string_view k_job_file = "job";
+
+// The words of a test that checks relations instead of cases.
+std::vector<std::string> relation_words(const std::vector<std::string>& test) {
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < test.size(); ++i) {
+        const bool of_cases = test[i] == "--vectors" || test[i] == "--case" || test[i] == "--dtype";
+        if (of_cases) ++i;
+        if (!of_cases && test[i] != "--slow") out.push_back(test[i]);
+    }
+    out.emplace_back("--metamorphic");
+    return out;
+}
+
+// What a launch added to its log, at most the last 64 MiB.
+Result<std::string> text_from(const fs::path& log, std::uintmax_t offset) {
+    constexpr std::uintmax_t k_most = std::uintmax_t{64} << 20U;
+    std::ifstream file(log, std::ios::binary);
+    if (!file) return std::string();
+    file.seekg(0, std::ios::end);
+    const auto size = static_cast<std::uintmax_t>(file.tellg());
+    offset = std::min(offset, size);
+    if (size - offset > k_most) offset = size - k_most;
+    std::string text(size - offset, '\0');
+    file.seekg(static_cast<std::streamoff>(offset));
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (!file) return fail(ErrorKind::local_io, fmt::format("cannot read {}", log.string()));
+    return text;
 }
 
 }  // namespace
@@ -130,89 +205,6 @@ ProfileChecks check_profile(const ProfileResult& result, double value, const Tar
     return out;
 }
 
-namespace fs = std::filesystem;
-
-namespace {
-
-// One-sided .025 quantile of Student's t; good to 1 % from three degrees of freedom on.
-double t_quantile(int df) {
-    const double n = df;
-    return 1.96 + 2.372 / n + 2.82 / (n * n) + 2.55 / (n * n * n);
-}
-
-double t_of(int pairs) { return pairs == 3 ? 6.965 : pairs == 5 ? 3.298 : pairs == 9 ? 2.306 : t_quantile(pairs - 1); }
-
-Status take_pair(Evaluator& evaluator, const std::string& champion, const std::string& candidate, const fs::path& log,
-                 Comparison& out) {
-    double values[2] = {0, 0};
-    std::map<std::string, double> shapes[2];
-    // AB, BA, AB: what drifts is on both sides alike.
-    const bool swapped = out.d.size() % 2 == 1;
-    for (int turn = 0; turn < 2; ++turn) {
-        const bool is_candidate = (turn == 1) != swapped;
-        GDNCTL_TRY_ASSIGN(Launch launch,
-                          evaluator.launch(LaunchKind::profile, is_candidate ? candidate : champion, log));
-        out.device_s += launch.device_s;
-        if (!launch.device.empty()) out.device = launch.device;
-        if (!launch.ok || !(launch.value > 0)) {
-            if (launch.ok) launch.reason = fmt::format("the profile measured {:g}", launch.value);
-            launch.ok = false;
-            out.champion_failed = !is_candidate;
-            out.failed = std::move(launch);
-            return {};
-        }
-        values[is_candidate ? 1 : 0] = launch.value;
-        out.nonce = out.nonce || launch.nonce;
-        out.unseen = out.unseen || launch.unseen;
-        if (is_candidate && launch.roofline > 0) out.rooflines.push_back(launch.roofline);
-        shapes[is_candidate ? 1 : 0] = std::move(launch.shapes);
-    }
-    out.d.push_back(pair_difference(values[0], values[1], evaluator.higher_is_better()));
-    for (const auto& [name, of_champion] : shapes[0]) {
-        const auto there = shapes[1].find(name);
-        if (there == shapes[1].end()) continue;
-        out.shapes[name].push_back(pair_difference(of_champion, there->second, evaluator.higher_is_better()));
-    }
-    out.decided = true;
-    return {};
-}
-
-}  // namespace
-
-namespace {
-
-constexpr std::string_view k_job_file = "job";
-
-// The words of a test that checks relations instead of cases.
-std::vector<std::string> relation_words(const std::vector<std::string>& test) {
-    std::vector<std::string> out;
-    for (std::size_t i = 0; i < test.size(); ++i) {
-        const bool of_cases = test[i] == "--vectors" || test[i] == "--case" || test[i] == "--dtype";
-        if (of_cases) ++i;
-        if (!of_cases && test[i] != "--slow") out.push_back(test[i]);
-    }
-    out.emplace_back("--metamorphic");
-    return out;
-}
-
-// What a launch added to its log, at most the last 64 MiB.
-Result<std::string> text_from(const fs::path& log, std::uintmax_t offset) {
-    constexpr std::uintmax_t k_most = std::uintmax_t{64} << 20U;
-    std::ifstream file(log, std::ios::binary);
-    if (!file) return std::string();
-    file.seekg(0, std::ios::end);
-    const auto size = static_cast<std::uintmax_t>(file.tellg());
-    offset = std::min(offset, size);
-    if (size - offset > k_most) offset = size - k_most;
-    std::string text(size - offset, '\0');
-    file.seekg(static_cast<std::streamoff>(offset));
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (!file) return fail(ErrorKind::local_io, fmt::format("cannot read {}", log.string()));
-    return text;
-}
-
-}  // namespace
-
 std::string local_device() {
     utsname names{};
     const std::string host = std::string(k_local_device) + (::uname(&names) == 0 ? names.nodename : "this machine");
@@ -232,7 +224,7 @@ Status stop_left_job(const fs::path& worktrees, const ConfigAt& config, Context&
     // "ID" or "ID CLUSTER"
     const auto words = text::split(text::trim(*text), ' ');
     const std::string id(words.front()), cluster(words.size() > 1 ? words.back() : std::string_view());
-    const Status ended = OwnJobs(config, context).stop(id, {cluster, {}, {}}, context.cwd, true);
+    const Status ended = InProcessJobs(config, context).stop(id, {cluster, {}, {}}, context.cwd, true);
     if (!ended && context.stop.stop_requested()) return ended;
     if (!ended && ended.error().kind != ErrorKind::remote_missing) {
         log::warning("job {} of the interrupted run may still be running: {}", id, ended.error().message);
@@ -384,7 +376,7 @@ Result<Comparison> compare(Evaluator& evaluator, const std::string& champion, co
     Comparison out;
     while (static_cast<int>(out.d.size()) < rule.cap) {
         out.decided = false;
-        GDNCTL_TRY(take_pair(evaluator, champion, candidate, log, out));
+        GDNCTL_TRY(measure_pair(evaluator, champion, candidate, log, out));
         if (!out.decided) return out;
         out.look = judge_pairs(out.d, rule);
         if (out.look.verdict != PairVerdict::next) return out;
@@ -397,7 +389,7 @@ Result<Comparison> measure_pairs(Evaluator& evaluator, const std::string& champi
     Comparison out;
     for (int i = 0; i < pairs; ++i) {
         out.decided = false;
-        GDNCTL_TRY(take_pair(evaluator, champion, candidate, log, out));
+        GDNCTL_TRY(measure_pair(evaluator, champion, candidate, log, out));
         if (!out.decided) return out;
     }
     out.look = judge_pairs(out.d, PairRule{});

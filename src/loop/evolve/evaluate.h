@@ -1,12 +1,11 @@
-// What a profile printed, read so that what a candidate's own code prints does not count. Pure.
+// Evaluates a candidate: runs the target's commands on it, reads what a profile printed so that what the candidate's
+// own code prints does not count, and looks for cheats.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -89,7 +88,7 @@ public:
     // `log`: appended to. Errors: interrupted, terminated, local_io.
     virtual Result<Launch> launch(LaunchKind kind, const std::string& commit, const std::filesystem::path& log) = 0;
     virtual bool higher_is_better() const = 0;
-    // Of the launches from now on.
+    // The conditions of all launches from now on.
     virtual void set_conditions(const Conditions& /*conditions*/) {}
     // Whether results carry the nonce, as the base's did: from now on one without it is not the evaluator's.
     virtual void require_nonce() {}
@@ -134,7 +133,7 @@ private:
     const Store& m_store;
     const Target& m_target;
     const ValidationOptions& m_options;
-    OwnJobs m_service;
+    InProcessJobs m_service;
     TargetJobs m_jobs;
     std::filesystem::path m_job_file;
     Context& m_context;

@@ -46,22 +46,22 @@ std::set<std::string> commits_of_head(const std::filesystem::path& git_dir) {
     return out;
 }
 
-Result<NameGuard> NameGuard::take(const GitCheckout& repository) {
+Result<RefGuard> RefGuard::snapshot(const GitCheckout& repository) {
     GDNCTL_TRY_ASSIGN(auto names, repository.names());
-    return NameGuard(repository, std::move(names));
+    return RefGuard(repository, std::move(names));
 }
 
-Result<NameGuard> NameGuard::read(const GitCheckout& repository, const std::filesystem::path& file) {
+Result<RefGuard> RefGuard::read(const GitCheckout& repository, const std::filesystem::path& file) {
     GDNCTL_TRY_ASSIGN(const std::string text, read_file(file));
     GDNCTL_TRY_ASSIGN(const Json list, parse_json(text, file.string()));
     std::vector<GitName> names;
     for (const Json& one : list) {
         names.push_back({json::text(one, "ref"), json::text(one, "object"), json::text(one, "said")});
     }
-    return NameGuard(repository, std::move(names));
+    return RefGuard(repository, std::move(names));
 }
 
-Status NameGuard::write(const std::filesystem::path& file) const {
+Status RefGuard::write(const std::filesystem::path& file) const {
     Json list = Json::array();
     for (const GitName& name : m_names) {
         list.push_back({{"ref", name.ref}, {"object", name.object}, {"said", text::repair_utf8(name.said)}});
@@ -69,7 +69,7 @@ Status NameGuard::write(const std::filesystem::path& file) const {
     return atomic_replace(file, list.dump(), 0600);
 }
 
-Result<std::vector<std::string>> NameGuard::put_back(const std::set<std::string>& made, bool after_a_kill) const {
+Result<std::vector<std::string>> RefGuard::put_back(const std::set<std::string>& made, bool after_a_kill) const {
     std::vector<std::string> undone;
     GDNCTL_TRY_ASSIGN(const auto now_names, m_repository->names());
     if (now_names == m_names) return undone;

@@ -12,12 +12,12 @@
 
 namespace gdnctl::loop::evolve {
 
-class NameGuard {
+class RefGuard {
 public:
     // The names as they are now. `repository` must outlive it.
-    static Result<NameGuard> take(const GitCheckout& repository);
+    static Result<RefGuard> snapshot(const GitCheckout& repository);
     // Those of a run that was killed, from the file that it kept while its agent worked.
-    static Result<NameGuard> read(const GitCheckout& repository, const std::filesystem::path& file);
+    static Result<RefGuard> read(const GitCheckout& repository, const std::filesystem::path& file);
     Status write(const std::filesystem::path& file) const;
     // `made`: commits that the agent's HEAD has been at. Deleted names are restored. A name that points to such a
     // commit is put back, or removed if it is new, but not `after_a_kill`: the user may have created it to look at what
@@ -25,7 +25,7 @@ public:
     Result<std::vector<std::string>> put_back(const std::set<std::string>& made, bool after_a_kill) const;
 
 private:
-    NameGuard(const GitCheckout& repository, std::vector<GitName> names)
+    RefGuard(const GitCheckout& repository, std::vector<GitName> names)
         : m_repository(&repository), m_names(std::move(names)) {}
     const GitCheckout* m_repository;
     std::vector<GitName> m_names;

@@ -1,6 +1,5 @@
 #include "loop/evolve/run.h"
 
-#include <algorithm>
 #include <random>
 #include <set>
 
@@ -42,7 +41,7 @@ double number_in(const ConfigTable& table, std::string_view key) {
     return real != nullptr ? *real : 0;
 }
 
-// Of [codex-loop.prices.MODEL]; a model's name may hold dots.
+// The price in [codex-loop.prices.MODEL]; a model's name may contain dots.
 std::optional<Price> price_of(const Context& context, const std::string& model) {
     const ConfigValue* prices = context.config.find("codex-loop.prices");
     const ConfigTable* table = prices != nullptr ? prices->as_table() : nullptr;
@@ -109,14 +108,7 @@ Status check_numbers(const EvolveOptions& evolve, const LoopOptions& loop, const
     return {};
 }
 
-}  // namespace
-
-fs::path resumed_folder(const std::string& log_dir, const fs::path& root) {
-    if (names_log_dir(log_dir)) return (root / log_dir).lexically_normal();
-    const std::string newest = newest_run(root / k_usual_root);
-    return newest.empty() ? fs::path() : (root / k_usual_root / newest).lexically_normal();
-}
-
+// Checks the options of an evolve run. Error usage.
 Status check_evolve(const EvolveRequest& request) {
     const EvolveOptions& evolve = request.evolve;
     const LoopOptions& loop = request.loop;
@@ -150,147 +142,13 @@ Status check_evolve(const EvolveRequest& request) {
     return {};
 }
 
-PathRules path_rules(const Target& target) { return {target.kernel, target.protected_paths}; }
-
-PairRule pair_rule(const GateChoices& gates) {
-    PairRule rule;
-    rule.min_gain = gates.perf.min_improvement_pct.value_or(0.5) / 100;
-    rule.cap = static_cast<int>(gates.perf.pairs);
-    return rule;
-}
-
-fs::path worktrees_of(const Context& context, std::string_view run) { return context.state_dir / "worktrees" / run; }
-
-Result<EvolvePlan> make_plan(const EvolveRequest& request, const GitCheckout& repository, const fs::path& cwd,
-                             const Context& context) {
-    EvolvePlan plan;
-    plan.run = fmt::format("{}z-{}", text::to_lower(format_compact_utc(context.clock.wall())), random_hex(4));
-    plan.loop_id = random_hex(32);
-    std::random_device random;
-    plan.seed = request.evolve.seed.value_or((std::uint64_t{random()} << 32U) | random());
-    const fs::path runs = repository.root() / k_usual_root;
-    if (request.loop.resume) {
-        plan.log_dir = resumed_folder(request.loop.log_dir, repository.root());
-        if (plan.log_dir.empty()) {
-            return fail(ErrorKind::remote_missing, fmt::format("no evolve run in {}", runs.string()),
-                        "start one without --resume, or name its --log-dir");
-        }
-    } else if (names_log_dir(request.loop.log_dir)) {
-        plan.log_dir = (request.dry_run ? context.cwd : repository.root()) / request.loop.log_dir;
-    } else {
-        plan.log_dir = runs / plan.run;
-    }
-    plan.log_dir = plan.log_dir.lexically_normal();
-    plan.worktrees = request.dry_run ? cwd.parent_path() / "worktrees" : worktrees_of(context, plan.run);
-    const EvolveOptions& evolve = request.evolve;
-    plan.budget.attempts = evolve.max_attempts;
-    plan.budget.no_improve = evolve.no_improve;
-    plan.budget.usd = evolve.max_usd;
-    plan.budget.device_s = evolve.device_s;
-    plan.budget.wall_s = request.loop.max_wall_s;
-    plan.budget.tokens = request.loop.max_tokens;
-    plan.budget.reserve = evolve.reserve_pct / 100;
-    plan.pairs = pair_rule(request.gates);
-    plan.price = price_of(context, request.loop.model);
-    if (evolve.max_usd && !plan.price && !request.dry_run) {
-        return fail(ErrorKind::usage, fmt::format("--max-usd: the price of model {} is not known", request.loop.model),
-                    fmt::format("add [codex-loop.prices.\"{}\"] with in, cached and out (USD per million tokens) to "
-                                "gdnctl.toml",
-                                request.loop.model));
-    }
-    return plan;
-}
-
-Result<std::string> base_commit(const std::string& from, const GitCheckout& repository) {
-    if (from.empty()) return repository.head().map([](const GitHead& head) { return head.sha; });
-    for (const std::string& name : {ref_of(from, "best"), from}) {
-        GDNCTL_TRY_ASSIGN(const auto commit, repository.resolve(name));
-        if (commit) return *commit;
-    }
-    return fail(ErrorKind::usage, fmt::format("--from: {} is neither a run nor a commit", from));
-}
-
-Status complete_config(EvolvePlan& plan, const EvolveRequest& request, const Target& target,
-                       const GitCheckout& repository) {
-    const LoopOptions& loop = request.loop;
-    const EvolveOptions& evolve = request.evolve;
-    GDNCTL_TRY_ASSIGN(const auto mix, evolve.operator_mix.empty() ? Result<OperatorMix>(k_default_mix)
-                                                                  : parse_mix(evolve.operator_mix));
-    const bool codex = loop.agent == AgentKind::codex && !request.dry_run;
-    const Json config = {{"target", target_json(target)},
-                         {"agent", request.dry_run ? "scripted"
-                                   : codex         ? "codex"
-                                                   : "command"},
-                         {"agent_command", loop.agent_command},
-                         {"model", codex ? loop.model : ""},
-                         {"effort", codex ? loop.reasoning_effort : ""},
-                         {"edit_protocol", evolve.edits ? "v1" : "tools"},
-                         {"lineages", evolve.lineages},
-                         {"stagnation", evolve.stagnation},
-                         {"operator_mix", to_text(mix)},
-                         {"min_gain_pct", plan.pairs.min_gain * 100},
-                         {"pairs", plan.pairs.cap},
-                         {"target_gain_pct", evolve.target_gain_pct},
-                         {"max_shape_regression_pct", evolve.max_shape_regression_pct},
-                         {"clusters", request.gates.validation.clusters}};
-    plan.config = gdnctl::to_text(config);
-    // What judges: the target's jobs, and the protected files of the base.
-    std::string judged = gdnctl::to_text(target_json(target)) + "\n";
-    const PathRules rules = path_rules(target);
-    GDNCTL_TRY_ASSIGN(const auto files, repository.files(plan.base));
-    for (const GitFile& file : files) {
-        if (rules.is_protected(file.path)) judged += fmt::format("{} {}\n", file.object, file.path);
-    }
-    GDNCTL_TRY_ASSIGN(plan.evaluator, hash_hex(HashKind::sha256, judged));
-    return {};
-}
-
-std::vector<std::string> config_changes(const State& state, const EvolvePlan& plan, std::optional<std::uint64_t> seed) {
-    std::vector<std::string> changed;
-    const Json was = Json::parse(state.config, nullptr, false), now = Json::parse(plan.config, nullptr, false);
-    for (const auto& [key, value] : now.items()) {
-        const auto then = was.is_object() ? was.find(key) : was.end();
-        // Runs of before this option had its default.
-        const bool newer = was.is_object() && then == was.end() && key == "max_shape_regression_pct";
-        if (newer ? value != Json(1.0) : !was.is_object() || then == was.end() || *then != value)
-            changed.push_back(key);
-    }
-    if (state.evaluator != plan.evaluator) changed.emplace_back("evaluator");
-    if (seed && *seed != state.seed) changed.emplace_back("seed");
-    return changed;
-}
-
+// What is measured, for prompts.
 std::string goal_of(const Target& target) {
     if (!target.metric) return {};
     return fmt::format("\nThe goal: a {} {}{}, measured by the target `{}`, with all its tests passing.\n",
                        target.metric->lower_is_better ? "lower" : "higher", target.metric->name,
                        target.metric->unit.empty() ? "" : " (" + target.metric->unit + ")", target.name);
 }
-
-Result<fs::path> find_run(const std::optional<std::string>& run, const std::optional<std::string>& log_dir,
-                          const Context& context) {
-    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
-    std::error_code problem;
-    if (log_dir) {
-        for (const fs::path& start : {context.cwd, root}) {
-            if (fs::is_directory(start / *log_dir, problem)) return (start / *log_dir).lexically_normal();
-        }
-        return wrong(fmt::format("--log-dir: no such directory: {}", (context.cwd / *log_dir).string()));
-    }
-    const fs::path runs = root / k_usual_root;
-    const std::string name = run.value_or(newest_run(runs));
-    if (name.empty() || name.find('/') != std::string::npos || !fs::exists(runs / name / "journal.jsonl", problem)) {
-        return fail(ErrorKind::remote_missing,
-                    name.empty() ? fmt::format("no evolve run in {}", runs.string())
-                                 : fmt::format("no evolve run {} in {}", name, runs.string()),
-                    "start one with `gdnctl codex-loop --mode evolve`, or name its --log-dir");
-    }
-    return runs / name;
-}
-
-namespace fs = std::filesystem;
-
-namespace {
 
 // Ends what the run has started, and forgets what only the run needed.
 class Ending {
@@ -313,9 +171,9 @@ private:
     Clock& m_clock;
 };
 
-class Session {
+class EvolveRun {
 public:
-    Session(const EvolveRequest& request, Context& context) : m_request(request), m_context(context) {}
+    EvolveRun(const EvolveRequest& request, Context& context) : m_request(request), m_context(context) {}
 
     Result<EvolveReport> run() {
         GDNCTL_TRY(check_evolve(m_request));
@@ -332,7 +190,7 @@ public:
                           LoopLock::acquire(plan.log_dir, repository.common_dir(), m_context.clock.wall()));
         GDNCTL_TRY_ASSIGN(EvolveJournal journal, EvolveJournal::open(plan.log_dir));
         const bool resumed = journal.state().begun();
-        GDNCTL_TRY(resumed ? take_up(plan, journal, repository) : begin(plan, repository));
+        GDNCTL_TRY(resumed ? resume_run(plan, journal, repository) : begin(plan, repository));
         if (!journal.cut_off().empty()) {
             GDNCTL_TRY(journal.add("repair",
                                    {{"what", "a torn last line was dropped"}, {"bytes", journal.cut_off().size()}},
@@ -365,7 +223,7 @@ private:
         return complete_config(plan, m_request, m_target, repository);
     }
 
-    Status take_up(EvolvePlan& plan, EvolveJournal& journal, const GitCheckout& repository) {
+    Status resume_run(EvolvePlan& plan, EvolveJournal& journal, const GitCheckout& repository) {
         const State& state = journal.state();
         if (!m_request.loop.resume) {
             return fail(ErrorKind::usage, fmt::format("{} has run {}", plan.log_dir.string(), state.run),
@@ -413,7 +271,7 @@ private:
                     fmt::format("continue it there, or measure again on {}: --accept-device-change", local_device()));
     }
 
-    // Of a session that was killed: processes of the agent, a job, checkouts that were being measured.
+    // Ends what a killed session left behind: processes of the agent, a job, checkouts that were being measured.
     Status end_what_was_left(const EvolvePlan& plan, const State& state, const GitCheckout& repository) const {
         for (const auto& left : sweep_loop(plan.loop_id, m_context.clock)) {
             log::warning("ended a process of the interrupted run: {} ({})", left.command, left.id.pid);
@@ -538,14 +396,14 @@ private:
                 store, m_target, JobSettings{m_request.gates.validation, m_request.config, plan.run, plan.worktrees},
                 m_context);
         }
-        DriverParts parts{store, journal, *evaluator, *m_agent.agent, m_context.clock, m_context.stop};
-        parts.show = [&terminal = m_context.terminal, quiet = m_context.global.quiet](std::string_view line) {
+        DriverDeps deps{store, journal, *evaluator, *m_agent.agent, m_context.clock, m_context.stop};
+        deps.show = [&terminal = m_context.terminal, quiet = m_context.global.quiet](std::string_view line) {
             if (!quiet) terminal.err(text::visible_line(redact(line)) + "\n");
         };
-        parts.room = [places = std::vector<fs::path>{plan.log_dir, repository.common_dir(), m_context.state_dir}] {
+        deps.room = [places = std::vector<fs::path>{plan.log_dir, repository.common_dir(), m_context.state_dir}] {
             return check_room(places);
         };
-        Driver driver(settings_of(plan, directives), std::move(parts));
+        Driver driver(settings_of(plan, directives), std::move(deps));
         DriverEnd end = driver.run(resumed);
         EvolveReport report;
         report.reason = std::move(end.reason);
@@ -568,8 +426,145 @@ private:
 
 }  // namespace
 
+fs::path resumed_folder(const std::string& log_dir, const fs::path& root) {
+    if (names_log_dir(log_dir)) return (root / log_dir).lexically_normal();
+    const std::string newest = newest_run(root / k_usual_root);
+    return newest.empty() ? fs::path() : (root / k_usual_root / newest).lexically_normal();
+}
+
+PathRules path_rules(const Target& target) { return {target.kernel, target.protected_paths}; }
+
+PairRule pair_rule(const GateChoices& gates) {
+    PairRule rule;
+    rule.min_gain = gates.perf.min_improvement_pct.value_or(0.5) / 100;
+    rule.cap = static_cast<int>(gates.perf.pairs);
+    return rule;
+}
+
+fs::path worktrees_of(const Context& context, std::string_view run) { return context.state_dir / "worktrees" / run; }
+
+Result<EvolvePlan> make_plan(const EvolveRequest& request, const GitCheckout& repository, const fs::path& cwd,
+                             const Context& context) {
+    EvolvePlan plan;
+    plan.run = fmt::format("{}z-{}", text::to_lower(format_compact_utc(context.clock.wall())), random_hex(4));
+    plan.loop_id = random_hex(32);
+    std::random_device random;
+    plan.seed = request.evolve.seed.value_or((std::uint64_t{random()} << 32U) | random());
+    const fs::path runs = repository.root() / k_usual_root;
+    if (request.loop.resume) {
+        plan.log_dir = resumed_folder(request.loop.log_dir, repository.root());
+        if (plan.log_dir.empty()) {
+            return fail(ErrorKind::remote_missing, fmt::format("no evolve run in {}", runs.string()),
+                        "start one without --resume, or name its --log-dir");
+        }
+    } else if (names_log_dir(request.loop.log_dir)) {
+        plan.log_dir = (request.dry_run ? context.cwd : repository.root()) / request.loop.log_dir;
+    } else {
+        plan.log_dir = runs / plan.run;
+    }
+    plan.log_dir = plan.log_dir.lexically_normal();
+    plan.worktrees = request.dry_run ? cwd.parent_path() / "worktrees" : worktrees_of(context, plan.run);
+    const EvolveOptions& evolve = request.evolve;
+    plan.budget.attempts = evolve.max_attempts;
+    plan.budget.no_improve = evolve.no_improve;
+    plan.budget.usd = evolve.max_usd;
+    plan.budget.device_s = evolve.device_s;
+    plan.budget.wall_s = request.loop.max_wall_s;
+    plan.budget.tokens = request.loop.max_tokens;
+    plan.budget.reserve = evolve.reserve_pct / 100;
+    plan.pairs = pair_rule(request.gates);
+    plan.price = price_of(context, request.loop.model);
+    if (evolve.max_usd && !plan.price && !request.dry_run) {
+        return fail(ErrorKind::usage, fmt::format("--max-usd: the price of model {} is not known", request.loop.model),
+                    fmt::format("add [codex-loop.prices.\"{}\"] with in, cached and out (USD per million tokens) to "
+                                "gdnctl.toml",
+                                request.loop.model));
+    }
+    return plan;
+}
+
+Result<std::string> base_commit(const std::string& from, const GitCheckout& repository) {
+    if (from.empty()) return repository.head().map([](const GitHead& head) { return head.sha; });
+    for (const std::string& name : {ref_of(from, "best"), from}) {
+        GDNCTL_TRY_ASSIGN(const auto commit, repository.resolve(name));
+        if (commit) return *commit;
+    }
+    return fail(ErrorKind::usage, fmt::format("--from: {} is neither a run nor a commit", from));
+}
+
+Status complete_config(EvolvePlan& plan, const EvolveRequest& request, const Target& target,
+                       const GitCheckout& repository) {
+    const LoopOptions& loop = request.loop;
+    const EvolveOptions& evolve = request.evolve;
+    GDNCTL_TRY_ASSIGN(const auto mix, evolve.operator_mix.empty() ? Result<OperatorMix>(k_default_mix)
+                                                                  : parse_mix(evolve.operator_mix));
+    const bool codex = loop.agent == AgentKind::codex && !request.dry_run;
+    const Json config = {{"target", target_json(target)},
+                         {"agent", request.dry_run ? "scripted"
+                                   : codex         ? "codex"
+                                                   : "command"},
+                         {"agent_command", loop.agent_command},
+                         {"model", codex ? loop.model : ""},
+                         {"effort", codex ? loop.reasoning_effort : ""},
+                         {"edit_protocol", evolve.edits ? "v1" : "tools"},
+                         {"lineages", evolve.lineages},
+                         {"stagnation", evolve.stagnation},
+                         {"operator_mix", to_text(mix)},
+                         {"min_gain_pct", plan.pairs.min_gain * 100},
+                         {"pairs", plan.pairs.cap},
+                         {"target_gain_pct", evolve.target_gain_pct},
+                         {"max_shape_regression_pct", evolve.max_shape_regression_pct},
+                         {"clusters", request.gates.validation.clusters}};
+    plan.config = gdnctl::to_text(config);
+    // What judges: the target's jobs, and the protected files of the base.
+    std::string judged = gdnctl::to_text(target_json(target)) + "\n";
+    const PathRules rules = path_rules(target);
+    GDNCTL_TRY_ASSIGN(const auto files, repository.files(plan.base));
+    for (const GitFile& file : files) {
+        if (rules.is_protected(file.path)) judged += fmt::format("{} {}\n", file.object, file.path);
+    }
+    GDNCTL_TRY_ASSIGN(plan.evaluator, hash_hex(HashKind::sha256, judged));
+    return {};
+}
+
+std::vector<std::string> config_changes(const State& state, const EvolvePlan& plan, std::optional<std::uint64_t> seed) {
+    std::vector<std::string> changed;
+    const Json was = Json::parse(state.config, nullptr, false), now = Json::parse(plan.config, nullptr, false);
+    for (const auto& [key, value] : now.items()) {
+        const auto then = was.is_object() ? was.find(key) : was.end();
+        // Runs of before this option had its default.
+        const bool newer = was.is_object() && then == was.end() && key == "max_shape_regression_pct";
+        if (newer ? value != Json(1.0) : !was.is_object() || then == was.end() || *then != value)
+            changed.push_back(key);
+    }
+    if (state.evaluator != plan.evaluator) changed.emplace_back("evaluator");
+    if (seed && *seed != state.seed) changed.emplace_back("seed");
+    return changed;
+}
+
+Result<fs::path> find_run(const std::optional<std::string>& run, const std::optional<std::string>& log_dir,
+                          const Context& context) {
+    const fs::path root = find_repository_root(context.cwd).value_or(context.cwd);
+    std::error_code problem;
+    if (log_dir) {
+        for (const fs::path& start : {context.cwd, root}) {
+            if (fs::is_directory(start / *log_dir, problem)) return (start / *log_dir).lexically_normal();
+        }
+        return wrong(fmt::format("--log-dir: no such directory: {}", (context.cwd / *log_dir).string()));
+    }
+    const fs::path runs = root / k_usual_root;
+    const std::string name = run.value_or(newest_run(runs));
+    if (name.empty() || name.find('/') != std::string::npos || !fs::exists(runs / name / "journal.jsonl", problem)) {
+        return fail(ErrorKind::remote_missing,
+                    name.empty() ? fmt::format("no evolve run in {}", runs.string())
+                                 : fmt::format("no evolve run {} in {}", name, runs.string()),
+                    "start one with `gdnctl codex-loop --mode evolve`, or name its --log-dir");
+    }
+    return runs / name;
+}
+
 Result<EvolveReport> run_evolve(const EvolveRequest& request, Context& context) {
-    return Session(request, context).run();
+    return EvolveRun(request, context).run();
 }
 
 }  // namespace gdnctl::loop::evolve

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,7 +42,7 @@ struct EvolveRequest {
     GateChoices gates;  // cluster and time limits of jobs, --perf-min-improvement-pct, --perf-pairs
     Target target;
     ConfigAt config;    // for jobs of a tree of the run
-    std::string words;  // the options as they were given, for the journal: to_text(RunWords)
+    std::string words;  // the options as they were given, for the journal: to_text(SavedOptions)
     bool dry_run = false;
 };
 
@@ -61,9 +60,6 @@ Result<EvolveReport> run_evolve(const EvolveRequest& request, Context& context);
 
 // The log directory that --resume continues: `log_dir`, else the newest run below `root`. Empty: there is none.
 std::filesystem::path resumed_folder(const std::string& log_dir, const std::filesystem::path& root);
-
-// Checks the options of an evolve run. Error usage.
-Status check_evolve(const EvolveRequest& request);
 
 // The newest run of this repository, or the one that is named; --log-dir against the working directory or the root of
 // the repository. Errors: remote_missing (exit 6: there is none), usage (no such directory).
@@ -101,7 +97,5 @@ Status complete_config(EvolvePlan& plan, const EvolveRequest& request, const Tar
                        const GitCheckout& repository);
 // Keys of the configuration that are another one than when the run began. Budgets are not among them.
 std::vector<std::string> config_changes(const State& state, const EvolvePlan& plan, std::optional<std::uint64_t> seed);
-// What is measured, for prompts.
-std::string goal_of(const Target& target);
 
 }  // namespace gdnctl::loop::evolve

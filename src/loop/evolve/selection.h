@@ -1,5 +1,5 @@
-// Random numbers of an evolve run, by counter: a draw depends only on its name and place, so that a resumed run and
-// `evolve replay` get the same numbers. Pure.
+// Chooses the next parents and the agent's task from random numbers by counter: a draw depends only on its name and
+// place, so that a resumed run and `evolve replay` get the same numbers. Pure.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct Draw {
 // 2^-53.
 double draw(std::uint64_t seed, std::int64_t attempt, std::string_view name, int k);
 
-// Of a number read from a draw's first 8 bytes.
+// Maps the first 8 bytes of a draw to a number in [0, 1).
 double unit_of(std::uint64_t first_bytes);
 
 // Chooses the next parents and the agent's task: operators, lineages, rank weights. Pure.

@@ -7,8 +7,6 @@
 #include <fmt/format.h>
 
 #include "core/json.h"
-#include "core/time.h"
-#include "loop/engine/journal.h"
 #include "loop/evolve/views.h"
 
 namespace gdnctl::loop::evolve {
@@ -48,6 +46,8 @@ double cost_of(const Price& price, std::int64_t in, std::int64_t cached, std::in
     return (fresh * price.in + static_cast<double>(cached) * price.cached + static_cast<double>(out) * price.out) / 1e6;
 }
 
+namespace fs = std::filesystem;
+
 namespace {
 
 double number(const Json& record, const char* key) { return json::number(record, key).value_or(0); }
@@ -58,10 +58,6 @@ int whole(const Json& record, const char* key) {
 }
 
 bool truth(const Json& record, const char* key) { return json::boolean(record, key).value_or(false); }
-
-Gain read_gain(const Json& json) {
-    return {number(json, "est"), number(json, "lo"), number(json, "hi"), whole(json, "n")};
-}
 
 void apply_run_start(State& state, const Json& record) {
     state.run = json::text(record, "run");
@@ -264,7 +260,7 @@ void apply_verdict(State& state, Attempt& one, const Json& record) {
     state.open = {};
 }
 
-// One that another program made. Its score is not ours: it is judged again, or is what it was there.
+// A candidate that another program made. Its score is not ours, so it is judged again, unless it failed there.
 void apply_import(State& state, const Json& record) {
     Attempt one;
     one.number = whole(record, "attempt");
@@ -309,10 +305,23 @@ void open_import(State& state) {
     state.to_judge.erase(best);
 }
 
+// What a class of proposal means by itself; none: its work is judged.
+Verdict verdict_of_class(std::string_view kind) {
+    if (kind == "empty" || kind == "noop") return Verdict::noop;
+    if (kind == "abstained") return Verdict::abstained;
+    if (kind == "infra") return Verdict::infra;
+    if (kind == "ok" || kind == "partial_edit") return kind == "ok" ? Verdict::none : Verdict::invalid;
+    return Verdict::invalid;  // timeout, idle_timeout, over_tokens, truncated, refused, agent_error
+}
+
 }  // namespace
 
 Json json_of(const Gain& gain) {
     return {{"est", gain.est}, {"lo", gain.lo}, {"hi", gain.hi}, {"n", gain.n}, {"unit", "ln"}};
+}
+
+Gain read_gain(const Json& json) {
+    return {number(json, "est"), number(json, "lo"), number(json, "hi"), whole(json, "n")};
 }
 
 std::map<std::string, double> State::left_now() const {
@@ -426,14 +435,6 @@ Status State::apply(const Json& record, std::string_view journal, std::size_t li
 
 // From a state to the next step and to a verdict.
 
-Verdict verdict_of_class(std::string_view kind) {
-    if (kind == "empty" || kind == "noop") return Verdict::noop;
-    if (kind == "abstained") return Verdict::abstained;
-    if (kind == "infra") return Verdict::infra;
-    if (kind == "ok" || kind == "partial_edit") return kind == "ok" ? Verdict::none : Verdict::invalid;
-    return Verdict::invalid;  // timeout, idle_timeout, over_tokens, truncated, refused, agent_error
-}
-
 Step next(const State& state, bool interrupted) {
     if (!state.begun()) return {StepKind::start_run};
     if (!state.noise_measured) return {StepKind::measure_noise};
@@ -467,9 +468,7 @@ Decision decide(const State& state) {
     if (open.tampered) return {Verdict::tampered, "protected files were changed"};
     if (const Verdict by_class = verdict_of_class(one.kind); by_class != Verdict::none) return {by_class, one.kind};
     if (!open.refused.empty()) return {Verdict::invalid, "refused: " + open.refused.front()};
-    if (one.mutable_key == state.at(0).mutable_key) {
-        return {Verdict::duplicate, "the same content as the base"};
-    }
+    if (one.mutable_key == state.at(0).mutable_key) return {Verdict::duplicate, "the same content as the base"};
     int same = state.find_same_content(one.mutable_key, one.number);
     if (same == 0) same = state.find_same_patch(one);
     if (same != 0) {
@@ -483,9 +482,7 @@ Decision decide(const State& state) {
                     .reason = fmt::format("{}: {}", stage.name, stage.reason),
                     .last = true};
         }
-        if (stage.verdict == "fail") {
-            return {Verdict::invalid, fmt::format("{}: {}", stage.name, stage.reason)};
-        }
+        if (stage.verdict == "fail") return {Verdict::invalid, fmt::format("{}: {}", stage.name, stage.reason)};
     }
     if (!open.slower_shape.empty()) {
         return {Verdict::rejected, "slower on shape " + open.slower_shape, open.gate, open.gate};
@@ -500,8 +497,6 @@ Decision decide(const State& state) {
     }
     return {Verdict::tie, "not distinguishable from the champion", open.gate, open.gate};
 }
-
-namespace fs = std::filesystem;
 
 std::string attempt_folder(int attempt) { return fmt::format("attempt-{:04}", attempt); }
 

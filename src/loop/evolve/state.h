@@ -1,4 +1,4 @@
-// What a run may spend, and when that ends it. Pure.
+// The state of an evolve run: its budget, its records folded one by one, the next step, and its journal on disk.
 #pragma once
 
 #include <array>
@@ -68,6 +68,7 @@ struct Gain {  // ln(T_champion / T_candidate)
     bool operator==(const Gain&) const = default;
 };
 Json json_of(const Gain& gain);
+Gain read_gain(const Json& json);
 
 struct Attempt : Member {
     std::string started;  // UTC
@@ -98,7 +99,7 @@ struct OpenAttempt {
     bool tampered = false;
     std::vector<std::string> refused, forbidden;
     std::vector<StageResult> stages;
-    // Of stage `target`.
+    // What stage `target` found.
     std::string pair_verdict;  // keep, refuse, tie
     int champion = 0;
     Gain gate, fresh;           // that decided; of three pairs taken afterwards
@@ -141,7 +142,7 @@ struct State {
     const Attempt& at(int number) const { return attempts[static_cast<std::size_t>(number)]; }
     std::vector<Member> members() const;
     std::map<std::string, int> verdicts() const;  // by word, those that occur
-    // Of attempts 1 to the last one that has a verdict; 0: none.
+    // The first attempt with a verdict that has the same content, or made the same patch; 0: none.
     int find_same_content(std::string_view mutable_key, int before) const;
     int find_same_patch(const Attempt& one) const;  // or the same but for comments, against the same parent
     // What is left of the budgets by now.
@@ -176,11 +177,8 @@ struct Decision {
     int like = 0;
     bool last = false;  // of quarantined: nothing is measured again
 };
-// Of the open attempt, once next() says decide.
+// The verdict on the open attempt. Call it once next() says decide.
 Decision decide(const State& state);
-
-// What a class of proposal means by itself; none: its work is judged.
-Verdict verdict_of_class(std::string_view kind);
 
 // The journal of an evolve run: records on the climb's chain, folded into a State as they come.
 

@@ -16,6 +16,8 @@
 
 namespace gdnctl::loop::evolve {
 
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr std::array<std::string_view, 6> k_like_c = {".c", ".h", ".cc", ".cpp", ".hpp", ".cu"};
@@ -47,6 +49,15 @@ std::string stripped(std::string_view text, bool like_c) {
     return out;
 }
 
+constexpr std::uintmax_t k_largest_file = std::uintmax_t{5} << 20;
+constexpr std::size_t k_most_ignored = 100;
+
+bool leads_out(std::string_view link, std::string_view target) {
+    if (target.empty() || target.front() == '/') return true;
+    const fs::path place = (fs::path(link).parent_path() / target).lexically_normal();
+    return place.empty() || *place.begin() == "..";
+}
+
 }  // namespace
 
 std::string without_comments(std::string_view path, std::string_view content) {
@@ -70,21 +81,6 @@ std::string without_comments(std::string_view path, std::string_view content) {
     }
     return out;
 }
-
-namespace fs = std::filesystem;
-
-namespace {
-
-constexpr std::uintmax_t k_largest_file = std::uintmax_t{5} << 20;
-constexpr std::size_t k_most_ignored = 100;
-
-bool leads_out(std::string_view link, std::string_view target) {
-    if (target.empty() || target.front() == '/') return true;
-    const fs::path place = (fs::path(link).parent_path() / target).lexically_normal();
-    return place.empty() || *place.begin() == "..";
-}
-
-}  // namespace
 
 std::string ref_of(std::string_view run, std::string_view name) {
     return fmt::format("refs/gdnctl/evolve/{}/{}", run, name);

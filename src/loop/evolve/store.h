@@ -1,5 +1,5 @@
-// The parts of a source file that a compiler reads: two changes that differ only in comments and white space are the
-// same.
+// The repository of an evolve run: its refs, worktree, candidates and notes; and the key that two changes share if they
+// differ only in comments and white space.
 #pragma once
 
 #include <filesystem>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include <fmt/format.h>
 
@@ -34,9 +33,9 @@ std::string kernel_of(std::int64_t speed, std::string_view remark) {
 
 // N of "# Attempt N of ...".
 std::int64_t attempt_in(std::string_view prompt) {
-    constexpr std::string_view k_head = "# Attempt ";
-    if (!prompt.starts_with(k_head)) return 0;
-    const auto rest = prompt.substr(k_head.size());
+    constexpr std::string_view k_title = "# Attempt ";
+    if (!prompt.starts_with(k_title)) return 0;
+    const auto rest = prompt.substr(k_title.size());
     return text::parse_int(rest.substr(0, rest.find(' '))).value_or(0);
 }
 

@@ -8,7 +8,6 @@
 
 #include "core/json.h"
 #include "core/version.h"
-#include "loop/evolve/evaluate.h"
 #include "platform/fs.h"
 
 namespace gdnctl::loop::evolve {
@@ -146,21 +145,6 @@ private:
     const fs::path m_folder;
 };
 
-}  // namespace
-
-Json json_of(const std::vector<Quadrant>& quadrants) {
-    Json out = Json::array();
-    for (const Quadrant& one : quadrants) {
-        out.push_back({{"shapes", one.unseen_shapes ? "unseen" : "seen"},
-                       {"seeds", one.unseen_seeds ? "unseen" : "seen"},
-                       {"verdict", one.verdict},
-                       {"gain", one.gain ? json_of(*one.gain) : Json()}});
-    }
-    return out;
-}
-
-namespace {
-
 Result<GateReport> pass_gates(const Store& store, Evaluator& evaluator, const JudgeOrder& order) {
     if (order.state.prints_nonce) evaluator.require_nonce();
     Judge judge(store, evaluator, order);
@@ -187,6 +171,17 @@ Result<GateReport> pass_gates(const Store& store, Evaluator& evaluator, const Ju
 }
 
 }  // namespace
+
+Json json_of(const std::vector<Quadrant>& quadrants) {
+    Json out = Json::array();
+    for (const Quadrant& one : quadrants) {
+        out.push_back({{"shapes", one.unseen_shapes ? "unseen" : "seen"},
+                       {"seeds", one.unseen_seeds ? "unseen" : "seen"},
+                       {"verdict", one.verdict},
+                       {"gain", one.gain ? json_of(*one.gain) : Json()}});
+    }
+    return out;
+}
 
 Result<GateReport> judge_again(Store& store, Evaluator& evaluator, const JudgeOrder& order) {
     GDNCTL_TRY(make_private_directory(order.folder));
@@ -239,20 +234,16 @@ std::optional<FailedVerification> failed_verification(const State& state) {
 }
 
 GateReport report_of(const Json& record) {
-    const auto gain = [](const Json& g) {
-        return Gain{json::number(g, "est").value_or(0), json::number(g, "lo").value_or(0),
-                    json::number(g, "hi").value_or(0), static_cast<int>(json::integer(g, "n").value_or(0))};
-    };
     GateReport report;
     report.pass = json::boolean(record, "pass").value_or(false);
-    report.gain = gain(json::field(record, "gain"));
+    report.gain = read_gain(json::field(record, "gain"));
     for (const auto& row : json::field(record, "gates")) {
         report.rows.push_back({json::text(row, "stage"), json::text(row, "verdict"), json::text(row, "reason")});
     }
     for (const auto& row : json::field(record, "quadrants")) {
         Quadrant one{json::text(row, "shapes") == "unseen", json::text(row, "seeds") == "unseen",
                      json::text(row, "verdict"), std::nullopt};
-        if (const Json& measured = json::field(row, "gain"); measured.is_object()) one.gain = gain(measured);
+        if (const Json& measured = json::field(row, "gain"); measured.is_object()) one.gain = read_gain(measured);
         report.quadrants.push_back(std::move(one));
     }
     return report;

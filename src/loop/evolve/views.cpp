@@ -1,7 +1,6 @@
 #include "loop/evolve/views.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <map>
 #include <regex>
@@ -11,9 +10,7 @@
 #include "core/for_people.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "core/time.h"
 #include "loop/evolve/agent_dialogue.h"
-#include "loop/evolve/state.h"
 #include "loop/evolve/verify.h"
 #include "loop/measure/pairs.h"
 #include "loop/memory/run_view.h"
@@ -137,13 +134,14 @@ std::string left_text(const State& state) {
     return eta ? fmt::format("{}: at this pace, the run ends in {}", out, span(*eta)) : out;
 }
 
-}  // namespace
-
+// "base", "running", "imported" (and not judged yet), or the verdict.
 std::string_view verdict_word(const Attempt& one) {
     if (one.number == 0) return "base";
     if (one.verdict != Verdict::none) return to_text(one.verdict);
     return one.imported.empty() ? "running" : "imported";
 }
+
+}  // namespace
 
 bool is_evolve_run(const fs::path& log_dir) {
     std::ifstream file(log_dir / k_journal);
@@ -177,6 +175,9 @@ Result<int> attempt_of(const State& state, std::string_view id) {
                 fmt::format("it has attempts 1 to {}; see `gdnctl evolve log`", state.attempts.size() - 1));
 }
 
+namespace {
+
+// Parts of status_json() and status_text(): what follows from the journal alone, and what does not.
 Json status_facts(const State& state) {
     const Attempt& best = state.at(state.best);
     Json attempts = Json::object();
@@ -265,6 +266,8 @@ std::string status_body(const State& state) {
     }
     return out;
 }
+
+}  // namespace
 
 Json status_json(const RunView& view) {
     Json out = status_facts(view.state);
@@ -361,8 +364,6 @@ Json lineage_json(const State& state, const std::vector<int>& numbers) {
     return out;
 }
 
-namespace fs = std::filesystem;
-
 namespace {
 
 // Size of the journal and hash of its last line, without the newline; empty: it has none.
@@ -403,7 +404,7 @@ void write_index(const fs::path& log_dir, const State& state, std::string_view l
     const Json index = {{"schema", "gdnctl.evolve-state/1"}, {"journal", mark},
                         {"stopped", state.stopped},          {"run", state.run},
                         {"status", status_facts(state)},     {"words", status_body(state)}};
-    // As it is derived, it need not survive a crash: replaced, and not flushed to the disk.
+    // The index can be rebuilt, so it need not survive a crash: it is replaced, but not flushed to the disk.
     const fs::path place = log_dir / k_index, fresh = log_dir / ".state.json.new";
     {
         std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
@@ -665,9 +666,7 @@ LogCheck check_log(std::string_view text, const std::set<int>& evals) {
                 continue;
             }
             const int eval = static_cast<int>(text::parse_int((*it)[3].str()).value_or(0));
-            if (!evals.contains(eval)) {
-                out.problems.push_back({number, (*it)[0].str(), "there is no such evaluation"});
-            }
+            if (!evals.contains(eval)) out.problems.push_back({number, (*it)[0].str(), "there is no such evaluation"});
             open.clear();
         }
         for (std::string& one : open) {

@@ -1,4 +1,5 @@
-// How an evolve run stands, for people and for scripts. Pure but for load_evolve().
+// An evolve run for people and for scripts: its status and the index of it, its report, and its experiment log. Pure
+// except for load_evolve() and the index.
 #pragma once
 
 #include <filesystem>
@@ -33,19 +34,10 @@ Result<int> attempt_of(const State& state, std::string_view id);
 Json status_json(const RunView& view);
 std::string status_text(const RunView& view);
 
-// Their parts: what follows from the journal alone, and what does not.
-Json status_facts(const State& state);
-std::string status_body(const State& state);
-Json status_head(const std::filesystem::path& log_dir, const std::string& stopped, bool running_now);
-std::string status_heading(const std::string& run, const std::string& stopped, bool running_now);
-std::string status_place(const std::filesystem::path& log_dir);
-
 // Members of gdnctl.evolve-show/1.
 Result<Json> attempt_json(const RunView& view, int attempt);
 Result<std::string> attempt_text(const RunView& view, int attempt);
 
-// "base", "running", "imported" (and not judged yet), or the verdict.
-std::string_view verdict_word(const Attempt& one);
 // One object, and one line, for each attempt.
 Json log_json(const State& state);
 std::string log_text(const State& state);

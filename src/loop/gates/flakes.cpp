@@ -12,21 +12,7 @@ namespace {
 
 constexpr std::size_t k_flakes_limit = std::size_t{64} << 20;
 
-}  // namespace
-
-Status append_flake(const std::filesystem::path& log_dir, FlakeSighting sighting, WallTime now) {
-    GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(log_dir / "flakes.jsonl"));
-    const Json line = {{"v", 1},
-                       {"ts", format_iso8601(now)},
-                       {"run", sighting.run},
-                       {"iteration", sighting.iteration},
-                       {"test", sighting.test},
-                       {"passed_alone", sighting.passed_alone},
-                       {"max_abs", sighting.max_abs ? Json(*sighting.max_abs) : Json()},
-                       {"limit", sighting.limit ? Json(*sighting.limit) : Json()}};
-    return journal.append(gdnctl::to_text(line));
-}
-
+// Skips lines of another form and a torn last line. Pure.
 std::vector<FlakeSighting> parse_flakes(std::string_view text) {
     std::vector<FlakeSighting> list;
     for (const std::string& record : parse_journal(text).records) {
@@ -43,6 +29,21 @@ std::vector<FlakeSighting> parse_flakes(std::string_view text) {
         list.push_back(std::move(one));
     }
     return list;
+}
+
+}  // namespace
+
+Status append_flake(const std::filesystem::path& log_dir, FlakeSighting sighting, WallTime now) {
+    GDNCTL_TRY_ASSIGN(Journal journal, Journal::open(log_dir / "flakes.jsonl"));
+    const Json line = {{"v", 1},
+                       {"ts", format_iso8601(now)},
+                       {"run", sighting.run},
+                       {"iteration", sighting.iteration},
+                       {"test", sighting.test},
+                       {"passed_alone", sighting.passed_alone},
+                       {"max_abs", json::or_null(sighting.max_abs)},
+                       {"limit", json::or_null(sighting.limit)}};
+    return journal.append(gdnctl::to_text(line));
 }
 
 Result<std::vector<FlakeSighting>> read_flakes(const std::filesystem::path& log_dir) {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/result.h"
@@ -27,8 +26,6 @@ struct FlakeSighting {
 
 // Errors: local_io, conflict (another writer).
 Status append_flake(const std::filesystem::path& log_dir, FlakeSighting sighting, WallTime now);
-// Skips lines of another form and a torn last line. Pure.
-std::vector<FlakeSighting> parse_flakes(std::string_view text);
 // A missing file counts as empty. Error local_io.
 Result<std::vector<FlakeSighting>> read_flakes(const std::filesystem::path& log_dir);
 

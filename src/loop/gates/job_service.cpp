@@ -6,7 +6,6 @@
 #include <thread>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -15,7 +14,6 @@
 #include "jobs/held_job.h"
 #include "jobs/run.h"
 #include "jobs/stop.h"
-#include "jobs/target_job.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
@@ -59,42 +57,6 @@ void put_settings(std::vector<std::string>& words, const JobSpec& spec) {
     if (s.dry_run) words.emplace_back("--dry-run");
     for (const std::string& item : spec.profile_env) put_words(words, "--profile-env", item);
 }
-
-}  // namespace
-
-std::string_view to_text(JobKind kind) { return kind == JobKind::tests ? "validation tests" : "validation profile"; }
-
-std::string to_text(const JobSite& site) {
-    std::string out = site.held()            ? "held dev TPU " + site.dev_tpu + " on " + site.cluster
-                      : site.cluster.empty() ? std::string("the default cluster")
-                                             : site.cluster;
-    if (!site.tpu.empty() && site.tpu != "auto") out += " (" + site.tpu + ")";
-    return out;
-}
-
-std::vector<std::string> command_words(const JobSpec& spec) {
-    const bool tests = spec.kind == JobKind::tests;
-    const bool held = spec.site.held();
-    std::vector<std::string> words = {held ? (tests ? "dev-tpu-test" : "dev-tpu-profile")
-                                           : (tests ? "ray-test" : "ray-profile")};
-    put_words(words, "--cluster", spec.site.cluster);
-    put_words(words, "--tpu-name", spec.site.dev_tpu);
-    if (held && spec.no_sync) words.emplace_back("--no-sync");
-    if (tests && spec.has_settings) {
-        put_words(words, "--tests", std::string(suite_word(spec.selection.suite)));
-        put_words(words, "--pytest-args", spec.selection.pytest_args);
-    }
-    if (tests && !held && spec.site.tpu != "auto") put_words(words, "--tpu", spec.site.tpu);
-    if (!tests && spec.has_settings) put_settings(words, spec);
-    if (!tests && held) put_words(words, "--marin-prefix", spec.marin_prefix);
-    if (!held) {
-        words.insert(words.end(), {"--timeout", std::to_string(spec.limit_s), "--auto-stop", "--json"});
-        put_words(words, "--submission-id", spec.id);
-    }
-    return words;
-}
-
-namespace {
 
 // Appends all output about a job to a file. Write errors are reported at the end.
 class JobLogFile final : public Terminal {
@@ -153,8 +115,8 @@ class Patience {
 public:
     Patience(std::stop_token outer, std::chrono::milliseconds limit, Clock& clock)
         : m_forward(std::move(outer), [this] { m_stop.request_stop(); }),
-          m_timer([this, limit, &clock](std::stop_token given_up) {
-              if (!clock.sleep_for(limit, given_up)) return;
+          m_timer([this, limit, &clock](std::stop_token cancelled) {
+              if (!clock.sleep_for(limit, cancelled)) return;
               m_over = true;
               m_stop.request_stop();
           }) {}
@@ -168,8 +130,8 @@ private:
     std::jthread m_timer;
 };
 
-PlaceOptions place_at(const std::string& cluster) {
-    PlaceOptions options;
+DestinationOptions place_at(const std::string& cluster) {
+    DestinationOptions options;
     if (!cluster.empty()) options.cluster = cluster;
     return options;
 }
@@ -208,7 +170,7 @@ void say(const Error& error) {
 }
 
 Result<JobAnswer> run_on_cluster(const JobSpec& spec, Context& context) {
-    const PlaceOptions place = place_at(spec.site.cluster);
+    const DestinationOptions place = place_at(spec.site.cluster);
     GDNCTL_TRY_ASSIGN(Target target, target_of(spec, context));
     Result<PlannedJob> job = fail(ErrorKind::internal, "");
     if (spec.kind == JobKind::tests) {
@@ -260,7 +222,7 @@ Result<JobAnswer> run_on_held(const JobSpec& spec, Context& context) {
     return answer;
 }
 
-Status ask(const gdnctl::Place& place, Context& context) {
+Status ask(const gdnctl::JobDestination& place, Context& context) {
     if (place.local) return {};
     GDNCTL_TRY_ASSIGN(const RayAccess access, open_access(place, context));
     GDNCTL_TRY_ASSIGN(const std::string url, access.route->url());
@@ -270,6 +232,38 @@ Status ask(const gdnctl::Place& place, Context& context) {
 }
 
 }  // namespace
+
+std::string_view to_text(JobKind kind) { return kind == JobKind::tests ? "validation tests" : "validation profile"; }
+
+std::string to_text(const JobSite& site) {
+    std::string out = site.held()            ? "held dev TPU " + site.dev_tpu + " on " + site.cluster
+                      : site.cluster.empty() ? std::string("the default cluster")
+                                             : site.cluster;
+    if (!site.tpu.empty() && site.tpu != "auto") out += " (" + site.tpu + ")";
+    return out;
+}
+
+std::vector<std::string> command_words(const JobSpec& spec) {
+    const bool tests = spec.kind == JobKind::tests;
+    const bool held = spec.site.held();
+    std::vector<std::string> words = {held ? (tests ? "dev-tpu-test" : "dev-tpu-profile")
+                                           : (tests ? "ray-test" : "ray-profile")};
+    put_words(words, "--cluster", spec.site.cluster);
+    put_words(words, "--tpu-name", spec.site.dev_tpu);
+    if (held && spec.no_sync) words.emplace_back("--no-sync");
+    if (tests && spec.has_settings) {
+        put_words(words, "--tests", std::string(suite_word(spec.selection.suite)));
+        put_words(words, "--pytest-args", spec.selection.pytest_args);
+    }
+    if (tests && !held && spec.site.tpu != "auto") put_words(words, "--tpu", spec.site.tpu);
+    if (!tests && spec.has_settings) put_settings(words, spec);
+    if (!tests && held) put_words(words, "--marin-prefix", spec.marin_prefix);
+    if (!held) {
+        words.insert(words.end(), {"--timeout", std::to_string(spec.limit_s), "--auto-stop", "--json"});
+        put_words(words, "--submission-id", spec.id);
+    }
+    return words;
+}
 
 JobReport job_report(const JobRun& run, const PlannedJob& job) {
     const auto milliseconds = [](const std::optional<WallTime>& time) {
@@ -298,7 +292,7 @@ JobReport job_report(const JobRun& run, const PlannedJob& job) {
     return report;
 }
 
-Result<JobAnswer> OwnJobs::run(const JobSpec& spec) {
+Result<JobAnswer> InProcessJobs::run(const JobSpec& spec) {
     GDNCTL_TRY_ASSIGN(const auto log, JobLogFile::open(spec.log));
     const log::Diverted diverted([&](std::string_view line) { log->err(std::string(line) + "\n"); });
     const auto answer = [&]() -> Result<JobAnswer> {
@@ -312,7 +306,7 @@ Result<JobAnswer> OwnJobs::run(const JobSpec& spec) {
     return answer ? *answer : JobAnswer{exit_code_of(answer.error().kind), {}};
 }
 
-Status OwnJobs::stop(const std::string& id, const JobSite& site, const std::filesystem::path& tree, bool wait) {
+Status InProcessJobs::stop(const std::string& id, const JobSite& site, const std::filesystem::path& tree, bool wait) {
     constexpr std::chrono::minutes k_patience{2};
     const log::Diverted diverted([](std::string_view) {});
     GDNCTL_TRY_ASSIGN(const Config config, m_config(tree));
@@ -331,12 +325,12 @@ Status OwnJobs::stop(const std::string& id, const JobSite& site, const std::file
     return stopped;
 }
 
-Status OwnJobs::check(const std::string& cluster, std::chrono::milliseconds patience) {
+Status InProcessJobs::check(const std::string& cluster, std::chrono::milliseconds patience) {
     const log::Diverted diverted([](std::string_view) {});
     const Patience limited(m_context.stop, patience, m_context.clock);
     Context context = context_at(m_context, m_context.cwd, m_context.config, m_context.terminal, limited.token());
     const auto answers = [&]() -> Status {
-        GDNCTL_TRY_ASSIGN(const gdnctl::Place place, choose_place(place_at(cluster), context));
+        GDNCTL_TRY_ASSIGN(const gdnctl::JobDestination place, choose_destination(place_at(cluster), context));
         return ask(place, context);
     }();
     if (!answers && limited.over() && is_interruption(answers.error())) {

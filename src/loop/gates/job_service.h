@@ -1,5 +1,5 @@
 // The interface through which gates use jobs, wherever they run: run a job of a tree to its end, stop one, and check
-// that a cluster answers. own_jobs.h implements it; tests use a scripted stand-in.
+// that a cluster answers. InProcessJobs implements it; tests use a scripted stand-in.
 #pragma once
 
 #include <chrono>
@@ -78,10 +78,10 @@ public:
 // The configuration that a command started in this folder would read. Errors: usage, config, local_io.
 using ConfigAt = std::function<Result<Config>(const std::filesystem::path& folder)>;
 
-class OwnJobs final : public JobService {
+class InProcessJobs final : public JobService {
 public:
     // Both must outlive the object.
-    OwnJobs(const ConfigAt& config, Context& context) : m_config(config), m_context(context) {}
+    InProcessJobs(const ConfigAt& config, Context& context) : m_config(config), m_context(context) {}
 
     Result<JobAnswer> run(const JobSpec& spec) override;
     Status stop(const std::string& id, const JobSite& site, const std::filesystem::path& tree, bool wait) override;

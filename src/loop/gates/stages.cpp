@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -18,7 +17,6 @@
 #include "loop/measure/failing_case.h"
 #include "loop/memory/run_view.h"
 #include "loop/perf/state.h"
-#include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/machine.h"
@@ -132,7 +130,7 @@ private:
             return result;
         }
         log::warning("{}", failing_case_text(result.reason, first_failing_case(tail), output.string()));
-        const auto failure = failure_of(tail, Place::anywhere);
+        const auto failure = failure_of(tail, RunsOn::anywhere);
         result.outcome = failure ? failure->outcome : Outcome::test_fail;
         result.sign = failure ? failure->sign : command;
         return result;
@@ -142,14 +140,6 @@ private:
     Process& m_process;
     Clock& m_clock;
 };
-
-}  // namespace
-
-std::unique_ptr<Stage> make_post_checks(PostChecks checks, Process& process, Clock& clock) {
-    return std::make_unique<PostCheckStage>(std::move(checks), process, clock);
-}
-
-namespace {
 
 constexpr std::string_view k_usual_pytest = "-k ";
 constexpr std::size_t k_most_flakes = 3;  // more failures at once are no coincidence
@@ -162,15 +152,15 @@ std::string test_name(const std::string& id) {
     return name.substr(0, name.find('['));
 }
 
-std::vector<JobSite> sites_for(JobKind kind, const ValidationWorld& world) {
-    const ValidationOptions& options = world.jobs.options();
-    const std::string active = world.held != nullptr && world.held->active() ? world.held->cluster() : std::string();
+std::vector<JobSite> sites_for(JobKind kind, const ValidationDeps& deps) {
+    const ValidationOptions& options = deps.jobs.options();
+    const std::string active = deps.held != nullptr && deps.held->active() ? deps.held->cluster() : std::string();
     std::vector<JobSite> sites;
-    const auto names = gate_clusters(options, world.hold, active, world.root);
+    const auto names = gate_clusters(options, deps.hold, active, deps.root);
     for (const std::string& name : names) sites.push_back({name, {}, kind == JobKind::tests ? options.tpu : ""});
     if (kind != JobKind::tests || !options.cross_tpu_tests) return sites;
     for (const std::string& name : names) {
-        const auto path = find_cluster_file(world.root, world.root, name);
+        const auto path = find_cluster_file(deps.root, deps.root, name);
         const auto file = path ? read_cluster_file(*path, {}) : Result<ClusterFile>(fail(ErrorKind::usage, ""));
         if (!file) continue;
         const auto meant = options.tpu == "auto" ? infer_tpu(*file) : Result<std::string>(options.tpu);
@@ -182,9 +172,9 @@ std::vector<JobSite> sites_for(JobKind kind, const ValidationWorld& world) {
     return sites;
 }
 
-LadderWorld ladder_world(const ValidationWorld& world, const StageContext& context,
-                         std::function<Result<JobEnd>(const JobSite&)> run) {
-    return {std::move(run), world.held, [&context] { return context.artefacts.stop_requested(); }, world.clock,
+LadderDeps ladder_deps(const ValidationDeps& deps, const StageContext& context,
+                       std::function<Result<JobEnd>(const JobSite&)> run) {
+    return {std::move(run), deps.held, [&context] { return context.artefacts.stop_requested(); }, deps.clock,
             context.stop};
 }
 
@@ -256,14 +246,7 @@ std::string hash_text(const std::string& bytes) {
     return whole.key();
 }
 
-}  // namespace
-
-Policy policy_of_gate(ValidationPolicy policy) {
-    return policy == ValidationPolicy::fail            ? Policy::fail
-           : policy == ValidationPolicy::count_failure ? Policy::count_failure
-                                                       : Policy::go_on;
-}
-
+// How a failed job affects the iteration.
 StageResult failed_stage(const JobEnd& end) {
     StageResult result;
     result.verdict = StageVerdict::fail;
@@ -276,219 +259,11 @@ StageResult failed_stage(const JobEnd& end) {
     return result;
 }
 
-std::string profile_prefix(const ValidationOptions& options, int iteration) {
-    return fmt::format("{}_iter{:03d}", options.profile.run_name_prefix, iteration);
-}
-
-std::string ce_profile_prefix(const ValidationOptions& options, const CeChoice& ce, int iteration) {
-    return fmt::format("{}_ce_{}_{}_iter{:03d}", options.profile.run_name_prefix, ce.implementation, ce.bwd_mode,
-                       iteration);
-}
-
-Result<StageResult> TestsStage::run(const StageContext& context) {
-    std::int64_t spent = 0;
-    JobSite last;
-    Ladder ladder(JobKind::tests, sites_for(JobKind::tests, m_world),
-                  ladder_world(m_world, context, [&](const JobSite& site) -> Result<JobEnd> {
-                      last = site;
-                      JobOrder order{JobKind::tests,
-                                     site,
-                                     context.tree,
-                                     context.artefacts.unused(context.iteration, "validation-tests", ".log"),
-                                     {},
-                                     {},
-                                     context.stop};
-                      GDNCTL_TRY_ASSIGN(JobEnd end, m_world.jobs.run(order));
-                      spent += device_ms(end.report);
-                      return end;
-                  }));
-    const ValidationOptions& options = m_world.jobs.options();
-    GDNCTL_TRY_ASSIGN(JobEnd end, ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
-    bool flaky = false;
-    if (end.failure && end.failure->outcome == Outcome::test_fail) {
-        GDNCTL_TRY_ASSIGN(flaky, passes_alone(context, last, end));
-    }
-    StageResult result;
-    if (end.failure && !flaky) {
-        result = failed_stage(end);
-        log::write_as_it_is(log::Level::warning, k_gate_failed);
-    } else {
-        put_job_facts(result, end);
-        result.reason = end.summary;
-        if (flaky) {
-            result.outcome = Outcome::flaky;
-            result.reason += "; passed when run alone";
-            result.facts["flaky"] = text::join(end.evidence.failed_tests, " ");
-        }
-    }
-    put_test_facts(result, end, options);
-    result.tpu_ms = spent;
-    return result;
-}
-
-// Whether the failed tests pass on their own. Each is recorded as a sighting of a flake.
-Result<bool> TestsStage::passes_alone(const StageContext& context, const JobSite& site, const JobEnd& red) {
-    const auto& failed = red.evidence.failed_tests;
-    if (m_world.jobs.target().style != TargetStyle::levanter || failed.empty() || failed.size() > k_most_flakes) {
-        return false;
-    }
-    std::vector<std::string> names;
-    for (const std::string& id : failed) names.push_back(test_name(id));
-    std::sort(names.begin(), names.end());
-    names.erase(std::unique(names.begin(), names.end()), names.end());
-    JobOrder order{JobKind::tests, site, context.tree, {}, {}, {}, context.stop};
-    order.pytest_args = std::string(k_usual_pytest) + text::shell_quote(text::join(names, " or "));
-    bool passed = false;
-    for (int rerun = 0; rerun < k_reruns; ++rerun) {
-        order.log = context.artefacts.unused(context.iteration, "validation-tests-alone", ".log");
-        GDNCTL_TRY_ASSIGN(const JobEnd end, m_world.jobs.run(order));
-        passed = !end.failure;
-        // Failing twice in the same test is no coincidence. An environment problem says nothing about the test.
-        if (passed || !end.retryable) break;
-    }
-    for (const std::string& id : failed) {
-        GDNCTL_TRY(append_flake(context.artefacts.folder(),
-                                {id, context.run, context.iteration, passed, red.evidence.max_abs, std::nullopt, {}},
-                                m_world.clock.wall()));
-    }
-    return passed;
-}
-
-Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJobs& jobs, const std::string& metric) {
-    ProfileQuestion question{metric, jobs.options().profile, {}};
-    if (order.ce) {
-        question.settings.ce_implementation = order.ce->implementation;
-        question.settings.ce_bwd_mode = order.ce->bwd_mode;
-    }
-    if (jobs.target().style == TargetStyle::levanter) {
-        const JobOrder plain{JobKind::profile, {}, order.tree, {}, {}, {}, {}, order.ce};
-        question.asked["settings"] = text::shell_join(command_words(jobs.spec(plain)));
-    }
-    if (end.report.backend == "local") {
-        if (const auto host = host_name()) question.asked["machine"] = *host;
-    }
-    // It determines what is installed on the device.
-    if (const auto lock = read_file_if_exists(order.tree / "uv.lock"); lock && *lock) {
-        question.asked["uv.lock"] = hash_text(**lock);
-    }
-    Measurement m = measurement_of(end.report, end.evidence, question);
-    m.busy = end.busy;
-    return m;
-}
-
-Result<Measurement> read_profile(const JobEnd& end, const JobOrder& order, WallTime submitted, const TargetJobs& jobs,
-                                 const std::string& metric, RecordedMetrics* recorded) {
-    Measurement m = measured_by(end, order, jobs, metric);
-    if (recorded == nullptr) return m;
-    m.fingerprint.asked["aggregation"] = to_text(recorded->options());
-    GDNCTL_TRY(recorded->take(m, {m.run_url, order.profile_prefix, submitted, order.stop}));
-    return m;
-}
-
 Status store_measurement(const std::filesystem::path& path, const StoredMeasurement& stored) {
     Json out = measurement_json(stored.measurement);
     out["site"] = {{"cluster", stored.site.cluster}, {"dev_tpu", stored.site.dev_tpu}, {"tpu", stored.site.tpu}};
     return atomic_replace(path, gdnctl::to_text(out, 2) + "\n", 0600);
 }
-
-Result<StoredMeasurement> load_measurement(const std::filesystem::path& path) {
-    ReadOptions options;
-    options.missing = ErrorKind::bad_input;
-    GDNCTL_TRY_ASSIGN(const std::string text, read_file(path, options));
-    GDNCTL_TRY_ASSIGN(const Json value, parse_json(text, path.string()));
-    if (!value.is_object() || value.value("schema", Json()) != Json("gdnctl.measurement/1")) {
-        return fail(ErrorKind::bad_input, path.string() + " is not a measurement");
-    }
-    StoredMeasurement stored{parse_measurement(value), {}};
-    stored.site = {json::text_at(value, "/site/cluster"), json::text_at(value, "/site/dev_tpu"),
-                   json::text_at(value, "/site/tpu")};
-    return stored;
-}
-
-Result<StageResult> ProfileStage::run(const StageContext& context) {
-    const ValidationOptions& options = m_world.jobs.options();
-    const std::string prefix = profile_prefix(options, context.iteration);
-    std::int64_t spent = 0;
-    JobOrder last;
-    WallTime submitted;
-    Ladder ladder(JobKind::profile, sites_for(JobKind::profile, m_world),
-                  ladder_world(m_world, context, [&](const JobSite& site) -> Result<JobEnd> {
-                      last = JobOrder{
-                          JobKind::profile, site,
-                          context.tree,     context.artefacts.unused(context.iteration, "validation-profile", ".log"),
-                          prefix,           {},
-                          context.stop};
-                      submitted = m_world.clock.wall();
-                      GDNCTL_TRY_ASSIGN(JobEnd end, m_world.jobs.run(last));
-                      spent += device_ms(end.report);
-                      return end;
-                  }));
-    GDNCTL_TRY_ASSIGN(const JobEnd end,
-                      ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
-    StageResult result;
-    if (end.failure) {
-        result = failed_stage(end);
-        log::write_as_it_is(log::Level::warning, k_gate_failed);
-    } else {
-        GDNCTL_TRY_ASSIGN(Measurement m, read_profile(end, last, submitted, m_world.jobs, m_metric, m_world.recorded));
-        GDNCTL_TRY(compare_ce(context, last.site, m, result));
-        GDNCTL_TRY(store_measurement(context.artefacts.path(context.iteration, "measurement.json"), {m, last.site}));
-        put_job_facts(result, end);
-        result.reason = m.value ? fmt::format("{}={}", m.metric, quantity(*m.value, runlog::unit_of(m.metric, nullptr)))
-                                : "no " + m.metric + " was printed";
-        if (m.value) result.facts["metric." + m.metric] = fmt::format("{:.9g}", *m.value);
-        if (m_world.recorded != nullptr) put_fact(result, "metric_source", m.source);
-        put_fact(result, "warnings", text::join(m.warnings, "; "));
-        put_fact(result, "busy", m.busy);
-        put_fact(result, "run_url", m.run_url);
-        put_fact(result, "ce_backend_selected", m.ce_backend_selected);
-        put_fact(result, "profile_architecture", m.profile_architecture);
-        if (!end.report.runs_as_written) put_setting_facts(result, options.profile, end.evidence.output.profile());
-    }
-    result.facts["profile_prefix"] = prefix;
-    result.tpu_ms += spent;
-    return result;
-}
-
-// Takes a second profile with another cross-entropy, if requested. Whatever its result, the candidate is judged by its
-// own profile only.
-Status ProfileStage::compare_ce(const StageContext& context, const JobSite& site, Measurement& m, StageResult& result) {
-    const ValidationOptions& options = m_world.jobs.options();
-    const auto ce = ce_comparison(options);
-    if (!ce || m_world.jobs.target().style != TargetStyle::levanter) return {};
-    JobOrder order{JobKind::profile,
-                   site,
-                   context.tree,
-                   context.artefacts.unused(context.iteration, "validation-profile-ce", ".log"),
-                   ce_profile_prefix(options, *ce, context.iteration),
-                   {},
-                   context.stop,
-                   ce};
-    CeCompare compare;
-    compare.implementation = ce->implementation;
-    compare.bwd_mode = ce->bwd_mode;
-    compare.profile_prefix = order.profile_prefix;
-    const WallTime submitted = m_world.clock.wall();
-    const auto end = m_world.jobs.run(order);
-    if (!end && is_interruption(end.error())) return tl::unexpected(end.error());
-    if (end) result.tpu_ms += device_ms(end->report);
-    if (!end || end->failure) {
-        compare.failure = end ? end->summary : end.error().text();
-    } else {
-        GDNCTL_TRY_ASSIGN(const Measurement other,
-                          read_profile(*end, order, submitted, m_world.jobs, m_metric, m_world.recorded));
-        put_compared(compare, m, other);
-    }
-    if (!compare.failure.empty()) {
-        log::warning("no comparison with the cross-entropy {}, {}: {}", ce->implementation, ce->bwd_mode,
-                     compare.failure);
-    }
-    put_fact(result, "ce_ab_compare", compare_text(compare));
-    m.ce_ab_compare = std::move(compare);
-    return {};
-}
-
-namespace {
 
 // The agent may state what kind of change it made. Decisions use nothing else that it says.
 std::string change_class_of(const StageContext& context) {
@@ -534,7 +309,262 @@ bool is_ours(const Error& error) {
            error.kind == ErrorKind::check_failed;
 }
 
+// How a decision affects the iteration. `count-failure` without `revert` also removes the candidate: nothing slower is
+// kept.
+StageResult stage_result_of(const PerfDecision& decision, const PerfRecord& record) {
+    StageResult result;
+    result.promoted = decision.becomes_champion();
+    result.reason = std::string(to_text(decision.verdict));
+    const std::string gain = decision.gain ? runlog::gain_text(*decision.gain) : std::string();
+    if (!gain.empty()) result.reason += ": " + gain;
+    if (!decision.why_not_compared.empty()) result.reason += ": " + decision.why_not_compared;
+    if (!decision.reasons.empty()) result.reason += ": " + decision.reasons.front();
+    if (const std::string busy = busy_words(decision); !busy.empty()) {
+        result.reason += "; " + busy;
+        result.facts["busy"] = decision.busy;
+    }
+    result.facts["decision"] = to_text(decision.verdict);
+    if (record.measured.value) {
+        result.facts["metric." + record.measured.metric] = fmt::format("{:.9g}", *record.measured.value);
+        result.facts["noise"] = noise_text(record.measured.points, decision.gain ? decision.gain->unit : "");
+    }
+    if (!gain.empty()) {
+        result.facts["gain"] = gain;
+        result.facts["compared"] = runlog::compared_text(*decision.gain);
+    }
+    for (const GateResult& gate : decision.gates) {
+        result.facts["gate." + gate.id] =
+            fmt::format("{}{}{}", to_text(gate.kind), gate.numbers.empty() ? "" : " " + gate.numbers,
+                        gate.kind == GateResult::Kind::skip ? " (" + gate.reason + ")" : "");
+    }
+    const bool stays = decision.ok && !decision.undo && !decision.count_failure;
+    if (stays) return result;
+    result.verdict = StageVerdict::fail;
+    result.outcome = Outcome::rejected;
+    result.sign = std::string(to_text(decision.verdict));
+    result.exit_status = 1;
+    // Being no faster is not a failure, whatever the policy for regressions is.
+    if (decision.ok && !decision.count_failure) result.policy = Policy::go_on;
+    return result;
+}
+
 }  // namespace
+
+std::unique_ptr<Stage> make_post_checks(PostChecks checks, Process& process, Clock& clock) {
+    return std::make_unique<PostCheckStage>(std::move(checks), process, clock);
+}
+
+Policy policy_of_gate(ValidationPolicy policy) {
+    return policy == ValidationPolicy::fail            ? Policy::fail
+           : policy == ValidationPolicy::count_failure ? Policy::count_failure
+                                                       : Policy::go_on;
+}
+
+std::string profile_prefix(const ValidationOptions& options, int iteration) {
+    return fmt::format("{}_iter{:03d}", options.profile.run_name_prefix, iteration);
+}
+
+std::string ce_profile_prefix(const ValidationOptions& options, const CeChoice& ce, int iteration) {
+    return fmt::format("{}_ce_{}_{}_iter{:03d}", options.profile.run_name_prefix, ce.implementation, ce.bwd_mode,
+                       iteration);
+}
+
+Result<StageResult> TestsStage::run(const StageContext& context) {
+    std::int64_t spent = 0;
+    JobSite last;
+    Ladder ladder(JobKind::tests, sites_for(JobKind::tests, m_deps),
+                  ladder_deps(m_deps, context, [&](const JobSite& site) -> Result<JobEnd> {
+                      last = site;
+                      JobOrder order{JobKind::tests,
+                                     site,
+                                     context.tree,
+                                     context.artefacts.unused(context.iteration, "validation-tests", ".log"),
+                                     {},
+                                     {},
+                                     context.stop};
+                      GDNCTL_TRY_ASSIGN(JobEnd end, m_deps.jobs.run(order));
+                      spent += device_ms(end.report);
+                      return end;
+                  }));
+    const ValidationOptions& options = m_deps.jobs.options();
+    GDNCTL_TRY_ASSIGN(JobEnd end, ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
+    bool flaky = false;
+    if (end.failure && end.failure->outcome == Outcome::test_fail) {
+        GDNCTL_TRY_ASSIGN(flaky, passes_alone(context, last, end));
+    }
+    StageResult result;
+    if (end.failure && !flaky) {
+        result = failed_stage(end);
+        log::write_as_it_is(log::Level::warning, k_gate_failed);
+    } else {
+        put_job_facts(result, end);
+        result.reason = end.summary;
+        if (flaky) {
+            result.outcome = Outcome::flaky;
+            result.reason += "; passed when run alone";
+            result.facts["flaky"] = text::join(end.evidence.failed_tests, " ");
+        }
+    }
+    put_test_facts(result, end, options);
+    result.tpu_ms = spent;
+    return result;
+}
+
+// Whether the failed tests pass on their own. Each is recorded as a sighting of a flake.
+Result<bool> TestsStage::passes_alone(const StageContext& context, const JobSite& site, const JobEnd& red) {
+    const auto& failed = red.evidence.failed_tests;
+    if (m_deps.jobs.target().style != TargetStyle::levanter || failed.empty() || failed.size() > k_most_flakes) {
+        return false;
+    }
+    std::vector<std::string> names;
+    for (const std::string& id : failed) names.push_back(test_name(id));
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    JobOrder order{JobKind::tests, site, context.tree, {}, {}, {}, context.stop};
+    order.pytest_args = std::string(k_usual_pytest) + text::shell_quote(text::join(names, " or "));
+    bool passed = false;
+    for (int rerun = 0; rerun < k_reruns; ++rerun) {
+        order.log = context.artefacts.unused(context.iteration, "validation-tests-alone", ".log");
+        GDNCTL_TRY_ASSIGN(const JobEnd end, m_deps.jobs.run(order));
+        passed = !end.failure;
+        // Failing twice in the same test is no coincidence. An environment problem says nothing about the test.
+        if (passed || !end.retryable) break;
+    }
+    for (const std::string& id : failed) {
+        GDNCTL_TRY(append_flake(context.artefacts.folder(),
+                                {id, context.run, context.iteration, passed, red.evidence.max_abs, std::nullopt, {}},
+                                m_deps.clock.wall()));
+    }
+    return passed;
+}
+
+Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJobs& jobs, const std::string& metric) {
+    ProfileQuestion question{metric, jobs.options().profile, {}};
+    if (order.ce) {
+        question.settings.ce_implementation = order.ce->implementation;
+        question.settings.ce_bwd_mode = order.ce->bwd_mode;
+    }
+    if (jobs.target().style == TargetStyle::levanter) {
+        const JobOrder plain{JobKind::profile, {}, order.tree, {}, {}, {}, {}, order.ce};
+        question.asked["settings"] = text::shell_join(command_words(jobs.spec(plain)));
+    }
+    if (end.report.backend == "local") {
+        if (const auto host = host_name()) question.asked["machine"] = *host;
+    }
+    // It determines what is installed on the device.
+    if (const auto lock = read_file_if_exists(order.tree / "uv.lock"); lock && *lock) {
+        question.asked["uv.lock"] = hash_text(**lock);
+    }
+    Measurement m = measurement_of(end.report, end.evidence, question);
+    m.busy = end.busy;
+    return m;
+}
+
+Result<Measurement> read_profile(const JobEnd& end, const JobOrder& order, WallTime submitted, const TargetJobs& jobs,
+                                 const std::string& metric, RecordedMetrics* recorded) {
+    Measurement m = measured_by(end, order, jobs, metric);
+    if (recorded == nullptr) return m;
+    m.fingerprint.asked["aggregation"] = to_text(recorded->options());
+    GDNCTL_TRY(recorded->take(m, {m.run_url, order.profile_prefix, submitted, order.stop}));
+    return m;
+}
+
+Result<StoredMeasurement> load_measurement(const std::filesystem::path& path) {
+    ReadOptions options;
+    options.missing = ErrorKind::bad_input;
+    GDNCTL_TRY_ASSIGN(const std::string text, read_file(path, options));
+    GDNCTL_TRY_ASSIGN(const Json value, parse_json(text, path.string()));
+    if (!value.is_object() || value.value("schema", Json()) != Json("gdnctl.measurement/1")) {
+        return fail(ErrorKind::bad_input, path.string() + " is not a measurement");
+    }
+    StoredMeasurement stored{parse_measurement(value), {}};
+    stored.site = {json::text_at(value, "/site/cluster"), json::text_at(value, "/site/dev_tpu"),
+                   json::text_at(value, "/site/tpu")};
+    return stored;
+}
+
+Result<StageResult> ProfileStage::run(const StageContext& context) {
+    const ValidationOptions& options = m_deps.jobs.options();
+    const std::string prefix = profile_prefix(options, context.iteration);
+    std::int64_t spent = 0;
+    JobOrder last;
+    WallTime submitted;
+    Ladder ladder(JobKind::profile, sites_for(JobKind::profile, m_deps),
+                  ladder_deps(m_deps, context, [&](const JobSite& site) -> Result<JobEnd> {
+                      last = JobOrder{
+                          JobKind::profile, site,
+                          context.tree,     context.artefacts.unused(context.iteration, "validation-profile", ".log"),
+                          prefix,           {},
+                          context.stop};
+                      submitted = m_deps.clock.wall();
+                      GDNCTL_TRY_ASSIGN(JobEnd end, m_deps.jobs.run(last));
+                      spent += device_ms(end.report);
+                      return end;
+                  }));
+    GDNCTL_TRY_ASSIGN(const JobEnd end,
+                      ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
+    StageResult result;
+    if (end.failure) {
+        result = failed_stage(end);
+        log::write_as_it_is(log::Level::warning, k_gate_failed);
+    } else {
+        GDNCTL_TRY_ASSIGN(Measurement m, read_profile(end, last, submitted, m_deps.jobs, m_metric, m_deps.recorded));
+        GDNCTL_TRY(compare_ce(context, last.site, m, result));
+        GDNCTL_TRY(store_measurement(context.artefacts.path(context.iteration, "measurement.json"), {m, last.site}));
+        put_job_facts(result, end);
+        result.reason = m.value ? fmt::format("{}={}", m.metric, quantity(*m.value, runlog::unit_of(m.metric, nullptr)))
+                                : "no " + m.metric + " was printed";
+        if (m.value) result.facts["metric." + m.metric] = fmt::format("{:.9g}", *m.value);
+        if (m_deps.recorded != nullptr) put_fact(result, "metric_source", m.source);
+        put_fact(result, "warnings", text::join(m.warnings, "; "));
+        put_fact(result, "busy", m.busy);
+        put_fact(result, "run_url", m.run_url);
+        put_fact(result, "ce_backend_selected", m.ce_backend_selected);
+        put_fact(result, "profile_architecture", m.profile_architecture);
+        if (!end.report.runs_as_written) put_setting_facts(result, options.profile, end.evidence.output.profile());
+    }
+    result.facts["profile_prefix"] = prefix;
+    result.tpu_ms += spent;
+    return result;
+}
+
+// Takes a second profile with another cross-entropy, if requested. Whatever its result, the candidate is judged by its
+// own profile only.
+Status ProfileStage::compare_ce(const StageContext& context, const JobSite& site, Measurement& m, StageResult& result) {
+    const ValidationOptions& options = m_deps.jobs.options();
+    const auto ce = ce_comparison(options);
+    if (!ce || m_deps.jobs.target().style != TargetStyle::levanter) return {};
+    JobOrder order{JobKind::profile,
+                   site,
+                   context.tree,
+                   context.artefacts.unused(context.iteration, "validation-profile-ce", ".log"),
+                   ce_profile_prefix(options, *ce, context.iteration),
+                   {},
+                   context.stop,
+                   ce};
+    CeCompare compare;
+    compare.implementation = ce->implementation;
+    compare.bwd_mode = ce->bwd_mode;
+    compare.profile_prefix = order.profile_prefix;
+    const WallTime submitted = m_deps.clock.wall();
+    const auto end = m_deps.jobs.run(order);
+    if (!end && is_interruption(end.error())) return tl::unexpected(end.error());
+    if (end) result.tpu_ms += device_ms(end->report);
+    if (!end || end->failure) {
+        compare.failure = end ? end->summary : end.error().text();
+    } else {
+        GDNCTL_TRY_ASSIGN(const Measurement other,
+                          read_profile(*end, order, submitted, m_deps.jobs, m_metric, m_deps.recorded));
+        put_compared(compare, m, other);
+    }
+    if (!compare.failure.empty()) {
+        log::warning("no comparison with the cross-entropy {}, {}: {}", ce->implementation, ce->bwd_mode,
+                     compare.failure);
+    }
+    put_fact(result, "ce_ab_compare", compare_text(compare));
+    m.ce_ab_compare = std::move(compare);
+    return {};
+}
 
 Result<PerfSettings> perf_settings(const PerfOptions& options, const Target& target, const std::filesystem::path& cwd,
                                    const std::filesystem::path& log_dir) {
@@ -612,10 +642,10 @@ Result<StageResult> PerformanceStage::run(const StageContext& context) {
                       now.count(),
                       m_settings.unit};
     StageResult spent;
-    const ReviewWorld world{[&](const std::string& commit) { return measure(context, stored.site, commit, spent); },
-                            [&](const std::string& from, const std::string& to) { return m_trees.differs(from, to); },
-                            [](const std::string& line) { log::info("{}", line); }};
-    const auto done = review(state, input, world);
+    const ReviewDeps deps{[&](const std::string& commit) { return measure(context, stored.site, commit, spent); },
+                          [&](const std::string& from, const std::string& to) { return m_trees.differs(from, to); },
+                          [](const std::string& line) { log::info("{}", line); }};
+    const auto done = review(state, input, deps);
     if (!done) {
         if (is_ours(done.error())) return unmeasured(done.error(), std::move(spent));
         return tl::unexpected(done.error());
@@ -634,43 +664,6 @@ Result<StageResult> PerformanceStage::run(const StageContext& context) {
     const PerfVerdict verdict = done->decision.verdict;
     const bool worse = verdict == PerfVerdict::regression || verdict == PerfVerdict::control_flow_regression;
     if (worse && champion) result.facts["champion"] = champion->commit;
-    return result;
-}
-
-StageResult stage_result_of(const PerfDecision& decision, const PerfRecord& record) {
-    StageResult result;
-    result.promoted = decision.becomes_champion();
-    result.reason = std::string(to_text(decision.verdict));
-    const std::string gain = decision.gain ? runlog::gain_text(*decision.gain) : std::string();
-    if (!gain.empty()) result.reason += ": " + gain;
-    if (!decision.why_not_compared.empty()) result.reason += ": " + decision.why_not_compared;
-    if (!decision.reasons.empty()) result.reason += ": " + decision.reasons.front();
-    if (const std::string busy = busy_words(decision); !busy.empty()) {
-        result.reason += "; " + busy;
-        result.facts["busy"] = decision.busy;
-    }
-    result.facts["decision"] = to_text(decision.verdict);
-    if (record.measured.value) {
-        result.facts["metric." + record.measured.metric] = fmt::format("{:.9g}", *record.measured.value);
-        result.facts["noise"] = noise_text(record.measured.points, decision.gain ? decision.gain->unit : "");
-    }
-    if (!gain.empty()) {
-        result.facts["gain"] = gain;
-        result.facts["compared"] = runlog::compared_text(*decision.gain);
-    }
-    for (const GateResult& gate : decision.gates) {
-        result.facts["gate." + gate.id] =
-            fmt::format("{}{}{}", to_text(gate.kind), gate.numbers.empty() ? "" : " " + gate.numbers,
-                        gate.kind == GateResult::Kind::skip ? " (" + gate.reason + ")" : "");
-    }
-    const bool stays = decision.ok && !decision.take_back && !decision.count_failure;
-    if (stays) return result;
-    result.verdict = StageVerdict::fail;
-    result.outcome = Outcome::rejected;
-    result.sign = std::string(to_text(decision.verdict));
-    result.exit_status = 1;
-    // Being no faster is not a failure, whatever the policy for regressions is.
-    if (decision.ok && !decision.count_failure) result.policy = Policy::go_on;
     return result;
 }
 

@@ -1,4 +1,5 @@
-// Commands that a candidate must pass: the user's --post-check, and the target's `validate`.
+// The stages of an iteration: the commands that a candidate must pass, its tests and profile, and the performance
+// policy.
 #pragma once
 
 #include <filesystem>
@@ -50,7 +51,7 @@ inline constexpr std::string_view k_gate_failed =
     "looping.";
 
 // Shared by both. All must outlive the stages.
-struct ValidationWorld {
+struct ValidationDeps {
     TargetJobs& jobs;
     HeldTpu* held = nullptr;  // nullptr: no TPU is held
     Clock& clock;
@@ -65,29 +66,29 @@ Policy policy_of_gate(ValidationPolicy policy);
 // (flakes.jsonl).
 class TestsStage final : public Stage {
 public:
-    explicit TestsStage(ValidationWorld world) : m_world(std::move(world)) {}
+    explicit TestsStage(ValidationDeps deps) : m_deps(std::move(deps)) {}
     std::string_view name() const override { return "validation-tests"; }
-    Policy policy() const override { return policy_of_gate(m_world.jobs.options().policy); }
+    Policy policy() const override { return policy_of_gate(m_deps.jobs.options().policy); }
     bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
     Result<StageResult> run(const StageContext& context) override;
 
 private:
     Result<bool> passes_alone(const StageContext& context, const JobSite& site, const JobEnd& red);
-    ValidationWorld m_world;
+    ValidationDeps m_deps;
 };
 
 // Takes one profile and writes the measurement to iteration-NNN-measurement.json for the performance stage.
 class ProfileStage final : public Stage {
 public:
-    ProfileStage(ValidationWorld world, std::string metric) : m_world(std::move(world)), m_metric(std::move(metric)) {}
+    ProfileStage(ValidationDeps deps, std::string metric) : m_deps(std::move(deps)), m_metric(std::move(metric)) {}
     std::string_view name() const override { return "validation-profile"; }
-    Policy policy() const override { return policy_of_gate(m_world.jobs.options().policy); }
+    Policy policy() const override { return policy_of_gate(m_deps.jobs.options().policy); }
     bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
     Result<StageResult> run(const StageContext& context) override;
 
 private:
     Status compare_ce(const StageContext& context, const JobSite& site, Measurement& m, StageResult& result);
-    ValidationWorld m_world;
+    ValidationDeps m_deps;
     std::string m_metric;
 };
 
@@ -108,12 +109,8 @@ struct StoredMeasurement {
     Measurement measurement;
     JobSite site;
 };
-Status store_measurement(const std::filesystem::path& path, const StoredMeasurement& stored);
 // Errors: local_io, bad_input (missing, or not a measurement).
 Result<StoredMeasurement> load_measurement(const std::filesystem::path& path);
-
-// How a failed job affects the iteration.
-StageResult failed_stage(const JobEnd& end);
 
 // The performance policy as a stage of an iteration.
 
@@ -153,9 +150,5 @@ private:
     Clock& m_clock;
     RecordedMetrics* m_recorded;
 };
-
-// How a decision affects the iteration. `count-failure` without `revert` also removes the candidate: nothing slower is
-// kept.
-StageResult stage_result_of(const PerfDecision& decision, const PerfRecord& record);
 
 }  // namespace gdnctl::loop

@@ -1,8 +1,6 @@
 #include "loop/gates/validation_gate.h"
 
-#include <algorithm>
 #include <chrono>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -101,46 +99,34 @@ Status check_clusters_answer(const ClusterPreflight& p) {
     return tl::unexpected(std::move(error));
 }
 
-GateOptions gate_options_of(const GateChoices& choices) {
-    GateOptions options;
-    options.used = choices.used;
-    const auto modes = resolve_modes(choices);
-    options.validation_mode = to_text(modes ? modes->validation : ValidationMode::off);
-    options.validation_max_attempts = choices.validation.max_attempts;
-    options.ray_cluster_given = !choices.validation.clusters.empty();
-    options.ray_cluster_auto = choices.validation.cluster_auto;
-    options.cross_tpu_test_fallback = choices.validation.cross_tpu_tests;
-    options.perf_mode = modes && modes->perf ? "required" : "off";
-    options.perf_regression_policy = to_text(choices.perf.regression_policy);
-    return options;
-}
-
-void take_rewrites(GateChoices& choices, const GateOptions& rewritten) {
-    for (const ValidationMode mode : {ValidationMode::required, ValidationMode::profile_only, ValidationMode::off}) {
-        if (to_text(mode) == rewritten.validation_mode) choices.validation.mode = mode;
+void make_resilient(GateChoices& choices, std::vector<Rewrite>& list) {
+    ValidationOptions& validation = choices.validation;
+    PerfOptions& perf = choices.perf;
+    const GateModes modes = resolve_modes(choices).value_or(GateModes());
+    validation.mode = modes.validation;
+    perf.mode = modes.perf ? PerfMode::required : PerfMode::off;
+    if (validation.mode == ValidationMode::off) {
+        rewrite(list, "--validation-mode", validation.mode, ValidationMode::required);
     }
-    choices.validation.max_attempts = rewritten.validation_max_attempts;
-    choices.validation.cluster_auto = rewritten.ray_cluster_auto;
-    choices.validation.cross_tpu_tests = rewritten.cross_tpu_test_fallback;
-    choices.perf.mode = rewritten.perf_mode == "required" ? PerfMode::required : PerfMode::off;
-    for (const RegressionPolicy policy :
-         {RegressionPolicy::revert_count_failure, RegressionPolicy::revert_continue, RegressionPolicy::fail,
-          RegressionPolicy::count_failure, RegressionPolicy::go_on}) {
-        if (to_text(policy) == rewritten.perf_regression_policy) choices.perf.regression_policy = policy;
+    rewrite(list, "--validation-max-attempts", validation.max_attempts, -1);
+    if (validation.clusters.empty()) rewrite(list, "--validation-ray-cluster-auto", validation.cluster_auto, true);
+    rewrite(list, "--validation-cross-tpu-test-fallback", validation.cross_tpu_tests, true);
+    rewrite(list, "--perf-mode", perf.mode, PerfMode::required);
+    if (perf.regression_policy == RegressionPolicy::fail) {
+        rewrite(list, "--perf-regression-policy", perf.regression_policy, RegressionPolicy::revert_count_failure);
     }
 }
 
 // A folder to use instead of this machine's /proc and /sys root; set by tests on busy machines.
 constexpr std::string_view k_machine_files = "GDNCTL_MACHINE_FILES";
 
-GateStages::GateStages(GateSetup setup, GateModes modes)
-    : m_setup(std::move(setup)),
+GateStages::GateStages(GateDeps setup, GateModes modes)
+    : m_deps(std::move(setup)),
       m_modes(modes),
-      m_jobs(m_setup.target, m_setup.choices.validation, m_setup.jobs),
-      m_trees(m_setup.repository, {m_setup.measure_folder, m_setup.log_paths, m_setup.links}, m_setup.process,
-              m_setup.clock),
-      m_machine(m_setup.clock, m_setup.env.get(k_machine_files).value_or("/")) {
-    m_jobs.name_jobs_by(m_setup.name_job);
+      m_jobs(m_deps.target, m_deps.choices.validation, m_deps.jobs),
+      m_trees(m_deps.repository, {m_deps.measure_folder, m_deps.log_paths, m_deps.links}, m_deps.process, m_deps.clock),
+      m_machine(m_deps.clock, m_deps.env.get(k_machine_files).value_or("/")) {
+    m_jobs.name_jobs_by(m_deps.name_job);
     m_jobs.watch_machine_by([this] { return m_machine.busy(); });
 }
 
@@ -191,14 +177,14 @@ std::optional<std::string> gate_directive(const GateChoices& choices, const Targ
     return gates_directive(facts);
 }
 
-Result<std::unique_ptr<GateStages>> GateStages::create(GateSetup setup) {
+Result<std::unique_ptr<GateStages>> GateStages::create(GateDeps setup) {
     GDNCTL_TRY(check_gate_setup(setup.choices, setup.target, setup.cwd, setup.log_dir));
     GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(setup.choices));
     if (modes.validation == ValidationMode::off) return std::unique_ptr<GateStages>();
     GDNCTL_TRY_ASSIGN(PerfSettings perf, perf_settings(setup.choices.perf, setup.target, setup.cwd, setup.log_dir));
     std::unique_ptr<GateStages> gate(new GateStages(std::move(setup), modes));
     gate->m_perf = std::move(perf);
-    const GateSetup& own = gate->m_setup;
+    const GateDeps& own = gate->m_deps;
     if (reports_to_wandb(own.target, own.choices.validation)) {
         gate->m_recorded.emplace(own.choices.perf.recorded, own.http, own.env, own.clock);
     }
@@ -207,12 +193,12 @@ Result<std::unique_ptr<GateStages>> GateStages::create(GateSetup setup) {
 
 std::vector<std::unique_ptr<Stage>> GateStages::stages() {
     RecordedMetrics* recorded = m_recorded ? &*m_recorded : nullptr;
-    const ValidationWorld world{m_jobs, m_setup.held, m_setup.clock, m_setup.hold, m_setup.repository.root(), recorded};
+    const ValidationDeps deps{m_jobs, m_deps.held, m_deps.clock, m_deps.hold, m_deps.repository.root(), recorded};
     std::vector<std::unique_ptr<Stage>> stages;
-    if (m_modes.validation == ValidationMode::required) stages.push_back(std::make_unique<TestsStage>(world));
-    stages.push_back(std::make_unique<ProfileStage>(world, m_perf.metric));
+    if (m_modes.validation == ValidationMode::required) stages.push_back(std::make_unique<TestsStage>(deps));
+    stages.push_back(std::make_unique<ProfileStage>(deps, m_perf.metric));
     if (m_modes.perf) {
-        stages.push_back(std::make_unique<PerformanceStage>(m_perf, m_jobs, m_trees, m_setup.clock, recorded));
+        stages.push_back(std::make_unique<PerformanceStage>(m_perf, m_jobs, m_trees, m_deps.clock, recorded));
     }
     return stages;
 }

@@ -1,4 +1,5 @@
-// Checks that validation is possible before an agent spends money on work that could not be judged.
+// Builds the stages of an iteration, and checks that validation is possible before an agent spends money on work that
+// could not be judged.
 #pragma once
 
 #include <filesystem>
@@ -41,7 +42,7 @@ Status check_clusters_answer(const ClusterPreflight& preflight);
 
 // Builds the stages for validation and performance, and what they need, from options.
 
-struct GateSetup {
+struct GateDeps {
     const Target& target;
     GateChoices choices;
     HoldOptions hold;
@@ -59,9 +60,8 @@ struct GateSetup {
     TargetJobs::Name name_job{};  // see name_jobs_by()
 };
 
-// The part of these options that --resilient may rewrite, and the options after rewriting.
-GateOptions gate_options_of(const GateChoices& choices);
-void take_rewrites(GateChoices& choices, const GateOptions& rewritten);
+// What --resilient changes of choices that are used; adds the changes to the list.
+void make_resilient(GateChoices& choices, std::vector<Rewrite>& list);
 
 // Checks everything that can be checked before anything changes. Errors: usage, config (options, policy file, a target
 // without test or profile), and a performance state that cannot be parsed.
@@ -75,17 +75,17 @@ std::optional<std::string> gate_directive(const GateChoices& choices, const Targ
 class GateStages {
 public:
     // nullptr: neither validation nor performance is requested. Errors: those of check_gate_setup().
-    static Result<std::unique_ptr<GateStages>> create(GateSetup setup);
+    static Result<std::unique_ptr<GateStages>> create(GateDeps setup);
 
     // The requested stages among tests, profile and performance. They must not outlive this object.
     std::vector<std::unique_ptr<Stage>> stages();
     // The TPU held from now on; nullptr: none. Call it before stages().
-    void set_held(HeldTpu* held) { m_setup.held = held; }
+    void set_held(HeldTpu* held) { m_deps.held = held; }
     const GateModes& modes() const { return m_modes; }
 
 private:
-    GateStages(GateSetup setup, GateModes modes);
-    GateSetup m_setup;
+    GateStages(GateDeps setup, GateModes modes);
+    GateDeps m_deps;
     GateModes m_modes;
     TargetJobs m_jobs;
     CommitTrees m_trees;

@@ -1,7 +1,6 @@
 #include "loop/gates/validation_jobs.h"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
@@ -95,7 +94,7 @@ void judge_failure(JobEnd& end, JobKind kind, ExitCode exit, bool wants_tpu) {
     if (exit == ExitCode::authentication || report.failure_class == "auth") {
         return fail_job(end, Outcome::environment, "not authorised");
     }
-    const auto known = failure_of(tail, wants_tpu ? Place::tpu : Place::anywhere);
+    const auto known = failure_of(tail, wants_tpu ? RunsOn::tpu : RunsOn::anywhere);
     if (known) return fail_job(end, known->outcome, known->sign);
     if (exit == ExitCode::usage || exit == ExitCode::local_io) {
         return fail_job(end, Outcome::environment,
@@ -120,6 +119,18 @@ void judge_failure(JobEnd& end, JobKind kind, ExitCode exit, bool wants_tpu) {
     }
     if (report.failure_class == "user") return fail_job(end, Outcome::rejected, "the profile failed");
     fail_job(end, Outcome::infra, fmt::format("the job command ended with exit code {}", end.rc));
+}
+
+// For "any number": one hour at the default pause. After that the candidate is parked, and the run ends when this
+// happens three times in a row; budgets are not checked in here.
+constexpr std::int64_t k_most_passes = 30;
+
+JobEnd no_place(std::string sign) {
+    JobEnd end;
+    end.rc = 1;
+    end.failure = Failure{Outcome::environment, sign};
+    end.summary = std::move(sign);
+    return end;
 }
 
 }  // namespace
@@ -256,26 +267,10 @@ std::vector<std::string> discover_clusters(const std::filesystem::path& root, st
     return names;
 }
 
-namespace {
-
-// For "any number": one hour at the default pause. After that the candidate is parked, and the run ends when this
-// happens three times in a row; budgets are not checked in here.
-constexpr std::int64_t k_most_passes = 30;
-
-JobEnd no_place(std::string sign) {
-    JobEnd end;
-    end.rc = 1;
-    end.failure = Failure{Outcome::environment, sign};
-    end.summary = std::move(sign);
-    return end;
-}
-
-}  // namespace
-
-JobSite Ladder::held_site() const { return {m_world.held->cluster(), m_world.held->name(), {}}; }
+JobSite Ladder::held_site() const { return {m_deps.held->cluster(), m_deps.held->name(), {}}; }
 
 Result<JobEnd> Ladder::run(const JobSite& site) {
-    GDNCTL_TRY_ASSIGN(JobEnd end, m_world.run(site));
+    GDNCTL_TRY_ASSIGN(JobEnd end, m_deps.run(site));
     if (end.failure && end.failure->outcome == Outcome::timeout && ++m_time_limits > 1) end.retryable = false;
     return end;
 }
@@ -286,11 +281,11 @@ bool Ladder::is_final(const JobEnd& end) const { return !end.failure || (!end.re
 bool Ladder::get_back(const char* why) {
     const std::string reason = fmt::format("{} {}", to_text(m_kind), why);
     log::info("{}; re-acquiring it", reason);
-    return m_world.held->reacquire(reason);
+    return m_deps.held->reacquire(reason);
 }
 
 Result<JobEnd> Ladder::try_held() {
-    if (!m_world.held->active() && !get_back("starting without an active held dev TPU")) {
+    if (!m_deps.held->active() && !get_back("starting without an active held dev TPU")) {
         return no_place("the held dev TPU is not available");
     }
     GDNCTL_TRY_ASSIGN(JobEnd end, run(held_site()));
@@ -317,14 +312,14 @@ Result<JobEnd> Ladder::try_clusters() {
 }
 
 Result<JobEnd> Ladder::pass() {
-    if (m_world.held != nullptr) {
+    if (m_deps.held != nullptr) {
         GDNCTL_TRY_ASSIGN(JobEnd end, try_held());
         const bool nowhere = end.log.empty() && end.failure && end.failure->outcome == Outcome::environment;
         if (is_final(end) && !nowhere) return end;
     }
     GDNCTL_TRY_ASSIGN(JobEnd end, try_clusters());
     const bool nowhere = m_clusters.empty();
-    if (m_world.held == nullptr || (is_final(end) && !nowhere)) return end;
+    if (m_deps.held == nullptr || (is_final(end) && !nowhere)) return end;
     if (!get_back("Ray fallback failed")) return end;
     return run(held_site());
 }
@@ -333,10 +328,10 @@ Result<JobEnd> Ladder::climb(std::int64_t attempts, std::chrono::seconds pause) 
     for (std::int64_t attempt = 1;; ++attempt) {
         GDNCTL_TRY_ASSIGN(JobEnd end, pass());
         if (!end.failure || !end.retryable || attempt >= (attempts < 0 ? k_most_passes : attempts)) return end;
-        if (m_world.asked_to_stop && m_world.asked_to_stop()) return end;
+        if (m_deps.asked_to_stop && m_deps.asked_to_stop()) return end;
         log::warning("{} failed (attempt {}{}): {}; again in {} s", to_text(m_kind), attempt,
                      attempts < 0 ? "" : fmt::format("/{}", attempts), end.failure->sign, pause.count());
-        if (!m_world.clock.sleep_for(pause, m_world.stop)) return tl::unexpected(stopped_error());
+        if (!m_deps.clock.sleep_for(pause, m_deps.stop)) return tl::unexpected(stopped_error());
     }
 }
 

@@ -1,4 +1,4 @@
-// Runs tests and profiles of a tree as jobs, and interprets their results.
+// Runs tests and profiles of a tree as jobs, interprets their results, and tries one device after the other.
 #pragma once
 
 #include <chrono>
@@ -94,7 +94,7 @@ std::vector<std::string> discover_clusters(const std::filesystem::path& root, st
 // allocating it again, Ray clusters in order, and the held TPU once more; then all of them again later. Pure except for
 // its calls.
 
-struct LadderWorld {
+struct LadderDeps {
     std::function<Result<JobEnd>(const JobSite&)> run;
     HeldTpu* held = nullptr;              // nullptr: no TPU is held
     std::function<bool()> asked_to_stop;  // before each wait
@@ -105,8 +105,8 @@ struct LadderWorld {
 class Ladder {
 public:
     // `clusters` in the order in which to try them; clusters that turn out not to exist are dropped.
-    Ladder(JobKind kind, std::vector<JobSite> clusters, LadderWorld world)
-        : m_kind(kind), m_clusters(std::move(clusters)), m_world(std::move(world)) {}
+    Ladder(JobKind kind, std::vector<JobSite> clusters, LadderDeps deps)
+        : m_kind(kind), m_clusters(std::move(clusters)), m_deps(std::move(deps)) {}
 
     // Repeats until a job succeeds or fails for good; returns the last failure after `attempts` passes (negative: 30).
     // A job that reaches its time limit twice is not tried again. Errors: those of run(), interrupted.
@@ -122,7 +122,7 @@ private:
     JobSite held_site() const;
     JobKind m_kind;
     std::vector<JobSite> m_clusters;
-    LadderWorld m_world;
+    LadderDeps m_deps;
     int m_time_limits = 0;
 };
 

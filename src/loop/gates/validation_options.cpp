@@ -14,6 +14,10 @@ std::string_view to_text(ValidationMode mode) {
                                                   : "auto";
 }
 
+std::string_view to_text(PerfMode mode) {
+    return mode == PerfMode::required ? "required" : mode == PerfMode::off ? "off" : "auto";
+}
+
 ProfileSettings gate_profile_settings() {
     ProfileSettings settings;
     settings.run_name_prefix = "gdn_loopgate";

@@ -14,7 +14,7 @@
 
 namespace gdnctl::loop {
 
-// As the policies of the loop: "fail", "count-failure", "continue".
+// The same policies as those of the loop: "fail", "count-failure", "continue".
 enum class ValidationPolicy { fail, count_failure, go_on };
 
 enum class ValidationMode { automatic, required, profile_only, off };
@@ -54,6 +54,7 @@ struct CeChoice {
 std::optional<CeChoice> ce_comparison(const ValidationOptions& options);
 
 enum class PerfMode { automatic, required, off };  // automatic: with validation
+std::string_view to_text(PerfMode mode);
 
 struct PerfOptions {
     PerfMode mode = PerfMode::automatic;

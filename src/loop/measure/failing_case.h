@@ -1,4 +1,5 @@
-// Reads from the output of `oracle verify` what it says about the first failing item. Pure.
+// What a person should see first of a failed check's output: the first failing item that `oracle verify` reports, or
+// the lines that say why. Pure.
 #pragma once
 
 #include <cstdint>

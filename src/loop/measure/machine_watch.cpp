@@ -142,9 +142,7 @@ std::string MachineWatch::slow_processors() {
                                     number_for_people(static_cast<double>(at) / k_khz_per_ghz, 3),
                                     number_for_people(static_cast<double>(of) / k_khz_per_ghz, 3)));
     }
-    if (counts && m_throttled && throttled > *m_throttled) {
-        found.emplace_back("the CPUs overheated and were throttled");
-    }
+    if (counts && m_throttled && throttled > *m_throttled) found.emplace_back("the CPUs overheated and were throttled");
     if (counts) m_throttled = throttled;
     return text::join(found, "; ");
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -58,48 +57,6 @@ std::optional<double> median_value(const std::vector<Measurement>& runs, Pick pi
     if (values.empty()) return std::nullopt;
     return median_of(values);
 }
-
-}  // namespace
-
-bool is_same_source(const Measurement& a, const Measurement& b) {
-    return a.source.empty() || b.source.empty() || a.source == b.source;
-}
-
-Measurement merged(std::vector<Measurement> runs) {
-    if (runs.empty()) return {};
-    Measurement out = runs.front();
-    out.points.clear();
-    for (const Measurement& run : runs) out.points.insert(out.points.end(), run.points.begin(), run.points.end());
-    out.value = out.points.empty() ? std::nullopt : std::optional(median_of(out.points));
-    out.warnings.clear();
-    for (const Measurement& run : runs) {
-        if (out.busy.empty()) out.busy = run.busy;
-        if (run.window_points)
-            out.window_points = std::min(out.window_points.value_or(*run.window_points), *run.window_points);
-        for (const std::string& warning : run.warnings) {
-            if (std::find(out.warnings.begin(), out.warnings.end(), warning) == out.warnings.end()) {
-                out.warnings.push_back(warning);
-            }
-        }
-    }
-    MetricMap names;
-    for (const Measurement& run : runs) names.insert(run.metrics.begin(), run.metrics.end());
-    for (auto& [name, value] : names) {
-        value = *median_value(runs, [&wanted = name](const Measurement& run) -> std::optional<double> {
-            const auto it = run.metrics.find(wanted);
-            return it == run.metrics.end() ? std::nullopt : std::optional(it->second);
-        });
-    }
-    out.metrics = std::move(names);
-    return out;
-}
-
-std::string noise_text(const std::vector<double>& points, std::string_view unit) {
-    return fmt::format("n={}, median {}, MAD {}", points.size(), quantity(median_of(points), unit),
-                       quantity(mad_of(points), unit, 2));
-}
-
-namespace {
 
 void add_numbers(const Json& value, const std::string& path, MetricMap& into) {
     constexpr std::size_t k_most = 500;
@@ -193,7 +150,54 @@ std::string joined_words(const std::map<std::string, std::string>& words) {
     return out;
 }
 
+// The numbers of a JSON object, with nested ones by path ("forward/median_ms"); at most 500.
+MetricMap numbers_of(std::string_view object) {
+    MetricMap out;
+    if (object.empty()) return out;
+    const auto value = parse_json(object, "the result");
+    if (value) add_numbers(*value, {}, out);
+    return out;
+}
+
 }  // namespace
+
+bool is_same_source(const Measurement& a, const Measurement& b) {
+    return a.source.empty() || b.source.empty() || a.source == b.source;
+}
+
+Measurement merged(std::vector<Measurement> runs) {
+    if (runs.empty()) return {};
+    Measurement out = runs.front();
+    out.points.clear();
+    for (const Measurement& run : runs) out.points.insert(out.points.end(), run.points.begin(), run.points.end());
+    out.value = out.points.empty() ? std::nullopt : std::optional(median_of(out.points));
+    out.warnings.clear();
+    for (const Measurement& run : runs) {
+        if (out.busy.empty()) out.busy = run.busy;
+        if (run.window_points)
+            out.window_points = std::min(out.window_points.value_or(*run.window_points), *run.window_points);
+        for (const std::string& warning : run.warnings) {
+            if (std::find(out.warnings.begin(), out.warnings.end(), warning) == out.warnings.end()) {
+                out.warnings.push_back(warning);
+            }
+        }
+    }
+    MetricMap names;
+    for (const Measurement& run : runs) names.insert(run.metrics.begin(), run.metrics.end());
+    for (auto& [name, value] : names) {
+        value = *median_value(runs, [&wanted = name](const Measurement& run) -> std::optional<double> {
+            const auto it = run.metrics.find(wanted);
+            return it == run.metrics.end() ? std::nullopt : std::optional(it->second);
+        });
+    }
+    out.metrics = std::move(names);
+    return out;
+}
+
+std::string noise_text(const std::vector<double>& points, std::string_view unit) {
+    return fmt::format("n={}, median {}, MAD {}", points.size(), quantity(median_of(points), unit),
+                       quantity(mad_of(points), unit, 2));
+}
 
 Evidence evidence_of(std::string_view log) {
     EvidenceReader reader;
@@ -210,14 +214,6 @@ Result<Evidence> read_evidence(const std::filesystem::path& log) {
         reader.feed({buffer.data(), static_cast<std::size_t>(in.gcount())});
     }
     return reader.finish();
-}
-
-MetricMap numbers_of(std::string_view object) {
-    MetricMap out;
-    if (object.empty()) return out;
-    const auto value = parse_json(object, "the result");
-    if (value) add_numbers(*value, {}, out);
-    return out;
 }
 
 ProfileModel model_of(const ProfileSettings& asked, const std::map<std::string, std::string>& reported) {

@@ -1,4 +1,5 @@
-// The conditions under which a number was measured. Only numbers measured under the same conditions are compared. Pure.
+// The numbers of a profile: what they are, how they are read from what a run printed, and the conditions under which
+// they were measured. Only numbers measured under the same conditions are compared. Pure except for read_evidence().
 #pragma once
 
 #include <cstdint>
@@ -103,9 +104,6 @@ struct Evidence {
 Evidence evidence_of(std::string_view log);
 // The same for a file of any size.
 Result<Evidence> read_evidence(const std::filesystem::path& log);
-
-// The numbers of a JSON object, with nested ones by path ("forward/median_ms"); at most 500.
-MetricMap numbers_of(std::string_view object);
 
 // hybrid or attn_only, and the share of GDN layers.
 struct ProfileModel {

@@ -1,8 +1,6 @@
 #include "loop/measure/wandb_metric.h"
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>

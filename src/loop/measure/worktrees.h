@@ -1,4 +1,5 @@
-// Ignored paths of the user's checkout, such as .venv, to which a worktree slot gets links.
+// Checkouts in which commits are measured, and the ignored paths of the user's checkout, such as .venv, to which they
+// get links.
 #pragma once
 
 #include <filesystem>

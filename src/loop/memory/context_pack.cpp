@@ -7,7 +7,6 @@
 #include "core/for_people.h"
 #include "core/json.h"
 #include "core/log.h"
-#include "loop/memory/run_view.h"
 #include "runlog/records/record.h"
 
 namespace gdnctl::loop {
@@ -120,8 +119,8 @@ std::optional<T> or_warn(Result<T> result, std::string_view what) {
 
 }  // namespace
 
-std::vector<StandingTrouble> standing_trouble(const RunView& run) {
-    std::vector<StandingTrouble> list;
+std::vector<StandingProblem> standing_problems(const RunView& run) {
+    std::vector<StandingProblem> list;
     std::size_t seen = 0;
     for (auto at = run.iterations.rbegin(); at != run.iterations.rend() && seen < k_recent_for_trouble; ++at) {
         if (!at->ended) continue;
@@ -145,7 +144,7 @@ std::string context_pack(const PackInput& input, std::size_t bytes) {
     for (const DeadIdea& one : dead_ideas(input.ideas)) dead.push_back(dead_line(one));
     const auto slots = open_slots(input);
     std::vector<std::string> trouble;
-    for (const StandingTrouble& one : standing_trouble(input.run)) {
+    for (const StandingProblem& one : standing_problems(input.run)) {
         trouble.push_back(
             shown(fmt::format("{} (seen {} time{}, last in iteration {}): {}", runlog::outcome_words(one.outcome).cause,
                               one.times, one.times == 1 ? "" : "s", one.last_iteration, one.sign),

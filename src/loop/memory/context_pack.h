@@ -26,11 +26,11 @@ struct PackInput {
 };
 
 // Infrastructure or environment trouble among the last finished iterations, by its sign.
-struct StandingTrouble {
+struct StandingProblem {
     std::string outcome, sign;
     int times = 0, last_iteration = 0;
 };
-std::vector<StandingTrouble> standing_trouble(const RunView& run);
+std::vector<StandingProblem> standing_problems(const RunView& run);
 
 // Champion and noise floor, the last five outcomes with their reasons, dead ideas, open slots, and current
 // infrastructure trouble. At most `bytes` bytes, cut between lines; "" if there is nothing to say. Pure.

@@ -1,40 +1,34 @@
-// Turns the journal and the measurements of an iteration into its record.
 #include "loop/memory/ledger.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "loop/engine/journal.h"
 #include "loop/engine/log_dir.h"
 #include "loop/memory/ideas.h"
-#include "loop/memory/run_view.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
 #include "platform/journal.h"
 #include "runlog/records/record.h"
 #include "runlog/records/store.h"
-#include "services/git/checkout.h"
 
 namespace gdnctl::loop {
+
+namespace fs = std::filesystem;
 
 namespace {
 
 constexpr double k_ms_per_s = 1000;
-
-Json or_absent(const std::string& text) { return text.empty() ? Json() : Json(text); }
-Json or_absent(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 std::string ref_name(const LedgerFacts& facts, int iteration) {
     return fmt::format("refs/gdnctl/{}/iter-{:03}/head", facts.run, iteration);
 }
 
 void put_commits(Json& record, const IterationView& view, const LedgerFacts& facts) {
-    record["base"]["commit"] = or_absent(view.base);
+    record["base"]["commit"] = json::or_null(view.base);
     const bool committed = !view.head.empty() && view.head != view.base;
     if (view.kept() && committed && view.settled != "blocked") {
         record["commit_status"] = "committed";
@@ -54,18 +48,18 @@ void put_idea(Json& record, const LedgerFacts& facts) {
     const AgentReport& report = facts.report;
     const Idea idea = idea_of(facts);
     record["title"] = report.title.empty() ? Json() : Json(shown(report.title, 200));
-    record["coverage_slot"] = or_absent(report.slot);
-    record["change_class"] = or_absent(report.change_class);
-    record["idea"]["id"] = or_absent(idea_id(idea));
-    record["idea"]["move"] = or_absent(report.move);
-    record["idea"]["title"] = or_absent(report.title);
-    record["idea"]["hypothesis"] = or_absent(report.hypothesis);
+    record["coverage_slot"] = json::or_null(report.slot);
+    record["change_class"] = json::or_null(report.change_class);
+    record["idea"]["id"] = json::or_null(idea_id(idea));
+    record["idea"]["move"] = json::or_null(report.move);
+    record["idea"]["title"] = json::or_null(report.title);
+    record["idea"]["hypothesis"] = json::or_null(report.hypothesis);
     record["idea"]["reject_if"] = report.reject_if;
-    record["idea"]["patch_id"] = or_absent(facts.patch_id);
+    record["idea"]["patch_id"] = json::or_null(facts.patch_id);
     if (!report.new_argument.empty()) record["idea"]["new_argument"] = report.new_argument;
     record["changes"] = report.changes;
     record["files"] = facts.files;
-    record["next_hypothesis"] = or_absent(report.next_hypothesis);
+    record["next_hypothesis"] = json::or_null(report.next_hypothesis);
 }
 
 Json check_of(const StageView& stage) {
@@ -90,9 +84,9 @@ Json check_of(const StageView& stage) {
 Json gate_entry(const GateView& gate) {
     return {{"id", gate.id},
             {"result", gate.result},
-            {"value", or_absent(gate.value)},
-            {"limit", or_absent(gate.limit)},
-            {"reason", or_absent(gate.words)}};
+            {"value", json::or_null(gate.value)},
+            {"limit", json::or_null(gate.limit)},
+            {"reason", json::or_null(gate.words)}};
 }
 
 void put_stages(Json& record, const IterationView& view) {
@@ -103,14 +97,14 @@ void put_stages(Json& record, const IterationView& view) {
     }
     if (view.outcome != "infra" && view.outcome != "environment") return;
     record["infra"].push_back({{"class", view.outcome},
-                               {"signature", or_absent(view.sign)},
-                               {"excerpt", or_absent(shown(view.reason, 1000))}});
+                               {"signature", json::or_null(view.sign)},
+                               {"excerpt", json::or_null(shown(view.reason, 1000))}});
 }
 
 void put_measured(Json& record, const IterationView& view, const LedgerFacts& facts) {
     const MeasuredView* measured = facts.measured == nullptr ? nullptr : facts.measured->of(view);
     if (measured == nullptr) return;
-    record["decision"] = or_absent(measured->decision);
+    record["decision"] = json::or_null(measured->decision);
     if (record["gates"].empty()) {
         for (const GateView& gate : measured->gates) record["gates"].push_back(gate_entry(gate));
     }
@@ -122,7 +116,7 @@ void put_measured(Json& record, const IterationView& view, const LedgerFacts& fa
     if (!measured->unit.empty()) metric["unit"] = measured->unit;
     if (measured->gain) {
         const runlog::Gain& gain = *measured->gain;
-        metric["before"] = or_absent(gain.before);
+        metric["before"] = json::or_null(gain.before);
         if (!gain.unit.empty()) metric["unit"] = gain.unit;
         if (gain.factor) metric["gain_pct"] = runlog::factor_percent(*gain.factor);
         if (gain.low && gain.high) {
@@ -137,7 +131,7 @@ void put_measured(Json& record, const IterationView& view, const LedgerFacts& fa
     record["comparison"]["kind"] = "champion";
     const auto points = static_cast<std::int64_t>(measured->points.size());
     record["profiles"].push_back({{"arm", "candidate"},
-                                  {"run_url", or_absent(measured->run_url)},
+                                  {"run_url", json::or_null(measured->run_url)},
                                   {"window", {{"points", measured->window_points.value_or(points)}}}});
 }
 
@@ -153,7 +147,7 @@ void put_cost(Json& record, const IterationView& view, std::span<const Record> r
         cached += one.count("tokens_cached");
         output += one.count("tokens_output");
     }
-    const Json total = view.tokens ? Json(*view.tokens) : Json();
+    const Json total = json::or_null(view.tokens);
     Json tokens = {{"total", total}};
     if (split) tokens = {{"total", total}, {"input", input}, {"cached", cached}, {"output", output}};
     record["cost"] = {{"wall_s", static_cast<double>(view.wall_ms) / k_ms_per_s},
@@ -162,33 +156,6 @@ void put_cost(Json& record, const IterationView& view, std::span<const Record> r
                       {"tokens", std::move(tokens)},
                       {"retries", view.retries()}};
 }
-
-}  // namespace
-
-Json iteration_record(std::span<const Record> records, const LedgerFacts& facts) {
-    const RunView run = view_of(records);
-    const IterationView view = run.iterations.empty() ? IterationView{} : run.iterations.front();
-    const auto started = parse_iso8601(view.started).value_or(WallTime{});
-    const runlog::IterationNumber number{view.number, {}};
-    Json record = runlog::empty_record(runlog::make_record_id(started, number), number, started);
-    record["loop"] = {{"run_id", facts.run}, {"index", view.number}, {"total", facts.total}};
-    record["finished_at"] = or_absent(run.last);
-    put_commits(record, view, facts);
-    record["outcome"] = or_absent(view.outcome);
-    record["decision"] = or_absent(view.verdict);
-    if (!view.reason.empty()) record["decision_reasons"].push_back(shown(view.reason, 2000));
-    put_idea(record, facts);
-    put_stages(record, view);
-    put_measured(record, view, facts);
-    put_cost(record, view, records);
-    record["assessment"] = or_absent(shown(view.reason, 2000));
-    runlog::make_public(record);
-    return record;
-}
-
-namespace fs = std::filesystem;
-
-namespace {
 
 constexpr std::size_t k_report_limit = std::size_t{64} << 10;
 constexpr std::size_t k_ledger_limit = std::size_t{256} << 20;
@@ -203,7 +170,68 @@ std::string without_blanks(std::string_view line) {
     return text;
 }
 
+// Hashes the changes of a patch line by line.
+class PatchHash {
+public:
+    static Result<PatchHash> create() {
+        GDNCTL_TRY_ASSIGN(Hasher hasher, Hasher::create(HashKind::sha256));
+        return PatchHash(std::move(hasher));
+    }
+    void take(std::string_view line) {
+        if (line.empty()) return;
+        const bool names_file = line.starts_with("diff --git ");
+        m_in_hunk = !names_file && (m_in_hunk || line.starts_with("@@"));
+        m_in_binary = !names_file && (m_in_binary || line.starts_with("GIT binary patch"));
+        const bool changes = m_in_hunk && (line.starts_with('+') || line.starts_with('-'));
+        if ((!names_file && !changes && !m_in_binary) || !m_status) return;
+        m_status = m_hasher.update(without_blanks(line) + "\n");
+        m_empty = false;
+    }
+    Result<std::string> id() {
+        GDNCTL_TRY(m_status);
+        if (m_empty) return std::string();
+        GDNCTL_TRY_ASSIGN(const std::string hash, m_hasher.hex());
+        return hash.substr(0, 16);
+    }
+
+private:
+    explicit PatchHash(Hasher hasher) : m_hasher(std::move(hasher)) {}
+    Hasher m_hasher;
+    Status m_status;
+    bool m_in_hunk = false, m_in_binary = false, m_empty = true;
+};
+
+std::span<const Record> records_of_iteration(std::span<const Record> records, int iteration) {
+    const auto of_it = [&](const Record& record) { return record.iteration == iteration; };
+    const auto first = std::find_if(records.begin(), records.end(), of_it);
+    const auto last = std::find_if(records.rbegin(), records.rend(), of_it);
+    if (first == records.end()) return {};
+    // A `resume` in between belongs to the iteration, so that the time without work is not counted.
+    return {first, last.base()};
+}
+
 }  // namespace
+
+Json iteration_record(std::span<const Record> records, const LedgerFacts& facts) {
+    const RunView run = view_of(records);
+    const IterationView view = run.iterations.empty() ? IterationView{} : run.iterations.front();
+    const auto started = parse_iso8601(view.started).value_or(WallTime{});
+    const runlog::IterationNumber number{view.number, {}};
+    Json record = runlog::empty_record(runlog::make_record_id(started, number), number, started);
+    record["loop"] = {{"run_id", facts.run}, {"index", view.number}, {"total", facts.total}};
+    record["finished_at"] = json::or_null(run.last);
+    put_commits(record, view, facts);
+    record["outcome"] = json::or_null(view.outcome);
+    record["decision"] = json::or_null(view.verdict);
+    if (!view.reason.empty()) record["decision_reasons"].push_back(shown(view.reason, 2000));
+    put_idea(record, facts);
+    put_stages(record, view);
+    put_measured(record, view, facts);
+    put_cost(record, view, records);
+    record["assessment"] = json::or_null(shown(view.reason, 2000));
+    runlog::make_public(record);
+    return record;
+}
 
 Result<AgentReport> parse_agent_report(std::string_view text, std::string_view name) {
     GDNCTL_TRY_ASSIGN(const Json json, parse_json(text, name));
@@ -258,41 +286,6 @@ Result<std::vector<Json>> read_ledger(const fs::path& log_dir) {
     return std::move(lines.records);
 }
 
-namespace {
-
-// Hashes the changes of a patch line by line.
-class PatchHash {
-public:
-    static Result<PatchHash> create() {
-        GDNCTL_TRY_ASSIGN(Hasher hasher, Hasher::create(HashKind::sha256));
-        return PatchHash(std::move(hasher));
-    }
-    void take(std::string_view line) {
-        if (line.empty()) return;
-        const bool names_file = line.starts_with("diff --git ");
-        m_in_hunk = !names_file && (m_in_hunk || line.starts_with("@@"));
-        m_in_binary = !names_file && (m_in_binary || line.starts_with("GIT binary patch"));
-        const bool changes = m_in_hunk && (line.starts_with('+') || line.starts_with('-'));
-        if ((!names_file && !changes && !m_in_binary) || !m_status) return;
-        m_status = m_hasher.update(without_blanks(line) + "\n");
-        m_empty = false;
-    }
-    Result<std::string> id() {
-        GDNCTL_TRY(m_status);
-        if (m_empty) return std::string();
-        GDNCTL_TRY_ASSIGN(const std::string hash, m_hasher.hex());
-        return hash.substr(0, 16);
-    }
-
-private:
-    explicit PatchHash(Hasher hasher) : m_hasher(std::move(hasher)) {}
-    Hasher m_hasher;
-    Status m_status;
-    bool m_in_hunk = false, m_in_binary = false, m_empty = true;
-};
-
-}  // namespace
-
 Result<std::string> patch_id(std::string_view patch) {
     GDNCTL_TRY_ASSIGN(PatchHash hash, PatchHash::create());
     for (const std::string_view line : text::split(patch, '\n')) hash.take(line);
@@ -304,19 +297,6 @@ Result<std::string> patch_id(const GitCheckout& repository, std::string_view fro
     GDNCTL_TRY(repository.patch_lines(from, to, [&](std::string_view line) { hash.take(line); }));
     return hash.id();
 }
-
-namespace {
-
-std::span<const Record> records_of_iteration(std::span<const Record> records, int iteration) {
-    const auto of_it = [&](const Record& record) { return record.iteration == iteration; };
-    const auto first = std::find_if(records.begin(), records.end(), of_it);
-    const auto last = std::find_if(records.rbegin(), records.rend(), of_it);
-    if (first == records.end()) return {};
-    // A `resume` in between belongs to the iteration, so that the time without work is not counted.
-    return {first, last.base()};
-}
-
-}  // namespace
 
 Result<std::optional<KnownIteration>> known_iteration(const std::filesystem::path& log_dir,
                                                       const GitCheckout& repository, std::span<const Record> records,

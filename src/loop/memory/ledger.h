@@ -8,7 +8,6 @@
 //   read_ledger()       before an iteration is judged (check_idea) and for its prompt (context_pack)
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>

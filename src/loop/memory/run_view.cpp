@@ -1,4 +1,3 @@
-// How untrusted text is shown, and who holds a log directory.
 #include "loop/memory/run_view.h"
 
 #include <algorithm>
@@ -14,7 +13,6 @@
 #include "core/json.h"
 #include "core/redact.h"
 #include "core/text.h"
-#include "loop/engine/journal.h"
 #include "loop/engine/log_dir.h"
 #include "platform/descendants.h"
 #include "platform/fs.h"
@@ -22,6 +20,8 @@
 #include "runlog/records/record.h"
 
 namespace gdnctl::loop {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -39,54 +39,6 @@ std::string shown_point(std::string_view bytes) {
     if (bytes == "\t") return "\\t";
     return text::visible(bytes);
 }
-
-}  // namespace
-
-std::string shown(std::string_view text, std::size_t columns) {
-    const std::string safe = redact(text::repair_utf8(text));
-    std::string line;
-    std::size_t points = 0;
-    std::size_t room_for_dots = 0;  // bytes of `line` that leave a column for the dots
-    for (std::size_t at = 0; at < safe.size();) {
-        const std::size_t length = std::min(length_of(safe[at]), safe.size() - at);
-        const std::string point = shown_point(std::string_view(safe).substr(at, length));
-        const std::size_t width = point.size() > length ? point.size() : 1;  // an escape is as wide as it is long
-        if (points + width > columns) return line.substr(0, room_for_dots) + "…";
-        if (points + width <= columns - 1) room_for_dots = line.size() + point.size();
-        points += width;
-        line += point;
-        at += length;
-    }
-    return line;
-}
-
-std::string shown(std::string_view text) { return shown(text, std::string::npos); }
-
-std::string grouped(const std::optional<std::int64_t>& number) { return number ? grouped(*number) : "unknown"; }
-
-std::optional<RunningLoop> running(const std::filesystem::path& log_dir) {
-    const auto lock = log_dir / "codex-loop.lock";
-    const auto holder = read_file_if_exists(lock, 64);
-    if (!holder || !*holder || text::trim(**holder).empty())
-        return std::nullopt;  // no holder, or it has released the lock
-    RunningLoop loop;
-    loop.pid = text::parse_int(text::trim(**holder)).value_or(0);
-    const auto text = read_file_if_exists(lock.string() + ".json", std::size_t{64} << 10);
-    const Json who = text && *text ? Json::parse(**text, nullptr, false) : Json();
-    if (who.is_object() && json::integer(who, "pid").value_or(0) == loop.pid) {
-        loop.since = json::text(who, "started_at");
-        const auto ticks = static_cast<std::uint64_t>(json::integer(who, "start_ticks").value_or(0));
-        const ProcessId id{static_cast<pid_t>(loop.pid), ticks};
-        if (is_running(id)) return loop;
-    }
-    // Either the holder died without releasing the lock, or its process is not visible from here (a container); only
-    // the lock itself can tell. A loop that died leaves its name, so this is not asked while one starts.
-    const UniqueFd fd(open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-    if (!fd.valid() || flock(fd.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return std::nullopt;
-    return loop;
-}
-
-namespace {
 
 constexpr std::array<std::string_view, 5> k_stage_words = {"name", "verdict", "reason", "sign", "outcome"};
 constexpr std::string_view k_fact = "fact.";
@@ -143,7 +95,7 @@ void end_attempt(IterationView& iteration, const Record& record) {
     if (attempt.tokens) iteration.tokens = iteration.tokens.value_or(0) + *attempt.tokens;
 }
 
-void take_candidate(IterationView& iteration, const Record& record) {
+void apply_candidate(IterationView& iteration, const Record& record) {
     iteration.stages.clear();  // after following a moved branch, it is judged again
     iteration.head = record.word("head");
     iteration.diff = record.word("diff");
@@ -157,7 +109,7 @@ void take_candidate(IterationView& iteration, const Record& record) {
     if (const std::string gone = record.word("gone"); !gone.empty()) iteration.gone = gone;
 }
 
-void take_decision(IterationView& iteration, const Record& record) {
+void apply_decision(IterationView& iteration, const Record& record) {
     iteration.decided = true;
     iteration.outcome = record.word("outcome");
     iteration.verdict = record.word("verdict");
@@ -178,7 +130,7 @@ void end_iteration(IterationView& iteration, const Record& record) {
     iteration.tpu_ms += record.count("tpu_ms");
 }
 
-void take(IterationView& iteration, const Record& record) {
+void apply_record(IterationView& iteration, const Record& record) {
     switch (record.type) {
         case RecordType::base:
             iteration.base = record.word("sha");
@@ -189,12 +141,12 @@ void take(IterationView& iteration, const Record& record) {
             iteration.attempts.back().number = static_cast<int>(record.count("attempt"));
             break;
         case RecordType::attempt_end: end_attempt(iteration, record); break;
-        case RecordType::candidate: take_candidate(iteration, record); break;
+        case RecordType::candidate: apply_candidate(iteration, record); break;
         case RecordType::stage:
             iteration.stages.push_back(stage_view(record));
             iteration.tpu_ms += iteration.stages.back().tpu_ms;
             break;
-        case RecordType::decision: take_decision(iteration, record); break;
+        case RecordType::decision: apply_decision(iteration, record); break;
         case RecordType::settled:
             iteration.settled = record.word("result");
             iteration.tip = record.word("tip");
@@ -208,7 +160,7 @@ void take(IterationView& iteration, const Record& record) {
     }
 }
 
-void take_numbers(RunView& view, RunState state) {
+void apply_run_numbers(RunView& view, RunState state) {
     view.run = std::move(state.run);
     view.isolation = std::move(state.isolation);
     view.total = state.total;
@@ -225,111 +177,7 @@ void take_numbers(RunView& view, RunState state) {
     view.records = state.records;
 }
 
-}  // namespace
-
-std::optional<GateView> parse_gate(std::string_view id, std::string_view fact) {
-    std::string_view rest = fact;
-    GateView gate{std::string(id), std::string(next_word(rest))};
-    if (gate.result != "pass" && gate.result != "fail" && gate.result != "skip") return std::nullopt;
-    std::string_view ahead = rest;
-    const auto value = text::parse_double(next_word(ahead));
-    const std::string_view relation = next_word(ahead);
-    const auto limit = text::parse_double(next_word(ahead));
-    if (value && limit && is_relation(relation)) {
-        gate.value = value;
-        gate.relation = relation;
-        gate.limit = limit;
-        rest = ahead;
-    }
-    gate.words = text::trim(rest);
-    return gate;
-}
-
-std::optional<std::chrono::milliseconds> between(std::string_view earlier, std::string_view later) {
-    const auto from = parse_iso8601(earlier);
-    const auto to = parse_iso8601(later);
-    if (!from || !to) return std::nullopt;
-    return std::max(*to - *from, std::chrono::milliseconds(0));  // the clock may have been set back
-}
-
-RunState state_of(std::span<const Record> records) {
-    std::int64_t total = 0;
-    bool stashes = false;
-    for (const Record& record : records) {
-        const bool names_total = record.type == RecordType::run || record.type == RecordType::resume;
-        if (names_total && record.number.contains("total")) total = record.count("total");
-        stashes = stashes || record.type == RecordType::stash_intent;
-    }
-    return summarise(records, static_cast<int>(std::min<std::int64_t>(total, 1'000'000'000)), stashes);
-}
-
-RunView view_of(std::span<const Record> records) {
-    RunView view;
-    take_numbers(view, state_of(records));
-    std::string_view before;
-    for (const Record& record : records) {
-        // For a resumed run, the time in between does not count.
-        const auto spent =
-            record.type == RecordType::resume || before.empty() ? std::nullopt : between(before, record.time);
-        before = record.time;
-        if (record.type == RecordType::run || record.type == RecordType::resume) {
-            view.loop_id = record.word("loop_id");
-            view.stop_rc.reset();
-        }
-        if (record.type == RecordType::run) {
-            view.config = record.word("config");
-            view.started = record.time;
-        }
-        if (record.type == RecordType::stop) view.stop_rc = record.count("rc");
-        if (record.type == RecordType::iteration) {
-            view.iterations.emplace_back();
-            view.iterations.back().number = record.iteration;
-            view.iterations.back().started = record.time;
-        }
-        if (record.type == RecordType::attempt_end && record.number.contains("tokens")) {
-            view.tokens = view.tokens.value_or(0) + record.count("tokens");
-        }
-        const std::int64_t ms = spent ? spent->count() : 0;
-        view.wall_ms += ms;
-        if (record.iteration == 0 || view.iterations.empty()) continue;
-        IterationView& iteration = view.iterations.back();
-        if (iteration.number != record.iteration) continue;
-        if (record.type != RecordType::iteration) iteration.wall_ms += ms;
-        take(iteration, record);
-    }
-    // The records' times are whole seconds, the agent's are not.
-    for (IterationView& iteration : view.iterations) {
-        iteration.wall_ms = std::max(iteration.wall_ms, iteration.agent_ms);
-    }
-    view.wall_ms = std::max(view.wall_ms, view.agent_ms);
-    if (!records.empty()) view.last = records.back().time;
-    return view;
-}
-
-const IterationView* RunView::find(int number) const {
-    const auto at =
-        std::find_if(iterations.begin(), iterations.end(), [&](const auto& i) { return i.number == number; });
-    return at == iterations.end() ? nullptr : &*at;
-}
-
-std::string RunView::step_text() const {
-    if (iterations.empty() || iterations.back().ended) return "between two iterations";
-    const IterationView& current = iterations.back();
-    if (current.decided) return fmt::format("decided: {}; {}", shown(runlog::outcome_phrase(current.outcome)), next);
-    if (!current.stages.empty()) {
-        const StageView& stage = current.stages.back();
-        return fmt::format("stage {} has ended: {}", shown(stage.name, 40), shown(stage.verdict, 10));
-    }
-    if (!current.head.empty()) return "the candidate is collected";
-    if (current.attempts.empty()) return "the tree is made ready";
-    const AttemptView& attempt = current.attempts.back();
-    return fmt::format("attempt {} of the agent{}", attempt.number, attempt.ended ? " has ended" : "");
-}
-
-// Reads the files of a log directory.
-
-namespace fs = std::filesystem;
-
+// Describes a record for someone who watches; empty: nothing to say.
 std::string event_text(const Record& record) {
     const auto word = [&](const char* key) {
         std::string text = shown(record.word(key), 200);
@@ -364,67 +212,6 @@ std::string event_text(const Record& record) {
     return {};
 }
 
-std::vector<RunEvent> events(const LoadedRun& run, std::size_t from) {
-    std::vector<RunEvent> list;
-    for (std::size_t i = from; i < run.records->size(); ++i) {
-        const Record& record = (*run.records)[i];
-        std::string text = event_text(record);
-        if (!text.empty()) list.push_back({record.time, std::move(text), record.iteration});
-    }
-    return list;
-}
-
-Result<LoadedRun> load_run(const fs::path& log_dir) {
-    LoadedRun run;
-    run.log_dir = log_dir;
-    // Asked first: if the loop ends in between, its last record is then included.
-    run.holder = running(log_dir);
-    const fs::path journal = log_dir / "journal.jsonl";
-    GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(journal, std::size_t{256} << 20));
-    GDNCTL_TRY_ASSIGN(auto records,
-                      parse_records(text ? std::string_view(*text) : std::string_view(), journal.string()));
-    if (records.empty()) {
-        GDNCTL_TRY(check_never_begun(journal));
-        return fail(ErrorKind::remote_missing, fmt::format("no run of codex-loop in {}", log_dir.string()),
-                    "start one with `gdnctl codex-loop`, or name another directory with --log-dir");
-    }
-    run.view = view_of(records);
-    run.records = std::make_shared<const std::vector<Record>>(std::move(records));
-    std::error_code problem;
-    run.stop_asked = fs::exists(fs::symlink_status(log_dir / "STOP", problem));
-    return run;
-}
-
-Status check_state(const fs::path& log_dir) {
-    GDNCTL_TRY(read_state(log_dir / "state.json"));
-    return {};
-}
-
-Status rebuild_state(const LoadedRun& run) {
-    GDNCTL_TRY_ASSIGN(const auto lock, FileLock::acquire(run.log_dir / "codex-loop.lock"));
-    return write_state(run.log_dir / "state.json", state_of(*run.records));
-}
-
-std::map<int, std::vector<std::string>> evidence(const fs::path& log_dir) {
-    std::map<int, std::vector<std::string>> names;
-    std::error_code problem;
-    for (const auto& entry : fs::directory_iterator(log_dir, problem)) {
-        std::string name = entry.path().filename().string();
-        if (const int iteration = iteration_of(name); iteration > 0) names[iteration].push_back(std::move(name));
-    }
-    for (auto& [iteration, files] : names) std::sort(files.begin(), files.end());
-    return names;
-}
-
-std::vector<std::string> evidence_of(const fs::path& log_dir, int iteration) {
-    auto names = evidence(log_dir);
-    return std::move(names[iteration]);
-}
-
-// Reads the parts of perf_state.json that people want to see.
-
-namespace {
-
 std::optional<PairsView> pairs_at(const Json& record) {
     const Json* at = json::object(record, "pairs");
     if (at == nullptr) return std::nullopt;
@@ -442,9 +229,7 @@ std::optional<PairsView> pairs_at(const Json& record) {
 // direction is better. A gain with a smaller value shows it; otherwise the name decides, since only times have a unit
 // in it.
 std::optional<runlog::Gain> gain_at(const Json& record, const MeasuredView& view) {
-    if (const Json* own = json::object(record, "gain")) {
-        return runlog::parse_gain(*own);
-    }
+    if (const Json* own = json::object(record, "gain")) return runlog::parse_gain(*own);
     if (!view.value || !view.delta_pct || *view.delta_pct <= -100 || view.decision == "aa_ok") return std::nullopt;
     runlog::Gain gain;
     gain.metric = view.metric;
@@ -523,6 +308,217 @@ double middle(std::vector<double> values) {
 
 }  // namespace
 
+std::string shown(std::string_view text, std::size_t columns) {
+    const std::string safe = redact(text::repair_utf8(text));
+    std::string line;
+    std::size_t points = 0;
+    std::size_t room_for_dots = 0;  // bytes of `line` that leave a column for the dots
+    for (std::size_t at = 0; at < safe.size();) {
+        const std::size_t length = std::min(length_of(safe[at]), safe.size() - at);
+        const std::string point = shown_point(std::string_view(safe).substr(at, length));
+        const std::size_t width = point.size() > length ? point.size() : 1;  // an escape is as wide as it is long
+        if (points + width > columns) return line.substr(0, room_for_dots) + "…";
+        if (points + width <= columns - 1) room_for_dots = line.size() + point.size();
+        points += width;
+        line += point;
+        at += length;
+    }
+    return line;
+}
+
+std::string shown(std::string_view text) { return shown(text, std::string::npos); }
+
+std::string grouped(const std::optional<std::int64_t>& number) { return number ? grouped(*number) : "unknown"; }
+
+std::string grouped(std::int64_t number) {
+    std::string digits = fmt::format("{}", number);
+    const std::ptrdiff_t first = number < 0 ? 1 : 0;
+    for (auto at = std::ssize(digits) - 3; at > first; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
+    return digits;
+}
+
+std::optional<RunningLoop> running(const std::filesystem::path& log_dir) {
+    const auto lock = log_dir / "codex-loop.lock";
+    const auto holder = read_file_if_exists(lock, 64);
+    if (!holder || !*holder || text::trim(**holder).empty())
+        return std::nullopt;  // no holder, or it has released the lock
+    RunningLoop loop;
+    loop.pid = text::parse_int(text::trim(**holder)).value_or(0);
+    const auto text = read_file_if_exists(lock.string() + ".json", std::size_t{64} << 10);
+    const Json who = text && *text ? Json::parse(**text, nullptr, false) : Json();
+    if (who.is_object() && json::integer(who, "pid").value_or(0) == loop.pid) {
+        loop.since = json::text(who, "started_at");
+        const auto ticks = static_cast<std::uint64_t>(json::integer(who, "start_ticks").value_or(0));
+        const ProcessId id{static_cast<pid_t>(loop.pid), ticks};
+        if (is_running(id)) return loop;
+    }
+    // Either the holder died without releasing the lock, or its process is not visible from here (a container); only
+    // the lock itself can tell. A loop that died leaves its name, so this is not asked while one starts.
+    const UniqueFd fd(open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+    if (!fd.valid() || flock(fd.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return std::nullopt;
+    return loop;
+}
+
+std::optional<GateView> parse_gate(std::string_view id, std::string_view fact) {
+    std::string_view rest = fact;
+    GateView gate{std::string(id), std::string(next_word(rest))};
+    if (gate.result != "pass" && gate.result != "fail" && gate.result != "skip") return std::nullopt;
+    std::string_view ahead = rest;
+    const auto value = text::parse_double(next_word(ahead));
+    const std::string_view relation = next_word(ahead);
+    const auto limit = text::parse_double(next_word(ahead));
+    if (value && limit && is_relation(relation)) {
+        gate.value = value;
+        gate.relation = relation;
+        gate.limit = limit;
+        rest = ahead;
+    }
+    gate.words = text::trim(rest);
+    return gate;
+}
+
+std::optional<std::chrono::milliseconds> between(std::string_view earlier, std::string_view later) {
+    const auto from = parse_iso8601(earlier);
+    const auto to = parse_iso8601(later);
+    if (!from || !to) return std::nullopt;
+    return std::max(*to - *from, std::chrono::milliseconds(0));  // the clock may have been set back
+}
+
+RunState state_of(std::span<const Record> records) {
+    std::int64_t total = 0;
+    bool stashes = false;
+    for (const Record& record : records) {
+        const bool names_total = record.type == RecordType::run || record.type == RecordType::resume;
+        if (names_total && record.number.contains("total")) total = record.count("total");
+        stashes = stashes || record.type == RecordType::stash_intent;
+    }
+    return summarise(records, static_cast<int>(std::min<std::int64_t>(total, 1'000'000'000)), stashes);
+}
+
+RunView view_of(std::span<const Record> records) {
+    RunView view;
+    apply_run_numbers(view, state_of(records));
+    std::string_view before;
+    for (const Record& record : records) {
+        // For a resumed run, the time in between does not count.
+        const auto spent =
+            record.type == RecordType::resume || before.empty() ? std::nullopt : between(before, record.time);
+        before = record.time;
+        if (record.type == RecordType::run || record.type == RecordType::resume) {
+            view.loop_id = record.word("loop_id");
+            view.stop_rc.reset();
+        }
+        if (record.type == RecordType::run) {
+            view.config = record.word("config");
+            view.started = record.time;
+        }
+        if (record.type == RecordType::stop) view.stop_rc = record.count("rc");
+        if (record.type == RecordType::iteration) {
+            view.iterations.emplace_back();
+            view.iterations.back().number = record.iteration;
+            view.iterations.back().started = record.time;
+        }
+        if (record.type == RecordType::attempt_end && record.number.contains("tokens")) {
+            view.tokens = view.tokens.value_or(0) + record.count("tokens");
+        }
+        const std::int64_t ms = spent ? spent->count() : 0;
+        view.wall_ms += ms;
+        if (record.iteration == 0 || view.iterations.empty()) continue;
+        IterationView& iteration = view.iterations.back();
+        if (iteration.number != record.iteration) continue;
+        if (record.type != RecordType::iteration) iteration.wall_ms += ms;
+        apply_record(iteration, record);
+    }
+    // The records' times are whole seconds, the agent's are not.
+    for (IterationView& iteration : view.iterations) {
+        iteration.wall_ms = std::max(iteration.wall_ms, iteration.agent_ms);
+    }
+    view.wall_ms = std::max(view.wall_ms, view.agent_ms);
+    if (!records.empty()) view.last = records.back().time;
+    return view;
+}
+
+const IterationView* RunView::find(int number) const {
+    const auto at =
+        std::find_if(iterations.begin(), iterations.end(), [&](const auto& i) { return i.number == number; });
+    return at == iterations.end() ? nullptr : &*at;
+}
+
+std::string RunView::step_text() const {
+    if (iterations.empty() || iterations.back().ended) return "between two iterations";
+    const IterationView& current = iterations.back();
+    if (current.decided) return fmt::format("decided: {}; {}", shown(runlog::outcome_phrase(current.outcome)), next);
+    if (!current.stages.empty()) {
+        const StageView& stage = current.stages.back();
+        return fmt::format("stage {} has ended: {}", shown(stage.name, 40), shown(stage.verdict, 10));
+    }
+    if (!current.head.empty()) return "the candidate is collected";
+    if (current.attempts.empty()) return "the tree is made ready";
+    const AttemptView& attempt = current.attempts.back();
+    return fmt::format("attempt {} of the agent{}", attempt.number, attempt.ended ? " has ended" : "");
+}
+
+// Reads the files of a log directory.
+
+std::vector<RunEvent> events(const LoadedRun& run, std::size_t from) {
+    std::vector<RunEvent> list;
+    for (std::size_t i = from; i < run.records->size(); ++i) {
+        const Record& record = (*run.records)[i];
+        std::string text = event_text(record);
+        if (!text.empty()) list.push_back({record.time, std::move(text), record.iteration});
+    }
+    return list;
+}
+
+Result<LoadedRun> load_run(const fs::path& log_dir) {
+    LoadedRun run;
+    run.log_dir = log_dir;
+    // Asked first: if the loop ends in between, its last record is then included.
+    run.holder = running(log_dir);
+    const fs::path journal = log_dir / "journal.jsonl";
+    GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(journal, std::size_t{256} << 20));
+    GDNCTL_TRY_ASSIGN(auto records,
+                      parse_records(text ? std::string_view(*text) : std::string_view(), journal.string()));
+    if (records.empty()) {
+        GDNCTL_TRY(check_never_begun(journal));
+        return fail(ErrorKind::remote_missing, fmt::format("no run of codex-loop in {}", log_dir.string()),
+                    "start one with `gdnctl codex-loop`, or name another directory with --log-dir");
+    }
+    run.view = view_of(records);
+    run.records = std::make_shared<const std::vector<Record>>(std::move(records));
+    std::error_code problem;
+    run.stop_asked = fs::exists(fs::symlink_status(log_dir / "STOP", problem));
+    return run;
+}
+
+Status check_state(const fs::path& log_dir) {
+    GDNCTL_TRY(read_state(log_dir / "state.json"));
+    return {};
+}
+
+Status rebuild_state(const LoadedRun& run) {
+    GDNCTL_TRY_ASSIGN(const auto lock, FileLock::acquire(run.log_dir / "codex-loop.lock"));
+    return write_state(run.log_dir / "state.json", state_of(*run.records));
+}
+
+std::map<int, std::vector<std::string>> evidence(const fs::path& log_dir) {
+    std::map<int, std::vector<std::string>> names;
+    std::error_code problem;
+    for (const auto& entry : fs::directory_iterator(log_dir, problem)) {
+        std::string name = entry.path().filename().string();
+        if (const int iteration = iteration_of(name); iteration > 0) names[iteration].push_back(std::move(name));
+    }
+    for (auto& [iteration, files] : names) std::sort(files.begin(), files.end());
+    return names;
+}
+
+std::vector<std::string> evidence_of(const fs::path& log_dir, int iteration) {
+    auto names = evidence(log_dir);
+    return std::move(names[iteration]);
+}
+
+// Reads the parts of perf_state.json that people want to see.
+
 bool MeasuredView::became_champion() const {
     return decision == "baseline" || decision == "promoted" || decision == "promote_corrupt_champion" ||
            decision == "baseline_shift";
@@ -571,9 +567,7 @@ Result<MeasuredRun> parse_measured(std::string_view text, std::string_view name)
                     "repair it, or move it away to start without a champion");
     }
     MeasuredRun run;
-    if (const Json* champion = json::object(root, "champion")) {
-        run.champion = measured_view(*champion);
-    }
+    if (const Json* champion = json::object(root, "champion")) run.champion = measured_view(*champion);
     if (const Json* history = json::array(root, "history")) {
         for (const Json& record : *history) {
             if (record.is_object()) run.history.push_back(measured_view(record));

@@ -197,9 +197,6 @@ RunView view_of(std::span<const Record> records);
 // The arguments of summarise() that follow from a journal.
 RunState state_of(std::span<const Record> records);
 
-// Describes a record for someone who watches; empty: nothing to say.
-std::string event_text(const Record& record);
-
 // The time between two timestamps of the journal, never below 0; nullopt: one of them is not a time.
 std::optional<std::chrono::milliseconds> between(std::string_view earlier, std::string_view later);
 

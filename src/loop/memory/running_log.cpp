@@ -105,7 +105,7 @@ Json with_measured(const Json& agents, const Json& ours, WallTime at) {
 }
 
 // Copies what the agent wrote about its idea into fields that are still empty.
-void take_words(Json& record, const Json& agents) {
+void copy_idea_fields(Json& record, const Json& agents) {
     for (const char* pointer :
          {"/title", "/idea/hypothesis", "/idea/move", "/coverage_slot", "/change_class", "/next_hypothesis"}) {
         const std::string words = json::text_at(agents, pointer);
@@ -125,7 +125,7 @@ Result<std::optional<ComposedLog>> fill_in(const LogSources& sources, const std:
     GDNCTL_TRY(runlog::check_record(record, "the iteration's record"));
     std::vector<Json> every = all;
     every.push_back(record);
-    runlog::PlaceOptions place;
+    runlog::PlacementOptions place;
     place.only_missing = true;
     place.rewrite_id = runlog::id_of(record);
     GDNCTL_TRY_ASSIGN(const auto placed,
@@ -175,21 +175,14 @@ Result<std::optional<ComposedLog>> add_entry(const LogSources& sources, const Do
     if (runlog::is_experiment(record)) runlog::fill_sections(record);
     GDNCTL_TRY(runlog::check_record(record, "the iteration's record"));
     all.push_back(record);
-    runlog::PlaceOptions place;
+    runlog::PlacementOptions place;
     place.only_missing = true;
     GDNCTL_TRY_ASSIGN(auto placed, runlog::place_records(sources.text, runlog::current_records(all), all, place));
     return std::optional(ComposedLog{std::move(placed.text), with_record(sources.records, record),
                                      runlog::id_of(record), number.text(), false});
 }
 
-}  // namespace
-
-Status check_log(const std::string& name, const std::string& text, const std::string& records) {
-    GDNCTL_TRY(open_document(text, name));
-    GDNCTL_TRY(runlog::parse_records(records, runlog::records_path(name).generic_string()));
-    return {};
-}
-
+// The entry of a record as a separate text, for a git note. `number`: of the iteration in its run. Errors: bad_input.
 Result<std::string> compose_note(Json record, int number, WallTime at) {
     const runlog::IterationNumber iteration{number, {}};
     record["iteration"] = number;
@@ -199,38 +192,6 @@ Result<std::string> compose_note(Json record, int number, WallTime at) {
     GDNCTL_TRY(runlog::check_record(record, "the iteration's record"));
     return runlog::render_entry(record);
 }
-
-Result<std::optional<ComposedLog>> compose_log(const LogSources& sources, Json record, bool landed, WallTime at) {
-    GDNCTL_TRY_ASSIGN(const Document document, open_document(sources.text, sources.name));
-    GDNCTL_TRY_ASSIGN(auto lines, runlog::parse_records(sources.records, sources.name));
-    const std::vector<Json>& all = lines.records;
-    for (const Json& one : all) {
-        if (is_of_iteration(one, record)) {  // written before by a loop that was killed
-            return std::optional(ComposedLog{sources.text, sources.records, runlog::id_of(one),
-                                             runlog::iteration_of(one).text(), false});
-        }
-    }
-    GDNCTL_TRY_ASSIGN(const Document base, runlog::parse_document(sources.base_text));
-    // An unreadable log did not land and contributes nothing.
-    const Document head = runlog::parse_document(sources.head_text).value_or(Document{});
-    const auto brought = brought_entry(base, head);
-    if (!brought) return add_entry(sources, document, all, std::move(record), at);
-    const auto here = std::find_if(document.entries.begin(), document.entries.end(),
-                                   [&](const EntryHead& one) { return one.heading == brought->heading; });
-    if (landed && here != document.entries.end()) {
-        const auto current = runlog::current_records(all);
-        const Json* agents = standing_record(current, all, record_behind(document, *here));
-        if (agents != nullptr) return fill_in(sources, all, *agents, record, at);
-        return stamp(sources, document, *here, record);
-    }
-    const auto theirs = records_in(sources.head_records, sources.name);
-    const auto current = runlog::current_records(theirs);
-    const Json* agents = standing_record(current, theirs, record_behind(head, *brought));
-    take_words(record, agents != nullptr ? *agents : runlog::import_entry(*brought));
-    return add_entry(sources, document, all, std::move(record), at);
-}
-
-namespace {
 
 constexpr std::size_t k_most_words = 2000;
 constexpr std::string_view k_metric = "metric.";
@@ -379,22 +340,6 @@ void put_checks(Json& record, const IterationView& view, const LogFacts& log) {
     }
 }
 
-}  // namespace
-
-Json log_record(std::span<const Record> own, const LedgerFacts& facts, const LogFacts& log) {
-    Json record = iteration_record(own, facts);
-    const RunView run = view_of(own);
-    if (run.iterations.empty()) return record;
-    const IterationView& view = run.iterations.front();
-    put_checks(record, view, log);
-    put_decision(record);
-    put_missing_words(record, log);
-    runlog::make_public(record);
-    return record;
-}
-
-namespace {
-
 constexpr std::size_t k_most_messages = 20;
 constexpr std::string_view k_subject = "Log iteration ";
 constexpr std::string_view k_code = "\nGdnctl-Code: ";
@@ -440,7 +385,104 @@ void say_why_not(const Error& error) {
     if (!error.hint.empty()) log::warning("hint: {}", error.hint);
 }
 
+class LogStage final : public Stage {
+public:
+    LogStage(std::string path, const GitCheckout& repository)
+        : m_path(std::move(path)), m_records(runlog::records_path(m_path).generic_string()), m_repository(repository) {}
+
+    std::string_view name() const override { return "running-log"; }
+    Policy policy() const override { return Policy::count_failure; }
+    bool wants(DiffClass diff) const override { return diff != DiffClass::no_op; }
+
+    Result<StageResult> run(const StageContext& context) override {
+        StageResult result;
+        const auto& files = context.candidate.files;
+        if (std::none_of(files.begin(), files.end(), [&](const auto& one) { return is_of_log(one.path); })) {
+            result.verdict = StageVerdict::skip;
+            return result;
+        }
+        const std::string& base = context.base.sha;
+        const std::string& head = context.candidate.head;
+        const std::array names = {base + ":" + m_path, base + ":" + m_records, head + ":" + m_path,
+                                  head + ":" + m_records};
+        GDNCTL_TRY_ASSIGN(const auto found, m_repository.objects(names));
+        std::string finding = finding_in(found[2], found[3]);
+        for (const std::size_t i : {0U, 1U}) {
+            if (found[i] && !found[i + 2]) finding = (i == 0 ? m_path : m_records) + " was deleted";
+        }
+        if (finding.empty()) return result;
+        if (const std::string before = finding_in(found[0], found[1]); !before.empty()) {
+            log::warning("the running log could not be read before this iteration either: {}", before);
+            return result;
+        }
+        result.verdict = StageVerdict::fail;
+        result.reason = "entries could no longer be added to the running log: " + finding;
+        result.sign = "the running log cannot be read";
+        result.exit_status = 1;
+        return result;
+    }
+
+private:
+    bool is_of_log(const std::string& path) const { return path == m_path || path == m_records; }
+
+    std::string finding_in(const std::optional<std::string>& text, const std::optional<std::string>& records) const {
+        const Status checked = check_log(m_path, text.value_or(std::string()), records.value_or(std::string()));
+        return checked ? std::string() : checked.error().text();
+    }
+
+    std::string m_path, m_records;
+    const GitCheckout& m_repository;
+};
+
 }  // namespace
+
+Status check_log(const std::string& name, const std::string& text, const std::string& records) {
+    GDNCTL_TRY(open_document(text, name));
+    GDNCTL_TRY(runlog::parse_records(records, runlog::records_path(name).generic_string()));
+    return {};
+}
+
+Result<std::optional<ComposedLog>> compose_log(const LogSources& sources, Json record, bool landed, WallTime at) {
+    GDNCTL_TRY_ASSIGN(const Document document, open_document(sources.text, sources.name));
+    GDNCTL_TRY_ASSIGN(auto lines, runlog::parse_records(sources.records, sources.name));
+    const std::vector<Json>& all = lines.records;
+    for (const Json& one : all) {
+        if (is_of_iteration(one, record)) {  // written before by a loop that was killed
+            return std::optional(ComposedLog{sources.text, sources.records, runlog::id_of(one),
+                                             runlog::iteration_of(one).text(), false});
+        }
+    }
+    GDNCTL_TRY_ASSIGN(const Document base, runlog::parse_document(sources.base_text));
+    // An unreadable log did not land and contributes nothing.
+    const Document head = runlog::parse_document(sources.head_text).value_or(Document{});
+    const auto brought = brought_entry(base, head);
+    if (!brought) return add_entry(sources, document, all, std::move(record), at);
+    const auto here = std::find_if(document.entries.begin(), document.entries.end(),
+                                   [&](const EntryHead& one) { return one.heading == brought->heading; });
+    if (landed && here != document.entries.end()) {
+        const auto current = runlog::current_records(all);
+        const Json* agents = standing_record(current, all, record_behind(document, *here));
+        if (agents != nullptr) return fill_in(sources, all, *agents, record, at);
+        return stamp(sources, document, *here, record);
+    }
+    const auto theirs = records_in(sources.head_records, sources.name);
+    const auto current = runlog::current_records(theirs);
+    const Json* agents = standing_record(current, theirs, record_behind(head, *brought));
+    copy_idea_fields(record, agents != nullptr ? *agents : runlog::import_entry(*brought));
+    return add_entry(sources, document, all, std::move(record), at);
+}
+
+Json log_record(std::span<const Record> own, const LedgerFacts& facts, const LogFacts& log) {
+    Json record = iteration_record(own, facts);
+    const RunView run = view_of(own);
+    if (run.iterations.empty()) return record;
+    const IterationView& view = run.iterations.front();
+    put_checks(record, view, log);
+    put_decision(record);
+    put_missing_words(record, log);
+    runlog::make_public(record);
+    return record;
+}
 
 // What git has of the log and the candidate; `sources` is nullopt if the branch has no log.
 struct RunningLog::Read {
@@ -620,59 +662,6 @@ Result<std::optional<LogEntry>> RunningLog::entry(std::span<const Record> record
     if (!*own && earlier.empty()) return none;
     return std::optional(log_commit(*known, found, *own, earlier));
 }
-
-namespace {
-
-class LogStage final : public Stage {
-public:
-    LogStage(std::string path, const GitCheckout& repository)
-        : m_path(std::move(path)), m_records(runlog::records_path(m_path).generic_string()), m_repository(repository) {}
-
-    std::string_view name() const override { return "running-log"; }
-    Policy policy() const override { return Policy::count_failure; }
-    bool wants(DiffClass diff) const override { return diff != DiffClass::no_op; }
-
-    Result<StageResult> run(const StageContext& context) override {
-        StageResult result;
-        const auto& files = context.candidate.files;
-        if (std::none_of(files.begin(), files.end(), [&](const auto& one) { return is_of_log(one.path); })) {
-            result.verdict = StageVerdict::skip;
-            return result;
-        }
-        const std::string& base = context.base.sha;
-        const std::string& head = context.candidate.head;
-        const std::array names = {base + ":" + m_path, base + ":" + m_records, head + ":" + m_path,
-                                  head + ":" + m_records};
-        GDNCTL_TRY_ASSIGN(const auto found, m_repository.objects(names));
-        std::string finding = finding_in(found[2], found[3]);
-        for (const std::size_t i : {0U, 1U}) {
-            if (found[i] && !found[i + 2]) finding = (i == 0 ? m_path : m_records) + " was deleted";
-        }
-        if (finding.empty()) return result;
-        if (const std::string before = finding_in(found[0], found[1]); !before.empty()) {
-            log::warning("the running log could not be read before this iteration either: {}", before);
-            return result;
-        }
-        result.verdict = StageVerdict::fail;
-        result.reason = "entries could no longer be added to the running log: " + finding;
-        result.sign = "the running log cannot be read";
-        result.exit_status = 1;
-        return result;
-    }
-
-private:
-    bool is_of_log(const std::string& path) const { return path == m_path || path == m_records; }
-
-    std::string finding_in(const std::optional<std::string>& text, const std::optional<std::string>& records) const {
-        const Status checked = check_log(m_path, text.value_or(std::string()), records.value_or(std::string()));
-        return checked ? std::string() : checked.error().text();
-    }
-
-    std::string m_path, m_records;
-    const GitCheckout& m_repository;
-};
-
-}  // namespace
 
 std::unique_ptr<Stage> make_log_stage(std::string path, const GitCheckout& repository) {
     return std::make_unique<LogStage>(std::move(path), repository);

@@ -1,4 +1,5 @@
-// Adds an iteration's entry to the text of a running log. Pure.
+// An iteration's entry in the running log: composed from its record, added to the text of the log, and checked as a
+// stage.
 #pragma once
 
 #include <filesystem>
@@ -43,9 +44,6 @@ struct ComposedLog {
 //    An older entry is never changed. nullopt: no change is needed. Errors: bad_input, usage (an unreadable log: over
 //    its limits, an unclosed fence, invalid records).
 Result<std::optional<ComposedLog>> compose_log(const LogSources& sources, Json record, bool landed, WallTime at);
-
-// The entry of a record as a separate text, for a git note. `number`: of the iteration in its run. Errors: bad_input.
-Result<std::string> compose_note(Json record, int number, WallTime at);
 
 // Whether entries can be added to a log with these records. Errors: as compose_log(), with the cause.
 Status check_log(const std::string& name, const std::string& text, const std::string& records);

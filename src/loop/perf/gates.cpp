@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -210,71 +208,12 @@ GateResult evaluate_gate(const Gate& gate, const PerfPolicy& policy, const Metri
     return result;
 }
 
-}  // namespace
-
-std::string_view to_text(When when) {
-    constexpr std::array<std::string_view, 4> k_when_names = {"rises-over", "drops-less-than", "drops-by",
-                                                              "new-bucket"};
-    return k_when_names[static_cast<std::size_t>(when)];
-}
-
 std::optional<When> parse_when(std::string_view text) {
     for (const When when : {When::rises_over, When::drops_less_than, When::drops_by, When::new_bucket}) {
         if (to_text(when) == text) return when;
     }
     return std::nullopt;
 }
-
-std::string_view to_text(Hold hold) {
-    return hold == Hold::keep ? "keep" : hold == Hold::refuse ? "refuse" : "automatic";
-}
-
-std::string_view to_text(GateResult::Kind kind) {
-    return kind == GateResult::Kind::pass ? "pass" : kind == GateResult::Kind::fail ? "fail" : "skip";
-}
-
-PerfPolicy default_policy() {
-    PerfPolicy policy;
-    policy.effective_classes = {"CE backend"};
-    for (const LimitOption& limit : k_default_limits) {
-        policy.limits[std::string(limit.limit)] = text::parse_double(limit.usual).value_or(0.0);
-    }
-    add_bucket_gates(policy.gates);
-    add_step_gates(policy.gates);
-    return policy;
-}
-
-std::span<const LimitOption> limit_options() { return k_default_limits; }
-
-std::vector<GateResult> evaluate_gates(const PerfPolicy& policy, const MetricMap& champion, const MetricMap& candidate,
-                                       std::string_view change_class) {
-    std::vector<GateResult> results;
-    results.reserve(policy.gates.size());
-    for (const Gate& gate : policy.gates) {
-        results.push_back(evaluate_gate(gate, policy, champion, candidate, change_class));
-    }
-    return results;
-}
-
-void derive_budgets(MetricMap& metrics, std::optional<double> upper_bound_step_ms) {
-    const double* step = number_in(metrics, k_step);
-    const double* train = number_in(metrics, "train_path_budget_ms");
-    if (step != nullptr && train != nullptr) metrics["remainder_budget_ms"] = *step - *train;
-    if (step == nullptr || !upper_bound_step_ms) return;
-    const double gap = *step - *upper_bound_step_ms;
-    metrics["upper_bound_gap_ms"] = gap;
-    const double* generic = number_in(metrics, "hybrid_generic_shell_delta_budget_ms");
-    if (gap > 0.0) {
-        if (train != nullptr) metrics["gap_explained_by_train_path"] = *train / gap;
-        if (const double* shell = number_in(metrics, "decoder_layer_shell_budget_ms")) {
-            metrics["gap_explained_by_decoder_layer_shell"] = *shell / gap;
-        }
-        if (generic != nullptr) metrics["gap_explained_by_hybrid_generic_shell_delta"] = *generic / gap;
-    }
-    if (train != nullptr && generic != nullptr) metrics["interaction_remainder_ms"] = gap - *train - *generic;
-}
-
-namespace {
 
 constexpr std::string_view k_policy_schema = "gdnctl.policy/1";
 
@@ -368,9 +307,7 @@ Status read_gate(const Field& field, Gate& into) {
     GDNCTL_TRY(field.at("says").read(into.says));
     const Field all = field.at("all");
     if (!all.value.is_array() || all.value.empty()) return all.wrong("a list of conditions, at least one");
-    for (std::size_t i = 0; i < all.value.size(); ++i) {
-        GDNCTL_TRY(read_condition(all.at(i), into.all.emplace_back()));
-    }
+    for (std::size_t i = 0; i < all.value.size(); ++i) GDNCTL_TRY(read_condition(all.at(i), into.all.emplace_back()));
     return {};
 }
 
@@ -479,6 +416,61 @@ Json json_of(const ConfigValue& value) {
 }
 
 }  // namespace
+
+std::string_view to_text(When when) {
+    constexpr std::array<std::string_view, 4> k_when_names = {"rises-over", "drops-less-than", "drops-by",
+                                                              "new-bucket"};
+    return k_when_names[static_cast<std::size_t>(when)];
+}
+
+std::string_view to_text(Hold hold) {
+    return hold == Hold::keep ? "keep" : hold == Hold::refuse ? "refuse" : "automatic";
+}
+
+std::string_view to_text(GateResult::Kind kind) {
+    return kind == GateResult::Kind::pass ? "pass" : kind == GateResult::Kind::fail ? "fail" : "skip";
+}
+
+PerfPolicy default_policy() {
+    PerfPolicy policy;
+    policy.effective_classes = {"CE backend"};
+    for (const LimitOption& limit : k_default_limits) {
+        policy.limits[std::string(limit.limit)] = text::parse_double(limit.usual).value_or(0.0);
+    }
+    add_bucket_gates(policy.gates);
+    add_step_gates(policy.gates);
+    return policy;
+}
+
+std::span<const LimitOption> limit_options() { return k_default_limits; }
+
+std::vector<GateResult> evaluate_gates(const PerfPolicy& policy, const MetricMap& champion, const MetricMap& candidate,
+                                       std::string_view change_class) {
+    std::vector<GateResult> results;
+    results.reserve(policy.gates.size());
+    for (const Gate& gate : policy.gates) {
+        results.push_back(evaluate_gate(gate, policy, champion, candidate, change_class));
+    }
+    return results;
+}
+
+void derive_budgets(MetricMap& metrics, std::optional<double> upper_bound_step_ms) {
+    const double* step = number_in(metrics, k_step);
+    const double* train = number_in(metrics, "train_path_budget_ms");
+    if (step != nullptr && train != nullptr) metrics["remainder_budget_ms"] = *step - *train;
+    if (step == nullptr || !upper_bound_step_ms) return;
+    const double gap = *step - *upper_bound_step_ms;
+    metrics["upper_bound_gap_ms"] = gap;
+    const double* generic = number_in(metrics, "hybrid_generic_shell_delta_budget_ms");
+    if (gap > 0.0) {
+        if (train != nullptr) metrics["gap_explained_by_train_path"] = *train / gap;
+        if (const double* shell = number_in(metrics, "decoder_layer_shell_budget_ms")) {
+            metrics["gap_explained_by_decoder_layer_shell"] = *shell / gap;
+        }
+        if (generic != nullptr) metrics["gap_explained_by_hybrid_generic_shell_delta"] = *generic / gap;
+    }
+    if (train != nullptr && generic != nullptr) metrics["interaction_remainder_ms"] = gap - *train - *generic;
+}
 
 Json policy_json(const PerfPolicy& policy) {
     Json out;

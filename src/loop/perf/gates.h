@@ -1,8 +1,7 @@
-// The performance policy as data: thresholds, and gates that say no to a candidate although the metric did not fall. A
-// gate compares what a profile measured of the candidate with what one measured of the champion. Pure.
+// The performance policy as data, and as a file: thresholds, and gates that refuse a candidate although the metric did
+// not fall. A gate compares a profile of the candidate with one of the champion. Pure except for read_policy_file().
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -26,7 +25,6 @@ enum class When {
     new_bucket,       // after >= limit and after - before > limit; a missing `before` counts as 0
 };
 std::string_view to_text(When when);
-std::optional<When> parse_when(std::string_view text);
 
 struct GateCondition {
     std::string metric;

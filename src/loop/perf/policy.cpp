@@ -47,7 +47,7 @@ constexpr std::array<std::string_view, 15> k_buckets = {"forward_closed_call_ms"
                                                         "hybrid_generic_shell_delta_budget_ms"};
 
 struct Consequence {
-    bool ok, count, take_back;
+    bool ok, count, undo;
     int rc;
 };
 
@@ -65,23 +65,23 @@ Consequence consequence_of(RegressionPolicy policy) {
 void apply(PerfDecision& decision, const Consequence& c) {
     decision.ok = c.ok;
     decision.count_failure = c.count;
-    decision.take_back = c.take_back;
+    decision.undo = c.undo;
     decision.rc = c.rc;
 }
 
 // A candidate that is not distinguishable from the champion is not a failure.
-bool takes_held_back(const PerfPolicy& policy, bool paired) {
+bool undoes_held_back(const PerfPolicy& policy, bool paired) {
     return policy.hold == Hold::refuse || (policy.hold == Hold::automatic && paired);
 }
 
 // Without a number nothing can be kept; only policies that remove the commit can continue.
 Consequence without_number(RegressionPolicy policy) {
     const Consequence c = consequence_of(policy);
-    return c.take_back ? c : Consequence{false, true, false, 1};
+    return c.undo ? c : Consequence{false, true, false, 1};
 }
 
 void hold(const PerfQuestion& q, PerfDecision& decision) {
-    decision.take_back = takes_held_back(q.policy, q.pairs.has_value());
+    decision.undo = undoes_held_back(q.policy, q.pairs.has_value());
 }
 
 PerfDecision missing(const PerfQuestion& q) {
@@ -257,7 +257,7 @@ PerfDecision recorded_decision(const PerfRecord& record, const PerfPolicy& polic
     } else if (record.decision == PerfVerdict::metric_missing) {
         apply(decision, without_number(on_regression));
     } else if (!decision.becomes_champion()) {
-        decision.take_back = takes_held_back(policy, record.pairs.has_value());
+        decision.undo = undoes_held_back(policy, record.pairs.has_value());
     }
     return decision;
 }

@@ -1,4 +1,4 @@
-// What becomes of a measured candidate: champion, kept, refused. Pure.
+// Decides what becomes of a measured candidate: champion, kept or refused. Pure.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,7 @@ struct PerfDecision {
     bool ok = true;  // the triple of the recipe: (ok, counts as a failure, exit code)
     bool count_failure = false;
     int rc = 0;
-    bool take_back = false;            // the candidate is removed
+    bool undo = false;                 // the candidate is removed
     std::optional<double> delta_pct;   // of the metric, as it is
     std::optional<double> gain_pct;    // above 0 is better; compared with the limits of the policy
     std::optional<runlog::Gain> gain;  // the comparison, as shown in all outputs

@@ -5,15 +5,12 @@
 #include <cstddef>
 #include <map>
 #include <numbers>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/json.h"
 #include "core/log.h"
-#include "core/text.h"
 #include "loop/perf/state.h"
 #include "platform/journal.h"
 
@@ -32,9 +29,9 @@ public:
     void add(PerfRecord record, std::string place, std::vector<ReplayCase>& into) {
         const std::string key = record.measured.fingerprint.key();
         const auto known = m_champions.find(key);
-        const bool crowned = record.decision == PerfVerdict::baseline || record.decision == PerfVerdict::promoted ||
-                             record.decision == PerfVerdict::promote_corrupt_champion ||
-                             record.decision == PerfVerdict::baseline_shift;
+        const bool made_champion =
+            record.decision == PerfVerdict::baseline || record.decision == PerfVerdict::promoted ||
+            record.decision == PerfVerdict::promote_corrupt_champion || record.decision == PerfVerdict::baseline_shift;
         if (is_judgement(record.decision)) {
             ReplayCase one;
             one.place = std::move(place);
@@ -48,7 +45,7 @@ public:
             one.record = record;
             into.push_back(std::move(one));
         }
-        if (crowned) m_champions[key] = std::move(record);
+        if (made_champion) m_champions[key] = std::move(record);
     }
 
 private:
@@ -111,6 +108,46 @@ PairLook look_again(PairLook look, const PerfPolicy& policy) {
     return look;
 }
 
+// SplitMix64 and Box-Muller: the same numbers with every compiler.
+class Normals {
+public:
+    explicit Normals(std::uint64_t seed) : m_state(seed) {}
+    double uniform() {  // (0, 1)
+        m_state += 0x9e3779b97f4a7c15U;
+        std::uint64_t z = m_state;
+        z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
+        z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
+        z ^= z >> 31U;
+        return (static_cast<double>(z >> 11U) + 0.5) * 0x1.0p-53;
+    }
+    double next() {
+        if (m_spare) {
+            const double spare = *m_spare;
+            m_spare.reset();
+            return spare;
+        }
+        const double radius = std::sqrt(-2.0 * std::log(uniform()));
+        const double angle = 2.0 * std::numbers::pi * uniform();
+        m_spare = radius * std::sin(angle);
+        return radius * std::cos(angle);
+    }
+
+private:
+    std::uint64_t m_state;
+    std::optional<double> m_spare;
+};
+
+double noise_of_pair(NoiseShape shape, double noise, std::size_t pair, Normals& normals) {
+    const double plain = noise * normals.next();
+    switch (shape) {
+        case NoiseShape::normal: return plain;
+        case NoiseShape::heavy: return normals.uniform() < 0.05 ? 5.0 * plain : plain;
+        case NoiseShape::drift: break;
+    }
+    // The second run of a pair is the slower one: the candidate in AB, the champion in BA.
+    return plain + (pair % 2 == 0 ? -0.5 : 0.5) * noise;
+}
+
 }  // namespace
 
 Result<std::vector<ReplayCase>> replay_cases(std::string_view text, std::string_view name, std::string_view metric) {
@@ -169,50 +206,6 @@ Replayed replay(const ReplayCase& input, const PerfPolicy& policy, RegressionPol
     out.differs = !input.decided.empty() && input.decided != to_text(out.decision.verdict);
     return out;
 }
-
-namespace {
-
-// SplitMix64 and Box-Muller: the same numbers with every compiler.
-class Normals {
-public:
-    explicit Normals(std::uint64_t seed) : m_state(seed) {}
-    double uniform() {  // (0, 1)
-        m_state += 0x9e3779b97f4a7c15U;
-        std::uint64_t z = m_state;
-        z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-        z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-        z ^= z >> 31U;
-        return (static_cast<double>(z >> 11U) + 0.5) * 0x1.0p-53;
-    }
-    double next() {
-        if (m_spare) {
-            const double spare = *m_spare;
-            m_spare.reset();
-            return spare;
-        }
-        const double radius = std::sqrt(-2.0 * std::log(uniform()));
-        const double angle = 2.0 * std::numbers::pi * uniform();
-        m_spare = radius * std::sin(angle);
-        return radius * std::cos(angle);
-    }
-
-private:
-    std::uint64_t m_state;
-    std::optional<double> m_spare;
-};
-
-double noise_of_pair(NoiseShape shape, double noise, std::size_t pair, Normals& normals) {
-    const double plain = noise * normals.next();
-    switch (shape) {
-        case NoiseShape::normal: return plain;
-        case NoiseShape::heavy: return normals.uniform() < 0.05 ? 5.0 * plain : plain;
-        case NoiseShape::drift: break;
-    }
-    // The second run of a pair is the slower one: the candidate in AB, the champion in BA.
-    return plain + (pair % 2 == 0 ? -0.5 : 0.5) * noise;
-}
-
-}  // namespace
 
 std::string_view to_text(NoiseShape shape) {
     constexpr std::array<std::string_view, 3> k_words = {"normal", "heavy", "drift"};

@@ -1,5 +1,6 @@
-// Recorded measurements through another policy: what would have been decided? Each record is judged against what it was
-// compared with then, so one changed decision does not change those after it. Pure.
+// A performance policy tried out: on recorded measurements (what would it have decided?), and on invented pairs whose
+// truth is known. Each record is judged against what it was compared with then, so that one changed decision does not
+// change those after it. Pure.
 #pragma once
 
 #include <cstdint>

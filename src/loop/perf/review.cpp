@@ -20,11 +20,18 @@ bool settles_base(PerfVerdict verdict) {
     return verdict == PerfVerdict::aa_ok || verdict == PerfVerdict::baseline_shift || verdict == PerfVerdict::baseline;
 }
 
+// The last refusals in a row.
+int rejections_in_a_row(const std::vector<PerfRecord>& history) {
+    int n = 0;
+    for (auto it = history.rbegin(); it != history.rend() && is_rejection(it->decision); ++it) ++n;
+    return n;
+}
+
 class Reviewer {
 public:
-    Reviewer(const PerfState& state, const ReviewInput& input, const ReviewWorld& world)
+    Reviewer(const PerfState& state, const ReviewInput& input, const ReviewDeps& deps)
         : m_input(input),
-          m_world(world),
+          m_deps(deps),
           m_key(input.candidate.fingerprint.key()),
           m_history(state.history(m_key)),
           m_champion(state.champion(m_key)),
@@ -69,9 +76,9 @@ private:
 
     Result<Measurement> measured(const std::string& commit) {
         ++m_review.runs;
-        GDNCTL_TRY_ASSIGN(Measurement m, m_world.measure(commit));
+        GDNCTL_TRY_ASSIGN(Measurement m, m_deps.measure(commit));
         derive_budgets(m.metrics, m_input.upper_bound_step_ms);
-        if (!m.busy.empty() && !m_busy_said) m_world.say("the machine is busy: " + m.busy);
+        if (!m.busy.empty() && !m_busy_said) m_deps.say("the machine is busy: " + m.busy);
         m_busy_said = m_busy_said || !m.busy.empty();
         return m;
     }
@@ -87,7 +94,7 @@ private:
         return record;
     }
 
-    void crown(PerfRecord record) {
+    void set_champion(PerfRecord record) {
         m_champion = record;
         m_review.champion = std::move(record);
     }
@@ -95,7 +102,7 @@ private:
     Status prepare_champion() {
         if (!m_champion) {
             if (m_other_champions > 0) {
-                m_world.say("no champion under these conditions; champions of other configurations do not change");
+                m_deps.say("no champion under these conditions; champions of other configurations do not change");
             }
             if (!paired()) return {};
             GDNCTL_TRY_ASSIGN(Measurement m, measured(m_input.base));
@@ -105,9 +112,9 @@ private:
             PerfRecord record = record_of(std::move(m), m_input.base, PerfVerdict::baseline);
             PerfDecision baseline;
             baseline.busy = record.measured.busy;
-            m_world.say(decision_text(question(record.measured, nullptr, std::nullopt), baseline, m_input.base));
+            m_deps.say(decision_text(question(record.measured, nullptr, std::nullopt), baseline, m_input.base));
             m_review.before.push_back(record);
-            crown(std::move(record));
+            set_champion(std::move(record));
             return {};
         }
         AaFacts facts;
@@ -121,7 +128,7 @@ private:
             if (settles_base(record.decision) || record.decision == PerfVerdict::promoted) reference = record.commit;
         }
         if (reference != m_input.base) {
-            GDNCTL_TRY_ASSIGN(facts.base_differs, m_world.differs(reference, m_input.base));
+            GDNCTL_TRY_ASSIGN(facts.base_differs, m_deps.differs(reference, m_input.base));
         }
         // Pairs measure both sides again.
         facts.source_differs = !paired() && !is_same_source(m_champion->measured, m_input.candidate);
@@ -132,7 +139,7 @@ private:
     // A/A: HEAD as it is, against what the champion was.
     Status look_at_base(const std::vector<std::string>& reasons) {
         m_looked_at_base = true;
-        m_world.say("measuring HEAD unchanged (A/A): " + text::join(reasons, "; "));
+        m_deps.say("measuring HEAD unchanged (A/A): " + text::join(reasons, "; "));
         std::vector<Measurement> runs;
         for (int i = 0; i < k_aa_runs; ++i) {
             GDNCTL_TRY_ASSIGN(Measurement m, measured(m_input.base));
@@ -145,7 +152,7 @@ private:
         std::erase_if(runs, [&](const Measurement& run) { return run.source != source; });
         const Measurement now = merged(std::move(runs));
         if (!is_same_source(m_champion->measured, now)) {
-            take_as_baseline(now);
+            set_baseline(now);
             return {};
         }
         const double before = *m_champion->measured.value;
@@ -166,7 +173,7 @@ private:
         m_review.before.push_back(record);
         if (!shifted) return {};
         m_review.base_shifted = true;
-        crown(std::move(record));
+        set_champion(std::move(record));
         return {};
     }
 
@@ -180,18 +187,18 @@ private:
         gain.after = now.value;
         gain.factor = runlog::speed_factor(gain.before, gain.after, gain.lower_is_better);
         const double percent = gain.factor ? runlog::factor_percent(*gain.factor) : 0.0;
-        m_world.say(fmt::format("HEAD unchanged: {} ({:+.2f}%, band {:.2f}%; {}): {}", runlog::compared_text(gain),
-                                percent, band, noise_text(now.points, m_input.unit), what_follows));
+        m_deps.say(fmt::format("HEAD unchanged: {} ({:+.2f}%, band {:.2f}%; {}): {}", runlog::compared_text(gain),
+                               percent, band, noise_text(now.points, m_input.unit), what_follows));
     }
 
-    void take_as_baseline(const Measurement& now) {
+    void set_baseline(const Measurement& now) {
         m_base_is_known = true;
-        m_world.say(fmt::format("HEAD now measures {}, the champion measured {}: HEAD is the new baseline ({}){}",
-                                now.source, m_champion->measured.source, noise_text(now.points, m_input.unit),
-                                now.busy.empty() ? "" : "; the machine was busy: " + now.busy));
+        m_deps.say(fmt::format("HEAD now measures {}, the champion measured {}: HEAD is the new baseline ({}){}",
+                               now.source, m_champion->measured.source, noise_text(now.points, m_input.unit),
+                               now.busy.empty() ? "" : "; the machine was busy: " + now.busy));
         PerfRecord record = record_of(now, m_input.base, PerfVerdict::baseline);
         m_review.before.push_back(record);
-        crown(std::move(record));
+        set_champion(std::move(record));
     }
 
     // Three deviations as the median distance shows them, of the champion's own points or of these.
@@ -220,7 +227,7 @@ private:
         const PerfQuestion q = question(m_judged, champion, look);
         m_review.decision = decide(q);
         m_review.record.pairs = look;
-        m_world.say(decision_text(q, m_review.decision, m_input.commit));
+        m_deps.say(decision_text(q, m_review.decision, m_input.commit));
     }
 
     Status judge_in_pairs() {
@@ -244,15 +251,15 @@ private:
             }
             d.push_back(pair_difference(*theirs.back().value, *ours.back().value, m_input.higher_is_better));
             look = judge_pairs(d, rule);
-            m_world.say(pair_text(*theirs.back().value, *ours.back().value, d.size()));
+            m_deps.say(pair_text(*theirs.back().value, *ours.back().value, d.size()));
         }
         m_lone_baseline = m_champion->measured.value;
         m_review.measured_against = m_champion;
         m_review.measured_against->measured = mean_of(std::move(theirs));
         m_judged = mean_of(std::move(ours));
-        m_world.say(fmt::format("champion: {}; candidate: {}",
-                                noise_text(m_review.measured_against->measured.points, m_input.unit),
-                                noise_text(m_judged.points, m_input.unit)));
+        m_deps.say(fmt::format("champion: {}; candidate: {}",
+                               noise_text(m_review.measured_against->measured.points, m_input.unit),
+                               noise_text(m_judged.points, m_input.unit)));
         decide_on(look);
         return {};
     }
@@ -298,7 +305,7 @@ private:
 
     Review finished(Measurement judged) {
         const PerfDecision& decision = m_review.decision;
-        // Of the candidate's own profile: those in turn have none.
+        // The comparison is that of the candidate's own profile; the profiles of pairs have none.
         if (!judged.ce_ab_compare) judged.ce_ab_compare = m_input.candidate.ce_ab_compare;
         PerfRecord record = record_of(std::move(judged), m_input.commit, decision.verdict);
         record.delta_vs_champion_pct = decision.delta_pct;
@@ -310,13 +317,13 @@ private:
             record.baseline_source = "champion";
             record.baseline_metrics = m_review.measured_against->measured.metrics;
         }
-        if (decision.becomes_champion()) crown(record);
+        if (decision.becomes_champion()) set_champion(record);
         m_review.record = std::move(record);
         return std::move(m_review);
     }
 
     const ReviewInput& m_input;
-    const ReviewWorld& m_world;
+    const ReviewDeps& m_deps;
     std::string m_key;
     std::vector<PerfRecord> m_history;
     std::optional<PerfRecord> m_champion;
@@ -331,8 +338,8 @@ private:
 
 }  // namespace
 
-Result<Review> review(const PerfState& state, const ReviewInput& input, const ReviewWorld& world) {
-    return Reviewer(state, input, world).run();
+Result<Review> review(const PerfState& state, const ReviewInput& input, const ReviewDeps& deps) {
+    return Reviewer(state, input, deps).run();
 }
 
 int apply_review(PerfState& state, const Review& review) {
@@ -355,12 +362,6 @@ std::vector<std::string> aa_reasons(const AaFacts& facts) {
     }
     if (facts.source_differs) reasons.emplace_back("the champion's number is of another kind");
     return reasons;
-}
-
-int rejections_in_a_row(const std::vector<PerfRecord>& history) {
-    int n = 0;
-    for (auto it = history.rbegin(); it != history.rend() && is_rejection(it->decision); ++it) ++n;
-    return n;
 }
 
 }  // namespace gdnctl::loop

@@ -11,7 +11,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/result.h"
@@ -35,7 +34,7 @@ struct ReviewInput {
     std::string unit = {};  // of the metric; empty: not known
 };
 
-struct ReviewWorld {
+struct ReviewDeps {
     // A fresh profile of this commit. An error ends the review: nothing is recorded.
     std::function<Result<Measurement>(const std::string& commit)> measure;
     // Whether something that is measured differs between two commits.
@@ -53,7 +52,7 @@ struct Review {
     bool base_shifted = false;
     int runs = 0;  // profiles that were taken
 };
-Result<Review> review(const PerfState& state, const ReviewInput& input, const ReviewWorld& world);
+Result<Review> review(const PerfState& state, const ReviewInput& input, const ReviewDeps& deps);
 
 // Writes a review into a state; returns how many earlier refusals are suspect now.
 int apply_review(PerfState& state, const Review& review);
@@ -65,8 +64,5 @@ struct AaFacts {
     bool source_differs = false;  // the champion's number is of another kind than the candidate's
 };
 std::vector<std::string> aa_reasons(const AaFacts& facts);
-
-// The last refusals in a row.
-int rejections_in_a_row(const std::vector<PerfRecord>& history);
 
 }  // namespace gdnctl::loop

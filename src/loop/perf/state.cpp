@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 
 #include "core/json.h"
 #include "platform/fs.h"
@@ -134,6 +135,33 @@ std::optional<PairLook> read_pairs(const Json& value) {
     return look;
 }
 
+// shares as per cent
+Json pairs_json(const PairLook& look) {
+    return {{"n", look.n},
+            {"gain_pct", to_percent(look.mean)},
+            {"low_pct", to_percent(look.low)},
+            {"high_pct", to_percent(look.high)},
+            {"deviation_pct", 100.0 * look.deviation},
+            {"verdict", to_text(look.verdict)}};
+}
+
+constexpr std::int64_t k_perf_state_version = 2;
+
+bool belongs(const Json& record, const std::string& key) {
+    const std::string own = json::text(record, "fingerprint_key");
+    return own.empty() || own == key;
+}
+
+std::optional<PerfVerdict> verdict_in(const Json& record) {
+    const auto word = json::maybe_text(record, "decision");
+    return word ? parse_perf_verdict(*word) : std::nullopt;
+}
+
+tl::unexpected<Error> damaged(std::string_view name, std::string_view what) {
+    return fail(ErrorKind::config, std::string(name) + ": " + std::string(what),
+                "it was left unchanged: repair it, or move it away to start without a champion");
+}
+
 }  // namespace
 
 Json gates_json(const std::vector<GateResult>& gates) {
@@ -145,15 +173,6 @@ Json gates_json(const std::vector<GateResult>& gates) {
                        {"numbers", json::or_null(gate.numbers)}});
     }
     return out;
-}
-
-Json pairs_json(const PairLook& look) {
-    return {{"n", look.n},
-            {"gain_pct", to_percent(look.mean)},
-            {"low_pct", to_percent(look.low)},
-            {"high_pct", to_percent(look.high)},
-            {"deviation_pct", 100.0 * look.deviation},
-            {"verdict", to_text(look.verdict)}};
 }
 
 Json measurement_json(const Measurement& measurement) {
@@ -187,11 +206,7 @@ Measurement parse_measurement(const Json& value) {
     m.gdn_layer_fraction = json::number(value, "gdn_layer_fraction");
     m.run_url = json::text(value, "run_url");
     m.busy = json::text(value, "busy");
-    if (const Json* it = json::array(value, "warnings")) {
-        for (const Json& warning : *it) {
-            if (warning.is_string()) m.warnings.push_back(warning.get<std::string>());
-        }
-    }
+    m.warnings = json::texts(value, "warnings");
     if (const Json* it = json::object(value, "fingerprint")) {
         m.fingerprint = {words_in(*it, "asked"), words_in(*it, "effective")};
     }
@@ -242,27 +257,6 @@ PerfRecord parse_record(const Json& value) {
     return record;
 }
 
-namespace {
-
-constexpr std::int64_t k_perf_state_version = 2;
-
-bool belongs(const Json& record, const std::string& key) {
-    const std::string own = json::text(record, "fingerprint_key");
-    return own.empty() || own == key;
-}
-
-std::optional<PerfVerdict> verdict_in(const Json& record) {
-    const auto word = json::maybe_text(record, "decision");
-    return word ? parse_perf_verdict(*word) : std::nullopt;
-}
-
-tl::unexpected<Error> damaged(std::string_view name, std::string_view what) {
-    return fail(ErrorKind::config, std::string(name) + ": " + std::string(what),
-                "it was left unchanged: repair it, or move it away to start without a champion");
-}
-
-}  // namespace
-
 struct PerfState::Document {
     Json root;
 };
@@ -308,9 +302,7 @@ std::optional<PerfRecord> PerfState::champion(const std::string& key) const {
     const Json& root = m_document->root;
     const Json* champions = json::find(root, "champions");
     const Json* own = champions != nullptr ? json::find(*champions, key) : nullptr;
-    if (own != nullptr && own->is_object()) {
-        return parse_record(*own);
-    }
+    if (own != nullptr && own->is_object()) return parse_record(*own);
     const Json& latest = root["champion"];
     if (latest.is_null() || !belongs(latest, key)) return std::nullopt;
     return parse_record(latest);

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,7 +63,6 @@ Status update_perf_state(const std::filesystem::path& path, const std::function<
 // The JSON form of a record of the performance state is declared in state.h; these are its parts.
 
 Json gates_json(const std::vector<GateResult>& gates);  // [{"id", "result", "reason", "numbers"}]
-Json pairs_json(const PairLook& look);                  // shares as per cent
 
 // A Measurement as evidence of a stage: `gdnctl.measurement/1`.
 Json measurement_json(const Measurement& measurement);

@@ -1,14 +1,12 @@
 #include "loop/report/run_report.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
 #include "core/for_people.h"
 #include "core/json.h"
 #include "core/redact.h"
-#include "loop/report/wording.h"
 #include "runlog/records/record.h"
 
 namespace gdnctl::loop::report {
@@ -51,7 +49,7 @@ std::string better_side(const loop::MeasuredRun& measured) {
     return {};
 }
 
-void take_measured(Report& report) {
+void apply_measured(Report& report) {
     report.of_iteration.assign(report.run.view.iterations.size(), nullptr);
     if (!report.measured || report.measured->history.empty()) return;
     for (std::size_t i = 0; i < report.of_iteration.size(); ++i) {
@@ -89,95 +87,6 @@ Json failures_json(const Report& report) {
     return list;
 }
 
-}  // namespace
-
-Result<Report> make_report(const std::filesystem::path& log_dir) {
-    Report report;
-    GDNCTL_TRY_ASSIGN(report.run, loop::load_run(log_dir));
-    GDNCTL_TRY_ASSIGN(report.measured, loop::read_measured(report.run));
-    take_measured(report);
-    report.failures = failure_classes(report.run.view);
-    GDNCTL_TRY_ASSIGN(const auto ledger, loop::read_ledger(log_dir));
-    report.ideas = loop::past_ideas(ledger);
-    GDNCTL_TRY_ASSIGN(const auto slots, loop::read_coverage(log_dir));
-    report.slots = loop::coverage(slots, report.ideas);
-    GDNCTL_TRY_ASSIGN(const auto flakes, loop::read_flakes(log_dir));
-    report.flakes = loop::flake_table(flakes);
-    report.trouble = loop::standing_trouble(report.run.view);
-    report.files = loop::evidence(log_dir);
-    return report;
-}
-
-Json champions_json(const Report& report) {
-    Json champions = Json::array();
-    for (const auto* one : report.champions) {
-        champions.push_back({{"iteration", one->iteration},
-                             {"commit", one->commit},
-                             {"value", *one->value},
-                             {"unit", one->unit.empty() ? Json() : Json(one->unit)},
-                             {"gain", one->gain ? runlog::gain_json(*one->gain) : Json()},
-                             {"decision", one->decision}});
-    }
-    return champions;
-}
-
-Json report_json(const Report& report) {
-    const auto& view = report.run.view;
-    Json dead = Json::array();
-    for (const auto& one : loop::dead_ideas(report.ideas)) {
-        dead.push_back({{"id", redact(loop::idea_id(one.idea))},
-                        {"title", redact(one.idea.title)},
-                        {"refused", one.failed},
-                        {"iterations", one.iterations},
-                        {"reason", redact(one.last_reason)}});
-    }
-    Json slots = Json::array();
-    for (const auto& one : report.slots) {
-        slots.push_back({{"slot", redact(one.slot.slot)},
-                         {"title", redact(one.slot.title)},
-                         {"open", one.open()},
-                         {"tries", one.tries},
-                         {"won", one.won},
-                         {"refused", one.failed}});
-    }
-    Json flakes = Json::array();
-    for (const auto& one : report.flakes) {
-        flakes.push_back({{"test", redact(one.test)},
-                          {"seen", one.seen},
-                          {"passed_alone", one.passed_alone},
-                          {"max_abs", one.largest ? Json(*one.largest) : Json()}});
-    }
-    Json iterations = Json::array();
-    for (std::size_t i = 0; i < view.iterations.size(); ++i) iterations.push_back(iteration_json(report, i));
-    return {{"schema", "gdnctl.loop-report/1"},
-            {"log_dir", report.run.log_dir.string()},
-            {"run", view.run},
-            {"status", word_of(status_of(report.run))},
-            {"started_at", view.started},
-            {"last_record_at", view.last},
-            {"iterations_total", view.total},
-            {"iterations_ended", view.ended},
-            {"promotions", view.promotions},
-            {"metric", report.metric.empty() ? Json() : Json(report.metric)},
-            {"better", report.better.empty() ? Json() : Json(report.better)},
-            {"noise_pct", report.noise_pct ? Json(*report.noise_pct) : Json()},
-            {"champions", champions_json(report)},
-            {"outcomes", view.outcomes},
-            {"failures", failures_json(report)},
-            {"cost",
-             {{"wall_ms", view.wall_ms},
-              {"agent_ms", view.agent_ms},
-              {"tpu_ms", view.tpu_ms},
-              {"tokens", view.tokens ? Json(*view.tokens) : Json()}}},
-            {"dead_ideas", std::move(dead)},
-            {"slots", std::move(slots)},
-            {"flakes", std::move(flakes)},
-            {"iterations", std::move(iterations)}};
-}
-
-namespace {
-
-using loop::IterationView;
 using loop::shown;
 
 // Escapes text for a table cell, so that none of it is markup.
@@ -190,7 +99,7 @@ std::string cell(std::string_view text, std::size_t columns = 200) {
     return out;
 }
 
-// Of the candidate of its iteration; a baseline has none.
+// The title of the candidate that was measured; a baseline has none.
 std::string title_of(const Report& report, const loop::MeasuredView& one) {
     for (std::size_t at = 0; at < report.of_iteration.size(); ++at) {
         if (report.of_iteration[at] == &one) return report.run.view.iterations[at].title;
@@ -301,6 +210,90 @@ std::string iterations_part(const Report& report) {
 }
 
 }  // namespace
+
+Result<Report> make_report(const std::filesystem::path& log_dir) {
+    Report report;
+    GDNCTL_TRY_ASSIGN(report.run, loop::load_run(log_dir));
+    GDNCTL_TRY_ASSIGN(report.measured, loop::read_measured(report.run));
+    apply_measured(report);
+    report.failures = failure_classes(report.run.view);
+    GDNCTL_TRY_ASSIGN(const auto ledger, loop::read_ledger(log_dir));
+    report.ideas = loop::past_ideas(ledger);
+    GDNCTL_TRY_ASSIGN(const auto slots, loop::read_coverage(log_dir));
+    report.slots = loop::coverage(slots, report.ideas);
+    GDNCTL_TRY_ASSIGN(const auto flakes, loop::read_flakes(log_dir));
+    report.flakes = loop::flake_table(flakes);
+    report.trouble = loop::standing_problems(report.run.view);
+    report.files = loop::evidence(log_dir);
+    return report;
+}
+
+Json champions_json(const Report& report) {
+    Json champions = Json::array();
+    for (const auto* one : report.champions) {
+        champions.push_back({{"iteration", one->iteration},
+                             {"commit", one->commit},
+                             {"value", *one->value},
+                             {"unit", json::or_null(one->unit)},
+                             {"gain", one->gain ? runlog::gain_json(*one->gain) : Json()},
+                             {"decision", one->decision}});
+    }
+    return champions;
+}
+
+Json report_json(const Report& report) {
+    const auto& view = report.run.view;
+    Json dead = Json::array();
+    for (const auto& one : loop::dead_ideas(report.ideas)) {
+        dead.push_back({{"id", redact(loop::idea_id(one.idea))},
+                        {"title", redact(one.idea.title)},
+                        {"refused", one.failed},
+                        {"iterations", one.iterations},
+                        {"reason", redact(one.last_reason)}});
+    }
+    Json slots = Json::array();
+    for (const auto& one : report.slots) {
+        slots.push_back({{"slot", redact(one.slot.slot)},
+                         {"title", redact(one.slot.title)},
+                         {"open", one.open()},
+                         {"tries", one.tries},
+                         {"won", one.won},
+                         {"refused", one.failed}});
+    }
+    Json flakes = Json::array();
+    for (const auto& one : report.flakes) {
+        flakes.push_back({{"test", redact(one.test)},
+                          {"seen", one.seen},
+                          {"passed_alone", one.passed_alone},
+                          {"max_abs", json::or_null(one.largest)}});
+    }
+    Json iterations = Json::array();
+    for (std::size_t i = 0; i < view.iterations.size(); ++i) iterations.push_back(iteration_json(report, i));
+    return {{"schema", "gdnctl.loop-report/1"},
+            {"log_dir", report.run.log_dir.string()},
+            {"run", view.run},
+            {"status", word_of(status_of(report.run))},
+            {"started_at", view.started},
+            {"last_record_at", view.last},
+            {"iterations_total", view.total},
+            {"iterations_ended", view.ended},
+            {"promotions", view.promotions},
+            {"metric", json::or_null(report.metric)},
+            {"better", json::or_null(report.better)},
+            {"noise_pct", json::or_null(report.noise_pct)},
+            {"champions", champions_json(report)},
+            {"outcomes", view.outcomes},
+            {"failures", failures_json(report)},
+            {"cost",
+             {{"wall_ms", view.wall_ms},
+              {"agent_ms", view.agent_ms},
+              {"tpu_ms", view.tpu_ms},
+              {"tokens", json::or_null(view.tokens)}}},
+            {"dead_ideas", std::move(dead)},
+            {"slots", std::move(slots)},
+            {"flakes", std::move(flakes)},
+            {"iterations", std::move(iterations)}};
+}
 
 std::string report_markdown(const Report& report) {
     return heading_part(report) + champions_part(report) + failures_part(report) + memory_part(report) +

@@ -1,4 +1,4 @@
-// The data of a run's report.
+// A run's report: its data, as JSON and as Markdown.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ struct Report {
     std::vector<loop::PastIdea> ideas;
     std::vector<loop::SlotView> slots;
     std::vector<loop::FlakeView> flakes;
-    std::vector<loop::StandingTrouble> trouble;
+    std::vector<loop::StandingProblem> trouble;
     std::map<int, std::vector<std::string>> files;
     std::string metric;  // empty: nothing was measured
     std::string better;  // "lower" or "higher", derived from the pairs; empty: unknown

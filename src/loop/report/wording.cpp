@@ -104,7 +104,7 @@ Json attempts_json(const IterationView& i) {
                         {"next", text_or_null(attempt.next)},
                         {"reason", text_or_null(attempt.reason)},
                         {"wall_ms", attempt.wall_ms},
-                        {"tokens", attempt.tokens ? Json(*attempt.tokens) : Json()}});
+                        {"tokens", json::or_null(attempt.tokens)}});
     }
     return list;
 }
@@ -251,7 +251,7 @@ Json explained_json(const Explained& e) {
              {{"wall_ms", i.wall_ms},
               {"agent_ms", i.agent_ms},
               {"tpu_ms", i.tpu_ms},
-              {"tokens", i.tokens ? Json(*i.tokens) : Json()},
+              {"tokens", json::or_null(i.tokens)},
               {"retries", i.retries()}}},
             {"attempts", attempts_json(i)},
             {"stages", stages_json(i)},

@@ -1,4 +1,4 @@
-// Names for a run and its parts.
+// A run, its iterations and its verdicts in words.
 #pragma once
 
 #include <cstdint>

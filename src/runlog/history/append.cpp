@@ -1,16 +1,13 @@
-// Turns the output of a job command into fields of a record.
 #include "runlog/history/append.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include <fmt/format.h>
 
 #include "core/json.h"
 #include "core/text.h"
-#include "runlog/parse/detail.h"
-#include "runlog/parse/log.h"
+#include "runlog/parse/grammar.h"
 #include "runlog/render/render.h"
 
 namespace gdnctl::runlog {
@@ -128,7 +125,7 @@ bool is_infra(const Json& job) {
     return failure == "infra" || failure == "infra-suspect" || failure == "auth";
 }
 
-// Of a job that did not succeed; nullptr: nothing says that it failed.
+// The outcome of a job that did not succeed; nullptr: nothing says that it failed.
 const char* outcome_of(const Json& job) {
     const std::string failure = json::text(job, "failure_class");
     if (is_infra(job)) return "infra";
@@ -146,6 +143,45 @@ void add_outcome(Json& record, const Json& job) {
     }
     const char* outcome = outcome_of(job);
     if (outcome != nullptr && record["outcome"].is_null()) record["outcome"] = outcome;
+}
+
+bool number_taken(const Document& document, const std::vector<Json>& records, const IterationNumber& iteration) {
+    const bool in_log = std::any_of(document.entries.begin(), document.entries.end(), [&](const EntryHead& entry) {
+        return entry.number == iteration.number && entry.suffix == iteration.suffix;
+    });
+    return in_log || std::any_of(records.begin(), records.end(),
+                                 [&](const Json& record) { return iteration_of(record) == iteration; });
+}
+
+bool id_taken(const std::vector<Json>& records, const std::string& id) {
+    return std::any_of(records.begin(), records.end(), [&](const Json& record) { return id_of(record) == id; });
+}
+
+Status give_identity(Json& record, const LogWriter& writer, const Document& document, const AppendOptions& options) {
+    if (options.keep_number) {
+        GDNCTL_TRY(check_record(record, "the record"));
+        if (number_taken(document, writer.records(), iteration_of(record))) {
+            return fail(ErrorKind::conflict,
+                        fmt::format("iteration {} is already in the log", iteration_of(record).text()),
+                        "`gdnctl log new` gives the next free number");
+        }
+        if (id_taken(writer.records(), id_of(record))) {
+            return fail(ErrorKind::conflict, fmt::format("the records already contain the id {}", id_of(record)),
+                        "`gdnctl log new` makes a record with a new id");
+        }
+    } else {
+        const IterationNumber iteration = next_free_iteration(writer, document);
+        record["iteration"] = iteration.number;
+        record["suffix"] = iteration.suffix;
+        record["id"] = make_record_id(options.now, iteration);
+        record["started_at"] = format_iso8601(options.now);
+    }
+    if (json::text(record, "finished_at").empty()) {
+        // A draft may have been started before the clock was set back.
+        const auto started = parse_iso8601(json::text(record, "started_at"));
+        record["finished_at"] = format_iso8601(std::max(options.now, started.value_or(options.now)));
+    }
+    return {};
 }
 
 }  // namespace
@@ -266,52 +302,9 @@ void fill_sections(Json& record) {
     put("Next Step", json::text(record, "next_hypothesis"));
 }
 
-namespace {
-
-bool number_taken(const Document& document, const std::vector<Json>& records, const IterationNumber& iteration) {
-    const bool in_log = std::any_of(document.entries.begin(), document.entries.end(), [&](const EntryHead& entry) {
-        return entry.number == iteration.number && entry.suffix == iteration.suffix;
-    });
-    return in_log || std::any_of(records.begin(), records.end(),
-                                 [&](const Json& record) { return iteration_of(record) == iteration; });
-}
-
-bool id_taken(const std::vector<Json>& records, const std::string& id) {
-    return std::any_of(records.begin(), records.end(), [&](const Json& record) { return id_of(record) == id; });
-}
-
-Status give_identity(Json& record, const LogWriter& writer, const Document& document, const AppendOptions& options) {
-    if (options.keep_number) {
-        GDNCTL_TRY(check_record(record, "the record"));
-        if (number_taken(document, writer.records(), iteration_of(record))) {
-            return fail(ErrorKind::conflict,
-                        fmt::format("iteration {} is already in the log", iteration_of(record).text()),
-                        "`gdnctl log new` gives the next free number");
-        }
-        if (id_taken(writer.records(), id_of(record))) {
-            return fail(ErrorKind::conflict, fmt::format("the records already contain the id {}", id_of(record)),
-                        "`gdnctl log new` makes a record with a new id");
-        }
-    } else {
-        const IterationNumber iteration = next_free_iteration(writer, document);
-        record["iteration"] = iteration.number;
-        record["suffix"] = iteration.suffix;
-        record["id"] = make_record_id(options.now, iteration);
-        record["started_at"] = format_iso8601(options.now);
-    }
-    if (json::text(record, "finished_at").empty()) {
-        // A draft may have been started before the clock was set back.
-        const auto started = parse_iso8601(json::text(record, "started_at"));
-        record["finished_at"] = format_iso8601(std::max(options.now, started.value_or(options.now)));
-    }
-    return {};
-}
-
-}  // namespace
-
 Status check_appendable(const Document& document, const std::string& name) {
     const std::string place = name.empty() ? "" : name + ": ";
-    if (const auto mark = detail::first_conflict(document.text)) {
+    if (const auto mark = first_conflict(document.text)) {
         return fail(ErrorKind::conflict,
                     fmt::format("{}line {} is an unresolved merge conflict marker", place, mark->number),
                     "resolve the merge: keep the entries of both sides, and delete the conflict markers");
@@ -347,7 +340,7 @@ Result<Appended> append_entry(LogWriter& writer, Json& record, const AppendOptio
     GDNCTL_TRY(check_record(record, "the record"));
     all.push_back(record);
 
-    PlaceOptions place;
+    PlacementOptions place;
     place.only_missing = true;
     const auto current = current_records(all);
     GDNCTL_TRY_ASSIGN(const auto placement, place_records(writer.text(), current, all, place));

@@ -1,9 +1,8 @@
-// Adds a new entry: numbers it, records it and renders it.
+// Adds a new entry to a log: numbers it, records it and renders it.
 #pragma once
 
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/json.h"

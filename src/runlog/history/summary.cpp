@@ -1,4 +1,3 @@
-// Values of records that summary and context both use.
 #include "runlog/history/summary.h"
 
 #include <algorithm>
@@ -6,8 +5,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
-#include <string_view>
 
 #include <fmt/format.h>
 
@@ -64,44 +61,23 @@ std::optional<Gain> recorded_gain(const Json& record) {
     return own == nullptr ? std::nullopt : parse_gain(*own);
 }
 
-}  // namespace
-
-// The gain in the objective, else in another metric that the record has a gain for; nullopt: neither.
-std::optional<Gain> gain_of(const Json& record, const Objective& objective) {
-    auto gain = objective.key.empty() ? std::nullopt : gain_of(record, objective.key, objective.lower_is_better);
-    if (!gain) gain = recorded_gain(record);
-    if (!gain || !gain->unit.empty()) return gain;
-    if (gain->metric == objective.key) gain->unit = objective.unit;
-    if (gain->unit.empty()) gain->unit = shown_unit(gain->metric, nullptr);
-    return gain;
-}
-
-Objective choose_objective(const std::vector<Json>& history, const Objective& wanted) {
-    Objective judged;
-    for (const Json& record : history) {
-        if (const auto gain = recorded_gain(record)) judged = {gain->metric, gain->lower_is_better, gain->unit};
-    }
-    for (const Objective& objective :
-         {wanted, judged, Objective{"throughput/mfu", false}, Objective{"step_duration_ms", true}}) {
-        if (objective.key.empty()) continue;
-        const bool used = std::any_of(history.begin(), history.end(), [&](const Json& record) {
-            const auto gain = gain_of(record, objective.key, objective.lower_is_better);
-            return gain && gain->after;
-        });
-        if (!used) continue;
-        Objective chosen = objective;
-        if (chosen.unit.empty() && chosen.key == judged.key) chosen.unit = judged.unit;
-        return chosen;
-    }
-    return {};
-}
-
+// Whether the iteration became the champion, or set the first one.
 bool is_champion(const Json& record) {
     const std::string decision = json::text(record, "decision");
     if (decision == "promoted" || decision == "baseline") return true;
     const std::string status = json::text(record, "commit_status");
     return json::text(record, "outcome") == "accepted" && decision != "within_threshold" &&
            (status == "committed" || status == "self");
+}
+
+// The gain in the objective, else in another metric that the record has a gain for; nullopt: neither.
+std::optional<Gain> objective_gain(const Json& record, const Objective& objective) {
+    auto gain = objective.key.empty() ? std::nullopt : gain_of(record, objective.key, objective.lower_is_better);
+    if (!gain) gain = recorded_gain(record);
+    if (!gain || !gain->unit.empty()) return gain;
+    if (gain->metric == objective.key) gain->unit = objective.unit;
+    if (gain->unit.empty()) gain->unit = shown_unit(gain->metric, nullptr);
+    return gain;
 }
 
 // Short form of the commit field: 12 digits of a sha, `none (reason)`, ...
@@ -129,16 +105,14 @@ std::string counts_text(const Json& counts) {
     return line.empty() ? "none" : line;
 }
 
-namespace {
-
 Json entry_of(const Json& record, const Objective& objective) {
     Json entry = {{"iteration", iteration_of(record).text()},
                   {"id", id_of(record)},
                   {"title", json::text(record, "title")},
                   {"commit", render_commit(record)}};
     const auto loop_index = json::integer_at(record, "/loop/index");
-    entry["loop_iteration"] = loop_index ? Json(*loop_index) : Json();
-    const auto gain = gain_of(record, objective);
+    entry["loop_iteration"] = json::or_null(loop_index);
+    const auto gain = objective_gain(record, objective);
     const bool comparable = gain && gain->metric == objective.key;
     entry["before"] = comparable ? json::or_null(gain->before) : Json();
     entry["after"] = comparable ? json::or_null(gain->after) : Json();
@@ -150,7 +124,7 @@ Json entry_of(const Json& record, const Objective& objective) {
 Json best_by_slot(const std::vector<Json>& history, const Objective& objective) {
     std::map<std::string, const Json*> best;
     const auto gain = [&](const Json& record) {
-        const auto of_record = gain_of(record, objective);
+        const auto of_record = objective_gain(record, objective);
         return of_record && of_record->metric == objective.key ? of_record->factor : std::nullopt;
     };
     for (const Json& record : history) {
@@ -183,42 +157,6 @@ Json count_texts(const std::vector<Json>& history, std::string_view pointer) {
 constexpr std::array<std::string_view, 9> k_failures = {"infra", "environment", "compile",     "oom",     "test-fail",
                                                         "flaky", "timeout",     "agent-error", "rejected"};
 
-}  // namespace
-
-Json summarize(const std::vector<Json>& history, const Objective& objective) {
-    Json champions = Json::array();
-    for (const Json& record : history) {
-        if (is_champion(record)) champions.push_back(entry_of(record, objective));
-    }
-    const Json outcomes = count_texts(history, "/outcome");
-    Json failures = Json::object();
-    for (const auto name : k_failures) {
-        if (outcomes.contains(name)) failures[std::string(name)] = outcomes[std::string(name)];
-    }
-    const auto imported = std::count_if(history.begin(), history.end(), is_import);
-    Json summary = {
-        {"schema", "gdnctl.log-summary/1"},
-        {"entries", history.size()},
-        {"recorded", static_cast<std::int64_t>(history.size()) - imported},
-        {"hand_written", imported},
-        {"first_iteration", history.empty() ? Json() : Json(iteration_of(history.front()).text())},
-        {"last_iteration", history.empty() ? Json() : Json(iteration_of(history.back()).text())},
-        {"objective", objective.key.empty() ? Json()
-                                            : Json({{"metric", objective.key},
-                                                    {"better", objective.lower_is_better ? "lower" : "higher"}})},
-        {"champions", std::move(champions)},
-        {"best_by_slot", best_by_slot(history, objective)},
-        {"outcomes", outcomes},
-        {"failures", std::move(failures)},
-        {"commit_status", count_texts(history, "/commit_status")},
-        {"next_hypothesis", history.empty() || json::text(history.back(), "next_hypothesis").empty()
-                                ? Json()
-                                : Json(json::text(history.back(), "next_hypothesis"))}};
-    return summary;
-}
-
-namespace {
-
 std::string entry_line(const Json& entry, const std::string& objective) {
     std::string line =
         fmt::format("  {:>5}  {}", json::text(entry, "iteration"), short_text(json::text(entry, "title"), 48));
@@ -234,45 +172,12 @@ std::string entry_line(const Json& entry, const std::string& objective) {
     return line + "\n";
 }
 
-}  // namespace
-
-std::string summary_text(const Json& summary) {
-    const auto first = json::text(summary, "first_iteration");
-    std::string text = fmt::format("entries: {}", json::integer(summary, "entries").value_or(0));
-    if (!first.empty()) text += fmt::format(" (iterations {} to {})", first, json::text(summary, "last_iteration"));
-    text += fmt::format("\nrecorded: {}, hand-written: {}\n", json::integer(summary, "recorded").value_or(0),
-                        json::integer(summary, "hand_written").value_or(0));
-    const auto metric = json::text_at(summary, "/objective/metric");
-    if (!metric.empty()) {
-        text += fmt::format("objective: {} ({} is better)\n", metric, json::text_at(summary, "/objective/better"));
-    }
-    text += "champions:\n";
-    for (const Json& entry : summary["champions"]) text += entry_line(entry, metric);
-    if (summary["champions"].empty()) text += "  none\n";
-    if (!summary["best_by_slot"].empty()) {
-        text += "best gain by slot:\n";
-        for (const Json& entry : summary["best_by_slot"]) {
-            text += fmt::format("  {:<4}", short_text(json::text(entry, "slot"), 24)) + entry_line(entry, metric);
-        }
-    }
-    text += fmt::format("outcomes: {}\n", counts_text(summary["outcomes"]));
-    text += fmt::format("failures: {}\n", counts_text(summary["failures"]));
-    text += fmt::format("commits: {}\n", counts_text(summary["commit_status"]));
-    if (const auto next = json::text(summary, "next_hypothesis"); !next.empty())
-        text += fmt::format("next: {}\n", next);
-    return text;
-}
-
-// The part of a log that fits into a prompt.
-
-namespace {
-
 constexpr std::size_t k_text = 280;   // bytes of one field of a recent entry
 constexpr std::size_t k_recent = 6;   // iterations shown in full; older ones get one line
 constexpr std::size_t k_metrics = 8;  // numbers per entry
 
 std::string change_text(const Json& record, const Objective& objective) {
-    const auto gain = gain_of(record, objective);
+    const auto gain = objective_gain(record, objective);
     return gain && gain->after ? fmt::format("{} {}", gain->metric, whole_gain_text(*gain)) : std::string();
 }
 
@@ -311,9 +216,7 @@ std::string in_full(const Json& record, const Objective& objective) {
     const auto add = [&](std::string_view label, const std::string& value) {
         if (!value.empty()) text += fmt::format("- {}: {}\n", label, short_text(value, k_text));
     };
-    if (const auto index = json::integer_at(record, "/loop/index")) {
-        add("Iteration of its run", std::to_string(*index));
-    }
+    if (const auto index = json::integer_at(record, "/loop/index")) add("Iteration of its run", std::to_string(*index));
     add("Commit", commit_text(record));
     add("Decision",
         json::text(record, "decision").empty() ? json::text(record, "outcome") : json::text(record, "decision"));
@@ -359,6 +262,87 @@ std::string head(const std::vector<Json>& history, const Objective& objective) {
 }
 
 }  // namespace
+
+Objective choose_objective(const std::vector<Json>& history, const Objective& wanted) {
+    Objective judged;
+    for (const Json& record : history) {
+        if (const auto gain = recorded_gain(record)) judged = {gain->metric, gain->lower_is_better, gain->unit};
+    }
+    for (const Objective& objective :
+         {wanted, judged, Objective{"throughput/mfu", false}, Objective{"step_duration_ms", true}}) {
+        if (objective.key.empty()) continue;
+        const bool used = std::any_of(history.begin(), history.end(), [&](const Json& record) {
+            const auto gain = gain_of(record, objective.key, objective.lower_is_better);
+            return gain && gain->after;
+        });
+        if (!used) continue;
+        Objective chosen = objective;
+        if (chosen.unit.empty() && chosen.key == judged.key) chosen.unit = judged.unit;
+        return chosen;
+    }
+    return {};
+}
+
+Json summarize(const std::vector<Json>& history, const Objective& objective) {
+    Json champions = Json::array();
+    for (const Json& record : history) {
+        if (is_champion(record)) champions.push_back(entry_of(record, objective));
+    }
+    const Json outcomes = count_texts(history, "/outcome");
+    Json failures = Json::object();
+    for (const auto name : k_failures) {
+        if (outcomes.contains(name)) failures[std::string(name)] = outcomes[std::string(name)];
+    }
+    const auto imported = std::count_if(history.begin(), history.end(), is_import);
+    Json summary = {
+        {"schema", "gdnctl.log-summary/1"},
+        {"entries", history.size()},
+        {"recorded", static_cast<std::int64_t>(history.size()) - imported},
+        {"hand_written", imported},
+        {"first_iteration", history.empty() ? Json() : Json(iteration_of(history.front()).text())},
+        {"last_iteration", history.empty() ? Json() : Json(iteration_of(history.back()).text())},
+        {"objective", objective.key.empty() ? Json()
+                                            : Json({{"metric", objective.key},
+                                                    {"better", objective.lower_is_better ? "lower" : "higher"}})},
+        {"champions", std::move(champions)},
+        {"best_by_slot", best_by_slot(history, objective)},
+        {"outcomes", outcomes},
+        {"failures", std::move(failures)},
+        {"commit_status", count_texts(history, "/commit_status")},
+        {"next_hypothesis", history.empty() || json::text(history.back(), "next_hypothesis").empty()
+                                ? Json()
+                                : Json(json::text(history.back(), "next_hypothesis"))}};
+    return summary;
+}
+
+std::string summary_text(const Json& summary) {
+    const auto first = json::text(summary, "first_iteration");
+    std::string text = fmt::format("entries: {}", json::integer(summary, "entries").value_or(0));
+    if (!first.empty()) text += fmt::format(" (iterations {} to {})", first, json::text(summary, "last_iteration"));
+    text += fmt::format("\nrecorded: {}, hand-written: {}\n", json::integer(summary, "recorded").value_or(0),
+                        json::integer(summary, "hand_written").value_or(0));
+    const auto metric = json::text_at(summary, "/objective/metric");
+    if (!metric.empty()) {
+        text += fmt::format("objective: {} ({} is better)\n", metric, json::text_at(summary, "/objective/better"));
+    }
+    text += "champions:\n";
+    for (const Json& entry : summary["champions"]) text += entry_line(entry, metric);
+    if (summary["champions"].empty()) text += "  none\n";
+    if (!summary["best_by_slot"].empty()) {
+        text += "best gain by slot:\n";
+        for (const Json& entry : summary["best_by_slot"]) {
+            text += fmt::format("  {:<4}", short_text(json::text(entry, "slot"), 24)) + entry_line(entry, metric);
+        }
+    }
+    text += fmt::format("outcomes: {}\n", counts_text(summary["outcomes"]));
+    text += fmt::format("failures: {}\n", counts_text(summary["failures"]));
+    text += fmt::format("commits: {}\n", counts_text(summary["commit_status"]));
+    if (const auto next = json::text(summary, "next_hypothesis"); !next.empty())
+        text += fmt::format("next: {}\n", next);
+    return text;
+}
+
+// The part of a log that fits into a prompt.
 
 std::string context_pack(const std::vector<Json>& history, const Objective& objective, std::size_t bytes) {
     std::string text;

@@ -1,4 +1,5 @@
-// Summary of a long log: what won, what each slot gained, what failed, and where to continue.
+// What a long log says as a whole: what won, what each slot gained, what failed, and where to continue; in full, or as
+// context for an agent.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +32,6 @@ Result<Json> whole_record(std::string_view log, const std::vector<Json>& records
 // `wanted` if any record has it; else the metric of the latest recorded gain; else throughput/mfu or step_duration_ms,
 // if a record has it. An empty key: none.
 Objective choose_objective(const std::vector<Json>& history, const Objective& wanted);
-
-// Whether the iteration became the champion, or set the first one.
-bool is_champion(const Json& record);
 
 // gdnctl.log-summary/1 without the log's path; see docs/reference/json.md.
 Json summarize(const std::vector<Json>& history, const Objective& objective);

@@ -1,62 +1,108 @@
-// What an import infers from a hand-written entry beyond its fields.
 #include "runlog/import/import.h"
 
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/json.h"
 #include "core/text.h"
 #include "runlog/parse/block.h"
-#include "runlog/parse/detail.h"
-#include "runlog/parse/log.h"
-#include "runlog/records/record.h"
+#include "runlog/parse/grammar.h"
 #include "runlog/render/render.h"
 
-namespace gdnctl::runlog::detail {
+namespace gdnctl::runlog {
+
+namespace {
 
 // Confidence of a reading.
-inline constexpr double k_exact = 1.0;
-inline constexpr double k_by_wording = 0.8;
-inline constexpr double k_guess = 0.5;
+constexpr double k_exact = 1.0;
+constexpr double k_by_wording = 0.8;
+constexpr double k_guess = 0.5;
+
+// The text after the number in "1. text" or "2) text"; empty: not such an item.
+std::string_view numbered_item(std::string_view words) {
+    std::size_t digits = 0;
+    while (digits < words.size() && digits < 3 && is_digit(words[digits])) ++digits;
+    if (digits == 0 || digits + 1 >= words.size() || !is_blank(words[digits + 1])) return {};
+    return words[digits] == '.' || words[digits] == ')' ? text::trim(words.substr(digits + 1)) : std::string_view();
+}
+
+// Appends an item; each item ends with punctuation of its own, or else with `mark`.
+void add_item(std::string& text, std::string_view item, std::string_view mark) {
+    if (item.empty()) return;
+    if (!text.empty()) {
+        const std::string_view words = strip_marks(text);
+        const bool ended = !words.empty() && std::string_view(".,;:!?").find(words.back()) != std::string_view::npos;
+        text += ended ? " " : mark;
+    }
+    text += item;
+}
+
+// The text of a bullet with everything below it, on one line; "; " separates list items.
+std::string text_of(const Entry& entry, std::int32_t index) {
+    const Field& field = *entry.field(index);
+    std::string text(field.value);
+    std::string_view mark = ": ";  // separates a text from the list below it
+    bool gap = false;
+    BlockTracker tracker;
+    Line line;
+    for (LineCursor cursor(field.body); cursor.next(line);) {
+        const bool inside = tracker.inside(line.text);
+        const std::string_view words = text::trim(line.text);
+        if (words.starts_with("<!-- gdnctl:")) break;
+        if (tracker.commented() || !has_text(line.text) || words.starts_with("~~~")) {
+            gap = gap || words.empty();
+            continue;
+        }
+        const auto bullet = inside ? std::nullopt : match_bullet(line.text);
+        const std::string_view item = bullet ? bullet->content : inside ? std::string_view() : numbered_item(words);
+        if (!item.empty()) {
+            add_item(text, item, mark);
+            mark = "; ";
+        } else if (words.starts_with("```")) {
+            continue;
+        } else if (gap && !is_blank(line.text[0])) {
+            break;  // a paragraph of the entry, not of the field
+        } else {
+            add_item(text, words, " ");
+        }
+        gap = false;
+    }
+    return text;
+}
+
+// The text below a heading (an index into `verbatim`), up to the next heading or a bullet with a known label.
+std::string text_below(const Entry& entry, std::size_t heading, bool (*is_known)(std::string_view)) {
+    const std::uint32_t first = entry.verbatim[heading].number;
+    std::uint32_t end = static_cast<std::uint32_t>(-1);
+    std::string text;
+    for (std::size_t i = heading + 1; i < entry.verbatim.size(); ++i) {
+        const Line& line = entry.verbatim[i];
+        if (line.text.starts_with('#')) {
+            end = line.number;
+            break;
+        }
+        const bool part_of_bullet = is_blank(line.text[0]) || line.text.starts_with('<');
+        if (!part_of_bullet) add_item(text, text::trim(line.text), " ");
+    }
+    for (std::size_t i = 0; i < entry.fields.size(); ++i) {
+        const Field& field = entry.fields[i];
+        if (field.number < first || field.number > end || field.parent >= 0) continue;
+        if (is_known(field.label)) break;
+        const std::string rest = text_of(entry, static_cast<std::int32_t>(i));
+        add_item(text, field.label.empty() ? rest : std::string(field.label) + ": " + rest, "; ");
+    }
+    return text;
+}
 
 // Maps the wording of real logs to decision and outcome of a record.
 struct Ruling {
     std::string_view decision, outcome;
     double confidence = k_guess;
 };
-
-// Finds the command of each test result in an entry: on the result's line, in an enclosing bullet, or in an earlier
-// bullet of the same or an enclosing group. If a run of commands is followed by equally many results, they match in
-// order.
-class CheckCommands {
-public:
-    explicit CheckCommands(const Entry& entry);      // `entry` must outlive this
-    std::string of(const TestCounts& counts) const;  // empty: no command is given
-
-private:
-    struct Event {
-        std::uint32_t line;
-        std::int32_t field;  // of a command: index of its bullet; -1: a result
-        std::string command;
-        bool complete;  // a result with its command on the same line
-    };
-    bool counts_for(const Event& command, std::int32_t result) const;
-
-    const Entry& m_entry;
-    std::vector<Event> m_events;  // in line order
-};
-
-// The text of a bullet with everything below it, on one line; "; " separates list items.
-std::string text_of(const Entry& entry, std::int32_t index);
-
-namespace {
 
 struct Word {
     std::string_view word, decision, outcome;
@@ -136,8 +182,6 @@ std::string lead_of(std::string_view text) {
     return goes_on && !text::to_lower(text).starts_with(", not ") ? bold + std::string(text) : bold;
 }
 
-}  // namespace
-
 // Looks at the words of the decision field, else of the assessment, of the parenthesis in the title, of the whole
 // entry.
 std::optional<Ruling> ruling_of(const Entry& entry, std::string_view decision) {
@@ -157,89 +201,6 @@ std::optional<Ruling> ruling_of(const Entry& entry, std::string_view decision) {
     if (ruling && ruling->outcome == "accepted" && entry.commit_value.kind == CommitKind::none) ruling.reset();
     return ruling;
 }
-
-namespace {
-
-// The text after the number in "1. text" or "2) text"; empty: not such an item.
-std::string_view numbered_item(std::string_view words) {
-    std::size_t digits = 0;
-    while (digits < words.size() && digits < 3 && is_digit(words[digits])) ++digits;
-    if (digits == 0 || digits + 1 >= words.size() || !is_blank(words[digits + 1])) return {};
-    return words[digits] == '.' || words[digits] == ')' ? text::trim(words.substr(digits + 1)) : std::string_view();
-}
-
-}  // namespace
-
-// Appends an item; each item ends with punctuation of its own, or else with `mark`.
-void add_item(std::string& text, std::string_view item, std::string_view mark) {
-    if (item.empty()) return;
-    if (!text.empty()) {
-        const std::string_view words = strip_marks(text);
-        const bool ended = !words.empty() && std::string_view(".,;:!?").find(words.back()) != std::string_view::npos;
-        text += ended ? " " : mark;
-    }
-    text += item;
-}
-
-std::string text_of(const Entry& entry, std::int32_t index) {
-    const Field& field = *entry.field(index);
-    std::string text(field.value);
-    std::string_view mark = ": ";  // separates a text from the list below it
-    bool gap = false;
-    BlockTracker tracker;
-    Line line;
-    for (LineCursor cursor(field.body); cursor.next(line);) {
-        const bool inside = tracker.inside(line.text);
-        const std::string_view words = text::trim(line.text);
-        if (words.starts_with("<!-- gdnctl:")) break;
-        if (tracker.commented() || !has_text(line.text) || words.starts_with("~~~")) {
-            gap = gap || words.empty();
-            continue;
-        }
-        const auto bullet = inside ? std::nullopt : match_bullet(line.text);
-        const std::string_view item = bullet ? bullet->content : inside ? std::string_view() : numbered_item(words);
-        if (!item.empty()) {
-            add_item(text, item, mark);
-            mark = "; ";
-        } else if (words.starts_with("```")) {
-            continue;
-        } else if (gap && !is_blank(line.text[0])) {
-            break;  // a paragraph of the entry, not of the field
-        } else {
-            add_item(text, words, " ");
-        }
-        gap = false;
-    }
-    return text;
-}
-
-// The text below a heading (an index into `verbatim`), up to the next heading or a bullet with a known label.
-std::string text_below(const Entry& entry, std::size_t heading, bool (*is_known)(std::string_view)) {
-    const std::uint32_t first = entry.verbatim[heading].number;
-    std::uint32_t end = static_cast<std::uint32_t>(-1);
-    std::string text;
-    for (std::size_t i = heading + 1; i < entry.verbatim.size(); ++i) {
-        const Line& line = entry.verbatim[i];
-        if (line.text.starts_with('#')) {
-            end = line.number;
-            break;
-        }
-        const bool part_of_bullet = is_blank(line.text[0]) || line.text.starts_with('<');
-        if (!part_of_bullet) add_item(text, text::trim(line.text), " ");
-    }
-    for (std::size_t i = 0; i < entry.fields.size(); ++i) {
-        const Field& field = entry.fields[i];
-        if (field.number < first || field.number > end || field.parent >= 0) continue;
-        if (is_known(field.label)) break;
-        const std::string rest = text_of(entry, static_cast<std::int32_t>(i));
-        add_item(text, field.label.empty() ? rest : std::string(field.label) + ": " + rest, "; ");
-    }
-    return text;
-}
-
-// Finds the command that each line of test results belongs to.
-
-namespace {
 
 constexpr std::size_t k_most_events_back = 1000;
 
@@ -352,7 +313,26 @@ std::string command_of(const Entry& entry, const Field& field) {
     return is_code(content) || listed ? without_code_marks(content) : std::string();
 }
 
-}  // namespace
+// Finds the command of each test result in an entry: on the result's line, in an enclosing bullet, or in an earlier
+// bullet of the same or an enclosing group. If a run of commands is followed by equally many results, they match in
+// order.
+class CheckCommands {
+public:
+    explicit CheckCommands(const Entry& entry);      // `entry` must outlive this
+    std::string of(const TestCounts& counts) const;  // empty: no command is given
+
+private:
+    struct Event {
+        std::uint32_t line;
+        std::int32_t field;  // of a command: index of its bullet; -1: a result
+        std::string command;
+        bool complete;  // a result with its command on the same line
+    };
+    bool counts_for(const Event& command, std::int32_t result) const;
+
+    const Entry& m_entry;
+    std::vector<Event> m_events;  // in line order
+};
 
 CheckCommands::CheckCommands(const Entry& entry) : m_entry(entry) {
     auto counts = entry.tests.begin();
@@ -421,16 +401,6 @@ std::string CheckCommands::of(const TestCounts& counts) const {
     return results == commands.size() ? commands[number]->command : std::string();
 }
 
-}  // namespace gdnctl::runlog::detail
-
-namespace gdnctl::runlog {
-
-// Turns one hand-written entry into one record.
-
-namespace {
-
-using detail::k_by_wording, detail::k_exact, detail::k_guess;
-
 // Labels whose value is a single text of the record.
 struct TextLabel {
     std::string_view label;  // normalised
@@ -457,6 +427,7 @@ constexpr std::array<TextLabel, 16> k_texts = {{{"hypothesis", "/idea/hypothesis
 
 std::string inside_marks(std::string_view value) { return std::string(strip_marks(value)); }
 
+// Turns one hand-written entry into one record.
 class Importer {
 public:
     explicit Importer(const EntryHead& head)
@@ -530,7 +501,7 @@ private:
     }
 
     // Every line of the field can be stored: nothing is nested that the record has no field for.
-    bool plain(const Field& field) const { return !detail::has_text(field.body); }
+    bool plain(const Field& field) const { return !has_text(field.body); }
 
     void top_level(const Field& field, std::int32_t index) {
         if (index == m_entry.date || index == m_entry.commit) {
@@ -540,21 +511,21 @@ private:
         // "Next bold hypothesis (escalation)"
         const std::string label = normalise_label(field.label.substr(0, field.label.find('(')));
         for (const TextLabel& known : k_texts) {
-            if (label == known.label && take_text(known, field, index)) return;
+            if (label == known.label && read_text_field(known, field, index)) return;
         }
-        if (label == "codex loop iteration" && take_loop(field)) return;
-        if (label == "change summary" && take_list("changes", field, index)) return;
-        if (label == "interpretation" && take_list("interpretation", field, index)) return;
-        if (detail::label_is(field.label, "correctness", true)) checks(field);
-        if (detail::label_is(field.label, "profile run", true) || detail::label_is(field.label, "profile runs", true)) {
+        if (label == "codex loop iteration" && read_loop_numbers(field)) return;
+        if (label == "change summary" && read_list("changes", field, index)) return;
+        if (label == "interpretation" && read_list("interpretation", field, index)) return;
+        if (label_is(field.label, "correctness", true)) checks(field);
+        if (label_is(field.label, "profile run", true) || label_is(field.label, "profile runs", true)) {
             profile(index);
         }
         keep(field);
     }
 
-    bool take_text(const TextLabel& known, const Field& field, std::int32_t index) {
+    bool read_text_field(const TextLabel& known, const Field& field, std::int32_t index) {
         if (!plain(field) && !known.prose) return false;
-        const std::string text = detail::text_of(m_entry, index);
+        const std::string text = text_of(m_entry, index);
         const std::string value = inside_marks(text);
         const Json::json_pointer at{std::string(known.pointer)};
         if (value.empty() || !m_record[at].is_null()) return false;  // the first occurrence counts
@@ -578,7 +549,7 @@ private:
             for (const TextLabel& known : k_texts) {
                 const Json::json_pointer at{std::string(known.pointer)};
                 if (label != known.label || !known.prose || !m_record[at].is_null()) continue;
-                const std::string text = detail::text_below(m_entry, i, is_known);
+                const std::string text = text_below(m_entry, i, is_known);
                 if (text.empty()) continue;
                 m_record[at] = text;
                 sure(known.pointer.substr(1), k_by_wording);
@@ -601,7 +572,7 @@ private:
     }
 
     // `8 / 10`
-    bool take_loop(const Field& field) {
+    bool read_loop_numbers(const Field& field) {
         const std::string value = inside_marks(field.value);
         const auto slash = value.find('/');
         if (slash == std::string::npos || !plain(field)) return false;
@@ -615,7 +586,7 @@ private:
     }
 
     // A text, or one level of bullets without nested bullets, and nothing else.
-    bool take_list(const char* name, const Field& field, std::int32_t index) {
+    bool read_list(const char* name, const Field& field, std::int32_t index) {
         if (!m_record[name].empty()) return false;
         Json items = Json::array();
         if (!field.value.empty()) items.push_back(std::string(field.value));
@@ -623,7 +594,7 @@ private:
         for (const Field& child : m_entry.fields) {
             if (child.parent != index) continue;
             if (!plain(child)) return false;
-            items.push_back(std::string(detail::match_bullet(child.line)->content));
+            items.push_back(std::string(match_bullet(child.line)->content));
             ++lines;
         }
         std::size_t written = 0;
@@ -646,7 +617,7 @@ private:
                 continue;
             }
             const std::string ran = m_commands.of(counts);
-            Json check = {{"name", nullptr}, {"command", ran.empty() ? Json() : Json(ran)}, {"exit", nullptr}};
+            Json check = {{"name", nullptr}, {"command", json::or_null(ran)}, {"exit", nullptr}};
             const auto put = [&](const char* name, const std::optional<std::int64_t>& n) {
                 if (n) check[name] = *n;
             };
@@ -669,34 +640,34 @@ private:
     // "Correctness" in an acceptance checklist, for an entry without a field of its own for it.
     void nested_checks() {
         for (const Field& field : m_entry.fields) {
-            const bool nested = field.parent >= 0 && detail::label_is(field.label, "correctness", true);
+            const bool nested = field.parent >= 0 && label_is(field.label, "correctness", true);
             if (nested && m_record["checks"].empty()) checks(field);
         }
     }
 
     void profile(std::int32_t index) {
         Json profile = {{"arm", "candidate"}};
-        struct Place {
+        struct NamedField {
             std::string_view label;  // normalised
             const char* pointer;
         };
-        static constexpr std::array<Place, 12> k_places = {{{"command", "/command"},
-                                                            {"job id", "/job_id"},
-                                                            {"ray job", "/job_id"},
-                                                            {"job/run", "/job_id"},
-                                                            {"run", "/run_url"},
-                                                            {"w&b run", "/run_url"},
-                                                            {"profiler artifact", "/artifact"},
-                                                            {"trace location", "/trace/path"},
-                                                            {"downloaded trace", "/trace/path"},
-                                                            {"output path", "/output"},
-                                                            {"failure mode", "/failure"},
-                                                            {"cluster", "/cluster"}}};
+        static constexpr std::array<NamedField, 12> k_places = {{{"command", "/command"},
+                                                                 {"job id", "/job_id"},
+                                                                 {"ray job", "/job_id"},
+                                                                 {"job/run", "/job_id"},
+                                                                 {"run", "/run_url"},
+                                                                 {"w&b run", "/run_url"},
+                                                                 {"profiler artifact", "/artifact"},
+                                                                 {"trace location", "/trace/path"},
+                                                                 {"downloaded trace", "/trace/path"},
+                                                                 {"output path", "/output"},
+                                                                 {"failure mode", "/failure"},
+                                                                 {"cluster", "/cluster"}}};
         bool any = false;
         for (const Field& child : m_entry.fields) {
             if (child.parent != index) continue;
             const std::string label = normalise_label(child.label);
-            for (const Place& place : k_places) {
+            for (const NamedField& place : k_places) {
                 const std::string value = inside_marks(child.value);
                 if (label != normalise_label(place.label) || value.empty()) continue;
                 const Json::json_pointer at{std::string(place.pointer)};
@@ -755,9 +726,8 @@ private:
                 continue;
             }
             const bool text = !metric.before_text.empty() || !metric.after_text.empty();
-            const auto number = [](const std::optional<double>& n) { return n ? Json(*n) : Json(); };
-            Json value = {{"before", text ? Json(std::string(metric.before_text)) : number(metric.before)},
-                          {"after", text ? Json(std::string(metric.after_text)) : number(metric.after)},
+            Json value = {{"before", text ? Json(std::string(metric.before_text)) : json::or_null(metric.before)},
+                          {"after", text ? Json(std::string(metric.after_text)) : json::or_null(metric.after)},
                           {"source", "import"}};
             if (metric.comparison != Comparison::unknown) {
                 value["comparison"] = name_of(metric.comparison);
@@ -786,7 +756,7 @@ private:
 
     void verdict() {
         const std::string decision = json::text(m_record, "decision");
-        const auto ruling = detail::ruling_of(m_entry, decision);
+        const auto ruling = ruling_of(m_entry, decision);
         if (!ruling) return;
         if (decision.empty()) {
             m_record["decision"] = ruling->decision;
@@ -798,17 +768,14 @@ private:
     }
 
     Entry m_entry;
-    detail::CheckCommands m_commands{m_entry};
+    CheckCommands m_commands{m_entry};
     IterationNumber m_iteration;
     Json m_record;
     Json m_kept = Json::array();
     Json m_confidence = Json::object();
 };
 
-}  // namespace
-
-Json import_entry(const EntryHead& head) { return Importer(head).run(); }
-
+// The same for entry number `index` of an experiment log (kind "experiment", sections by name).
 Json import_experiment(const ExperimentEntry& entry, std::size_t index) {
     const IterationNumber number{static_cast<std::int64_t>(index), {}};
     const auto date = parse_iso8601(entry.date);
@@ -840,8 +807,6 @@ Json import_experiment(const ExperimentEntry& entry, std::size_t index) {
     record["confidence"] = {{"started_at", date ? 1.0 : 0.0}, {"sections", 1.0}};
     return record;
 }
-
-namespace {
 
 const GeneratedBlock* block_of(const std::vector<GeneratedBlock>& blocks, std::string_view heading) {
     for (const GeneratedBlock& block : blocks) {
@@ -916,6 +881,8 @@ private:
 };
 
 }  // namespace
+
+Json import_entry(const EntryHead& head) { return Importer(head).run(); }
 
 Result<Imported> import_log(std::string_view log, std::span<const Json> existing, WallTime now,
                             const ImportOptions& options) {

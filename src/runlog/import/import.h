@@ -17,8 +17,6 @@ namespace gdnctl::runlog {
 // The record of one entry. What the parser reads goes to its field; the rest goes to `raw` verbatim. "confidence" says
 // for each field how sure the reading is: 1 exact, 0.8 by place or wording, 0.5 a guess.
 Json import_entry(const EntryHead& head);
-// The same for entry number `index` of an experiment log (kind "experiment", sections by name).
-Json import_experiment(const ExperimentEntry& entry, std::size_t index);
 
 struct Imported {
     std::vector<Json> records;  // new records, and those that replace an earlier import because the entry changed

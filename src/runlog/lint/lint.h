@@ -24,7 +24,6 @@ namespace gdnctl::runlog {
 
 enum class Severity { off, note, warning, error };
 const char* name_of(Severity severity);
-std::optional<Severity> parse_severity(std::string_view name);
 
 struct RuleInfo {
     std::string_view id;    // "L001"

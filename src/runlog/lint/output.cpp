@@ -1,4 +1,3 @@
-// Findings for people, and the texts that scripts written for the original look for.
 #include <algorithm>
 #include <array>
 
@@ -44,46 +43,6 @@ std::string counts(const LintReport& report) {
                                        [](const Finding& finding) { return finding.fix && finding.fix->safe; });
     return fmt::format("{}, {} fixable", text, fixable);
 }
-
-}  // namespace
-
-LintText lint_as_text(const LintReport& report, std::string_view path, const LintTextOptions& options) {
-    LintText text;
-    for (const Block& block : k_blocks) {
-        bool titled = false;
-        for (const Finding& finding : report.findings) {
-            if (finding.rule->id != block.rule || !in_block(finding)) continue;
-            if (!titled) text.blocks += fmt::format("[gdnctl] {} {}:\n", block.title, path);
-            titled = true;
-            text.blocks += block.with_message ? fmt::format("[gdnctl]   {}\n", text::repair_utf8(finding.message))
-                                              : fmt::format("[gdnctl]   line {}\n", finding.line);
-        }
-    }
-    for (const Finding& finding : report.findings) {
-        if (in_block(finding)) continue;
-        text.findings += fmt::format("{}:{}:{}: {} {} {}\n", path, finding.line, finding.column,
-                                     name_of(finding.severity), finding.rule->id, text::repair_utf8(finding.message));
-    }
-    if (report.left_out != 0) {
-        text.findings +=
-            fmt::format("{}: {} more {}\n", path, report.left_out, report.left_out == 1 ? "finding" : "findings");
-    }
-    if (!text.findings.empty()) text.findings += counts(report) + "\n";
-    if (!options.complete) return text;
-    if (report.checked == 0) {
-        text.verdict = options.since.empty()
-                           ? fmt::format("[gdnctl] nothing was checked: no entry in {}\n", path)
-                           : fmt::format("[gdnctl] nothing was checked: no entry in {} is new or changed since {}\n",
-                                         path, options.since);
-    } else if (!report.failed()) {
-        text.verdict = fmt::format("[gdnctl] log lint passed: {}\n", path);
-    }
-    return text;
-}
-
-// gdnctl.lint/1 and SARIF 2.1.0.
-
-namespace {
 
 Json finding_to_json(const Finding& finding) {
     Json item = {{"rule", finding.rule->id},
@@ -157,9 +116,9 @@ std::string fingerprint(const Finding& finding) {
 }
 
 // Converts positions of edits to SARIF's.
-class Places {
+class SarifRegions {
 public:
-    explicit Places(const Document& document) : m_document(document) {
+    explicit SarifRegions(const Document& document) : m_document(document) {
         LineCursor cursor(document.text);
         Line line;
         while (cursor.next(line)) m_lines.push_back(line);
@@ -198,7 +157,7 @@ bool shows_no_secret(const Fix& fix) {
                         [](const Edit& edit) { return !find_secret_shapes(edit.text).empty(); });
 }
 
-Json sarif_fix(const Finding& finding, const Places& places, const std::string& uri) {
+Json sarif_fix(const Finding& finding, const SarifRegions& places, const std::string& uri) {
     Json replacements = Json::array();
     for (const Edit& edit : finding.fix->edits) {
         replacements.push_back(
@@ -207,64 +166,6 @@ Json sarif_fix(const Finding& finding, const Places& places, const std::string& 
     Json change = {{"artifactLocation", {{"uri", uri}, {"uriBaseId", "%SRCROOT%"}}}, {"replacements", replacements}};
     return {{"description", {{"text", finding.message}}}, {"artifactChanges", Json::array({change})}};
 }
-
-}  // namespace
-
-std::string lint_as_json(const LintReport& report, const LintOutput& output) {
-    Json findings = Json::array();
-    for (const Finding& finding : report.findings) findings.push_back(finding_to_json(finding));
-    const Json object = {{"schema", "gdnctl.lint/1"},
-                         {"tool", {{"name", "gdnctl"}, {"version", output.version}}},
-                         {"file", output.path},
-                         {"scope", output.scope},
-                         {"entries", report.entries},
-                         {"summary",
-                          {{"error", report.count(Severity::error)},
-                           {"warning", report.count(Severity::warning)},
-                           {"note", report.count(Severity::note)},
-                           {"fixed", report.fixed}}},
-                         {"exit_code", output.exit_code},
-                         {"findings", findings}};
-    return to_text(object) + "\n";
-}
-
-std::string lint_as_sarif(const LintReport& report, const Document& document, const LintOutput& output) {
-    const std::string uri = uri_of(output.path);
-    const std::span<const RuleInfo> rules = lint_rules();
-    std::optional<Places> places;
-    Json results = Json::array();
-    for (const Finding& finding : report.findings) {
-        const auto index = static_cast<std::size_t>(finding.rule - rules.data());
-        const Json region = {{"startLine", finding.line},
-                             {"startColumn", finding.column},
-                             {"endLine", finding.end_line},
-                             {"endColumn", finding.end_column}};
-        const Json location = {
-            {"physicalLocation",
-             {{"artifactLocation", {{"uri", uri}, {"uriBaseId", "%SRCROOT%"}}}, {"region", region}}}};
-        Json result = {{"ruleId", finding.rule->id},
-                       {"ruleIndex", index},
-                       {"level", level_of(finding.severity)},
-                       {"message", {{"text", finding.message}}},
-                       {"locations", Json::array({location})},
-                       {"partialFingerprints", {{"gdnctlEntry/v1", fingerprint(finding)}}}};
-        if (finding.fix && finding.fix->safe && shows_no_secret(*finding.fix)) {
-            if (!places) places.emplace(document);
-            result["fixes"] = Json::array({sarif_fix(finding, *places, uri)});
-        }
-        results.push_back(std::move(result));
-    }
-    const Json driver = {{"name", "gdnctl"}, {"version", output.version}, {"rules", sarif_rules()}};
-    const Json run = {{"tool", {{"driver", driver}}}, {"columnKind", "unicodeCodePoints"}, {"results", results}};
-    const Json object = {{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
-                         {"version", "2.1.0"},
-                         {"runs", Json::array({run})}};
-    return to_text(object, 2) + "\n";
-}
-
-// Workflow commands, which GitHub shows as annotations, and the table of the step summary.
-
-namespace {
 
 constexpr std::size_t k_shown_per_kind = 10;       // GitHub does not display more
 constexpr std::size_t k_summary_limit = 1u << 20;  // bytes that a step may write
@@ -308,60 +209,6 @@ std::string cell(std::string_view s) {
     return out;
 }
 
-}  // namespace
-
-std::string lint_as_github(const LintReport& report, std::string_view path) {
-    std::string out;
-    for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
-        std::size_t shown = 0;
-        for (const Finding& finding : report.findings) {
-            if (finding.severity != severity) continue;
-            if (++shown > k_shown_per_kind) break;
-            out += annotation(finding, path);
-        }
-    }
-    std::array<std::size_t, 4> rest{};
-    std::size_t total = 0;
-    for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
-        const std::size_t n = report.count(severity);
-        rest[static_cast<std::size_t>(severity)] = n > k_shown_per_kind ? n - k_shown_per_kind : 0;
-        total += rest[static_cast<std::size_t>(severity)];
-    }
-    if (total != 0) {
-        out += fmt::format("{} more findings are not annotated: {} errors, {} warnings, {} notes\n", total, rest[3],
-                           rest[2], rest[1]);
-    }
-    return out;
-}
-
-std::string lint_as_step_summary(const LintReport& report, std::string_view path) {
-    std::string out = fmt::format("### gdnctl lint-log: {}\n\n{} entries, {} errors, {} warnings, {} notes\n",
-                                  cell(path), report.entries, report.count(Severity::error),
-                                  report.count(Severity::warning), report.count(Severity::note));
-    if (report.findings.empty()) return out;
-    out += "\n| line | iteration | severity | rule | message |\n|---|---|---|---|---|\n";
-    std::size_t rows = 0;
-    for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
-        for (const Finding& finding : report.findings) {
-            if (finding.severity != severity) continue;
-            const std::string row =
-                fmt::format("| {} | {} | {} | {} {} | {} |\n", finding.line, cell(finding.iteration), name_of(severity),
-                            finding.rule->id, finding.rule->name, cell(finding.message));
-            if (out.size() + row.size() + 100 > k_summary_limit) {
-                out += fmt::format("\n{} more findings\n", report.findings.size() - rows);
-                return out;
-            }
-            out += row;
-            ++rows;
-        }
-    }
-    return out;
-}
-
-// A unified diff for texts that differ in few places.
-
-namespace {
-
 constexpr std::size_t k_context = 3;
 constexpr std::size_t k_resync = 200;  // lines to search ahead for the next common one
 
@@ -370,9 +217,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
     std::vector<std::string_view> lines;
     LineCursor cursor(text);
     Line line;
-    while (cursor.next(line)) {
-        lines.push_back({line.text.data(), line.text.size() + cursor.ending().size()});
-    }
+    while (cursor.next(line)) lines.push_back({line.text.data(), line.text.size() + cursor.ending().size()});
     return lines;
 }
 
@@ -428,6 +273,146 @@ std::string range(std::size_t begin, std::size_t count) {
 }
 
 }  // namespace
+
+LintText lint_as_text(const LintReport& report, std::string_view path, const LintTextOptions& options) {
+    LintText text;
+    for (const Block& block : k_blocks) {
+        bool titled = false;
+        for (const Finding& finding : report.findings) {
+            if (finding.rule->id != block.rule || !in_block(finding)) continue;
+            if (!titled) text.blocks += fmt::format("[gdnctl] {} {}:\n", block.title, path);
+            titled = true;
+            text.blocks += block.with_message ? fmt::format("[gdnctl]   {}\n", text::repair_utf8(finding.message))
+                                              : fmt::format("[gdnctl]   line {}\n", finding.line);
+        }
+    }
+    for (const Finding& finding : report.findings) {
+        if (in_block(finding)) continue;
+        text.findings += fmt::format("{}:{}:{}: {} {} {}\n", path, finding.line, finding.column,
+                                     name_of(finding.severity), finding.rule->id, text::repair_utf8(finding.message));
+    }
+    if (report.left_out != 0) {
+        text.findings +=
+            fmt::format("{}: {} more {}\n", path, report.left_out, report.left_out == 1 ? "finding" : "findings");
+    }
+    if (!text.findings.empty()) text.findings += counts(report) + "\n";
+    if (!options.complete) return text;
+    if (report.checked == 0) {
+        text.verdict = options.since.empty()
+                           ? fmt::format("[gdnctl] nothing was checked: no entry in {}\n", path)
+                           : fmt::format("[gdnctl] nothing was checked: no entry in {} is new or changed since {}\n",
+                                         path, options.since);
+    } else if (!report.failed()) {
+        text.verdict = fmt::format("[gdnctl] log lint passed: {}\n", path);
+    }
+    return text;
+}
+
+// gdnctl.lint/1 and SARIF 2.1.0.
+
+std::string lint_as_json(const LintReport& report, const LintOutput& output) {
+    Json findings = Json::array();
+    for (const Finding& finding : report.findings) findings.push_back(finding_to_json(finding));
+    const Json object = {{"schema", "gdnctl.lint/1"},
+                         {"tool", {{"name", "gdnctl"}, {"version", output.version}}},
+                         {"file", output.path},
+                         {"scope", output.scope},
+                         {"entries", report.entries},
+                         {"summary",
+                          {{"error", report.count(Severity::error)},
+                           {"warning", report.count(Severity::warning)},
+                           {"note", report.count(Severity::note)},
+                           {"fixed", report.fixed}}},
+                         {"exit_code", output.exit_code},
+                         {"findings", findings}};
+    return to_text(object) + "\n";
+}
+
+std::string lint_as_sarif(const LintReport& report, const Document& document, const LintOutput& output) {
+    const std::string uri = uri_of(output.path);
+    const std::span<const RuleInfo> rules = lint_rules();
+    std::optional<SarifRegions> places;
+    Json results = Json::array();
+    for (const Finding& finding : report.findings) {
+        const auto index = static_cast<std::size_t>(finding.rule - rules.data());
+        const Json region = {{"startLine", finding.line},
+                             {"startColumn", finding.column},
+                             {"endLine", finding.end_line},
+                             {"endColumn", finding.end_column}};
+        const Json location = {
+            {"physicalLocation",
+             {{"artifactLocation", {{"uri", uri}, {"uriBaseId", "%SRCROOT%"}}}, {"region", region}}}};
+        Json result = {{"ruleId", finding.rule->id},
+                       {"ruleIndex", index},
+                       {"level", level_of(finding.severity)},
+                       {"message", {{"text", finding.message}}},
+                       {"locations", Json::array({location})},
+                       {"partialFingerprints", {{"gdnctlEntry/v1", fingerprint(finding)}}}};
+        if (finding.fix && finding.fix->safe && shows_no_secret(*finding.fix)) {
+            if (!places) places.emplace(document);
+            result["fixes"] = Json::array({sarif_fix(finding, *places, uri)});
+        }
+        results.push_back(std::move(result));
+    }
+    const Json driver = {{"name", "gdnctl"}, {"version", output.version}, {"rules", sarif_rules()}};
+    const Json run = {{"tool", {{"driver", driver}}}, {"columnKind", "unicodeCodePoints"}, {"results", results}};
+    const Json object = {{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
+                         {"version", "2.1.0"},
+                         {"runs", Json::array({run})}};
+    return to_text(object, 2) + "\n";
+}
+
+// Workflow commands, which GitHub shows as annotations, and the table of the step summary.
+
+std::string lint_as_github(const LintReport& report, std::string_view path) {
+    std::string out;
+    for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
+        std::size_t shown = 0;
+        for (const Finding& finding : report.findings) {
+            if (finding.severity != severity) continue;
+            if (++shown > k_shown_per_kind) break;
+            out += annotation(finding, path);
+        }
+    }
+    std::array<std::size_t, 4> rest{};
+    std::size_t total = 0;
+    for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
+        const std::size_t n = report.count(severity);
+        rest[static_cast<std::size_t>(severity)] = n > k_shown_per_kind ? n - k_shown_per_kind : 0;
+        total += rest[static_cast<std::size_t>(severity)];
+    }
+    if (total != 0) {
+        out += fmt::format("{} more findings are not annotated: {} errors, {} warnings, {} notes\n", total, rest[3],
+                           rest[2], rest[1]);
+    }
+    return out;
+}
+
+std::string lint_as_step_summary(const LintReport& report, std::string_view path) {
+    std::string out = fmt::format("### gdnctl lint-log: {}\n\n{} entries, {} errors, {} warnings, {} notes\n",
+                                  cell(path), report.entries, report.count(Severity::error),
+                                  report.count(Severity::warning), report.count(Severity::note));
+    if (report.findings.empty()) return out;
+    out += "\n| line | iteration | severity | rule | message |\n|---|---|---|---|---|\n";
+    std::size_t rows = 0;
+    for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
+        for (const Finding& finding : report.findings) {
+            if (finding.severity != severity) continue;
+            const std::string row =
+                fmt::format("| {} | {} | {} | {} {} | {} |\n", finding.line, cell(finding.iteration), name_of(severity),
+                            finding.rule->id, finding.rule->name, cell(finding.message));
+            if (out.size() + row.size() + 100 > k_summary_limit) {
+                out += fmt::format("\n{} more findings\n", report.findings.size() - rows);
+                return out;
+            }
+            out += row;
+            ++rows;
+        }
+    }
+    return out;
+}
+
+// A unified diff for texts that differ in few places.
 
 std::string unified_diff(std::string_view before, std::string_view after, std::string_view path) {
     if (before == after) return {};

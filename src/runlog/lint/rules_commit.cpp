@@ -1,11 +1,12 @@
 // L001, L002, L103, L105, L201-L205: what the commit line says, and whether history agrees.
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
 #include "core/text.h"
 #include "runlog/lint/rules.h"
-#include "runlog/parse/detail.h"
+#include "runlog/parse/grammar.h"
 
 namespace gdnctl::runlog {
 
@@ -44,8 +45,7 @@ bool says_word(std::string_view words, std::string_view word) {
     for (std::size_t found = words.find(word); found != std::string::npos; found = words.find(word, found + 1)) {
         const std::string_view before = words.substr(0, found);
         const std::size_t end = found + word.size();
-        const bool whole = (before.empty() || !detail::is_word(before.back())) &&
-                           (end == words.size() || !detail::is_word(words[end]));
+        const bool whole = (before.empty() || !is_word(before.back())) && (end == words.size() || !is_word(words[end]));
         const bool negated = before.ends_with("not ") || before.ends_with("never ") || before.ends_with("no ") ||
                              before.ends_with("nothing ") || before.ends_with("not be ");
         if (whole && !negated) return true;
@@ -88,9 +88,9 @@ void for_commits_outside_entries(const LintRun& run, CommitKind kind, const std:
         while (cursor.next(line)) {
             if (tracker.inside(line.text)) continue;
             if (!run.whole_file() && !tracker.underlined().first.empty()) return;
-            const auto bullet = detail::match_bullet(line.text);
-            const auto labelled = bullet ? detail::split_label(bullet->content) : std::nullopt;
-            if (!labelled || !detail::label_is(labelled->label, "commit")) continue;
+            const auto bullet = match_bullet(line.text);
+            const auto labelled = bullet ? split_label(bullet->content) : std::nullopt;
+            if (!labelled || !label_is(labelled->label, "commit")) continue;
             if (classify_commit(labelled->value).kind == kind) visit(line);
         }
     };
@@ -105,48 +105,10 @@ void for_commits_outside_entries(const LintRun& run, CommitKind kind, const std:
     }
 }
 
-}  // namespace
-
-Verdict verdict_of(const Entry& entry) {
-    Verdict verdict;
-    verdict.committed = entry.commit_value.kind == CommitKind::committed || entry.commit_value.kind == CommitKind::self;
-    std::string words;
-    for (const std::string_view label :
-         {"decision", "outcome", "assessment", "acceptance gate checklist", "verdict", "governance note",
-          "governance action", "retained tree state after measurement"}) {
-        if (const Field* field = entry.find(label)) add_words(words, *field);
-    }
-    const auto says = [&](std::string_view word) { return says_word(words, word); };
-    verdict.promoted = says("promoted") || says("promote corrupt champion");
-    verdict.reverted = says("reverted");
-    verdict.rejected = says("regressed") || says("rejected") || says("regression") || says("control flow regression");
-    // An attempt without a commit may say in other fields that it never ran.
-    for (const Field& field : entry.fields) {
-        if (verdict.committed) break;
-        for (const std::string_view label : {"commit", "interpretation", "result"}) {
-            if (detail::label_is(field.label, label)) add_words(words, field);
-        }
-    }
-    verdict.blocked = says("infra blocked") || says("profile blocked") || says("compile blocked");
-    return verdict;
-}
-
-EntryBrief brief_of(const Entry& entry) {
-    EntryBrief brief;
-    brief.head = entry.head;
-    brief.date = date_of(entry);
-    brief.dated_iteration = iteration_text(entry.head);
-    if (entry.commit_value.kind == CommitKind::committed) brief.left_head = entry.commit_value.sha;
-    if (entry.commit_value.kind == CommitKind::none) brief.left_head = sha_in(entry.field(entry.starting_commit));
-    return brief;
-}
-
-namespace rule {
-
 void pending_commit(const EntryFacts& facts, Reporter& reporter) {
     if (facts.run.options.allow_pending) return;
     for (const Field& field : facts.entry.fields) {
-        if (!detail::label_is(field.label, "commit")) continue;
+        if (!label_is(field.label, "commit")) continue;
         if (classify_commit(field.value).kind != CommitKind::pending) continue;
         const Introduced introduced = introduced_by(facts);
         std::optional<Fix> fix;
@@ -210,8 +172,8 @@ void repeated_field(const EntryFacts& facts, Reporter& reporter) {
     const Entry& entry = facts.entry;
     for (const std::int32_t index : entry.repeated) {
         const Field& field = entry.fields[static_cast<std::size_t>(index)];
-        const bool commit = detail::label_is(field.label, "commit");
-        const bool date = detail::label_is(field.label, "date");
+        const bool commit = label_is(field.label, "commit");
+        const bool date = label_is(field.label, "date");
         const std::int32_t first = commit ? entry.commit : date ? entry.date : entry.starting_commit;
         reporter.add(at(field), fmt::format("`{}` is given twice; the one in line {} counts",
                                             commit ? "Commit"
@@ -289,6 +251,75 @@ void decision_mismatch(const EntryFacts& facts, Reporter& reporter) {
     }
 }
 
-}  // namespace rule
+}  // namespace
+
+Verdict verdict_of(const Entry& entry) {
+    Verdict verdict;
+    verdict.committed = entry.commit_value.kind == CommitKind::committed || entry.commit_value.kind == CommitKind::self;
+    std::string words;
+    for (const std::string_view label :
+         {"decision", "outcome", "assessment", "acceptance gate checklist", "verdict", "governance note",
+          "governance action", "retained tree state after measurement"}) {
+        if (const Field* field = entry.find(label)) add_words(words, *field);
+    }
+    const auto says = [&](std::string_view word) { return says_word(words, word); };
+    verdict.promoted = says("promoted") || says("promote corrupt champion");
+    verdict.reverted = says("reverted");
+    verdict.rejected = says("regressed") || says("rejected") || says("regression") || says("control flow regression");
+    // An attempt without a commit may say in other fields that it never ran.
+    for (const Field& field : entry.fields) {
+        if (verdict.committed) break;
+        for (const std::string_view label : {"commit", "interpretation", "result"}) {
+            if (label_is(field.label, label)) add_words(words, field);
+        }
+    }
+    verdict.blocked = says("infra blocked") || says("profile blocked") || says("compile blocked");
+    return verdict;
+}
+
+EntryBrief brief_of(const Entry& entry) {
+    EntryBrief brief;
+    brief.head = entry.head;
+    brief.date = date_of(entry);
+    brief.dated_iteration = iteration_text(entry.head);
+    if (entry.commit_value.kind == CommitKind::committed) brief.left_head = entry.commit_value.sha;
+    if (entry.commit_value.kind == CommitKind::none) brief.left_head = sha_in(entry.field(entry.starting_commit));
+    return brief;
+}
+
+std::span<const Rule> commit_rules() {
+    using enum Severity;
+    static constexpr std::array k_rules = {
+        Rule{{"L001", "pending-commit", error, "the commit value is still pending",
+              "Write the sha, `this commit` or `none (failed attempt)`."},
+             &pending_commit,
+             &pending_outside_entries,
+             nullptr},
+        Rule{{"L002", "this-commit", warning, "`this commit` cannot be resolved, or was left in an older entry",
+              "Write the sha; `--fix` does this if the git history has it."},
+             &this_commit,
+             &this_commit_outside_entries,
+             nullptr},
+        on_entry({"L103", "commit-grammar", warning, "the commit value is none of the known forms",
+                  "Use a sha of 7 to 40 digits, `this commit` or `none (reason)`."},
+                 &commit_grammar),
+        on_entry({"L105", "repeated-field", warning, "an identity field is given twice", "Keep the first."},
+                 &repeated_field),
+        on_entry({"L201", "unknown-sha", warning, "a sha is not in the repository", "Check the sha, or fetch."},
+                 &unknown_sha),
+        on_entry({"L202", "not-an-ancestor", warning, "the commit is not in the history of HEAD",
+                  "The commit was rebased or dropped: record the existing one, or `none (reason)`."},
+                 &not_an_ancestor),
+        on_entry({"L203", "commit-is-start", warning, "the commit equals the starting commit",
+                  "Record the commit that the iteration made, or `none (reason)`."},
+                 &same_as_start),
+        on_entry({"L204", "start-mismatch", note, "the starting commit is not the head that the previous entry left",
+                  "Other commits came between, or an entry is missing."},
+                 &start_mismatch),
+        on_entry({"L205", "decision-mismatch", warning, "decision and commit disagree",
+                  "A promoted change has a commit; a reverted one has a commit that reverts it."},
+                 &decision_mismatch)};
+    return k_rules;
+}
 
 }  // namespace gdnctl::runlog

@@ -1,5 +1,7 @@
-// L003, L004, L101, L107: the order of entries and the lines that delimit them.
+// L003, L004, L101, L107, L108, L601-L604, L607: the file as a whole: the order of entries, the lines that delimit
+// them, conflict markers, secrets and paths, length, white space and encoding.
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <unordered_map>
 
@@ -8,10 +10,10 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "runlog/lint/rules.h"
-#include "runlog/parse/detail.h"
+#include "runlog/parse/grammar.h"
 #include "runlog/records/record.h"
 
-namespace gdnctl::runlog::rule {
+namespace gdnctl::runlog {
 
 namespace {
 
@@ -34,7 +36,7 @@ const char* obvious_fence_end(std::string_view rest) {
     const char* blank_run = nullptr;
     while (cursor.next(line)) {
         const bool blank = text::trim(line.text).empty();
-        if (detail::match_heading(line)) return blank_run != nullptr ? blank_run : line.text.data();
+        if (match_heading(line)) return blank_run != nullptr ? blank_run : line.text.data();
         if (!blank) {
             blank_run = nullptr;
         } else if (blank_run == nullptr) {
@@ -50,15 +52,13 @@ std::string mended_heading(std::string_view line) {
     constexpr std::size_t word = std::string_view("iteration").size();
     rest = text::trim(rest.substr(std::min(word, rest.size())));
     const std::string candidate = "### Iteration " + std::string(rest);
-    const auto head = detail::match_heading({candidate, 1});
+    const auto head = match_heading({candidate, 1});
     if (!head) return {};
     std::string mended = "### Iteration " + candidate.substr(14, candidate.find_first_of(" \t:", 14) - 14);
     if (!head->title.empty()) mended += " - " + std::string(head->title);
-    const auto again = detail::match_heading({mended, 1});
+    const auto again = match_heading({mended, 1});
     return again && again->number == head->number && again->suffix == head->suffix ? mended : std::string();
 }
-
-}  // namespace
 
 void sequence(const LintRun& run, Reporter& reporter) {
     if (run.options.allow_non_monotonic) return;
@@ -136,15 +136,6 @@ void unclosed_block(const LintRun& run, Reporter& reporter) {
     reporter.add({fence}, fmt::format("the {} is never closed and hides everything after it", what), std::move(fix));
 }
 
-}  // namespace gdnctl::runlog::rule
-
-namespace gdnctl::runlog {
-
-// L108: conflict markers of an unresolved merge. A log that grows at its end conflicts whenever two branches add an
-// entry.
-
-namespace {
-
 constexpr std::size_t k_mark_length = 7;  // the length of git's markers, unless the attribute conflict-marker-size
                                           // changes it
 
@@ -156,7 +147,7 @@ char conflict_mark(std::string_view line) {
     const std::string_view label = text::trim(line.substr(run));
     if (label.empty()) return line[0];
     // The markers of a side have its name after a blank; the one between the sides has no name.
-    return detail::is_blank(line[run]) && line[0] != '=' ? line[0] : '\0';
+    return is_blank(line[run]) && line[0] != '=' ? line[0] : '\0';
 }
 
 class Conflicts {
@@ -190,21 +181,6 @@ private:
     std::uint32_t m_last = 0;
 };
 
-}  // namespace
-
-std::optional<Line> detail::first_conflict(std::string_view text) {
-    BlockTracker tracker;
-    Line line;
-    for (LineCursor cursor(text); cursor.next(line);) {
-        const bool inside = tracker.inside(line.text) || tracker.commented();
-        const char mark = conflict_mark(line.text);
-        if (!inside && (mark == '<' || mark == '>')) return line;
-    }
-    return std::nullopt;
-}
-
-namespace rule {
-
 void conflict_marks(const LintRun& run, Reporter& reporter) {
     Conflicts conflicts(reporter);
     BlockTracker tracker;
@@ -222,17 +198,9 @@ void conflict_marks(const LintRun& run, Reporter& reporter) {
     conflicts.close();
 }
 
-}  // namespace rule
-
-}  // namespace gdnctl::runlog
-
-namespace gdnctl::runlog::rule {
-
 // L601-L604, L607: what a public, long-lived file must not contain.
 
 using namespace std::string_view_literals;
-
-namespace {
 
 constexpr std::size_t k_max_edits = 200'000;  // per finding; the next round of fixing handles the rest
 
@@ -255,11 +223,11 @@ private:
 void count_numbers(std::string_view text, std::unordered_map<std::string_view, std::size_t>& counts) {
     for (std::size_t at = text.find('.'); at != std::string_view::npos; at = text.find('.', at + 1)) {
         std::size_t begin = at, end = at + 1;
-        while (begin > 0 && detail::is_digit(text[begin - 1]) && at - begin < 20) --begin;
-        while (end < text.size() && detail::is_digit(text[end]) && end - at < 20) ++end;
+        while (begin > 0 && is_digit(text[begin - 1]) && at - begin < 20) --begin;
+        while (end < text.size() && is_digit(text[end]) && end - at < 20) ++end;
         const bool number = begin < at && end > at + 1 && end - begin >= 6;
-        const bool bounded = (begin == 0 || !(detail::is_word(text[begin - 1]) || text[begin - 1] == '.')) &&
-                             (end == text.size() || !(detail::is_word(text[end]) || text[end] == '.'));
+        const bool bounded = (begin == 0 || !(is_word(text[begin - 1]) || text[begin - 1] == '.')) &&
+                             (end == text.size() || !(is_word(text[end]) || text[end] == '.'));
         if (number && bounded && text.substr(begin, end - begin).find_first_not_of("0.") != std::string_view::npos) {
             ++counts[text.substr(begin, end - begin)];
         }
@@ -364,8 +332,6 @@ std::string_view first_unseen(std::string_view s) {
     }
 }
 
-}  // namespace
-
 void home_paths(const LintRun& run, Reporter& reporter) {
     for_each_region(run, [&](const Region& region) {
         const std::vector<HomePath> paths = find_home_paths(region.text);
@@ -449,4 +415,58 @@ void invalid_utf8(const LintRun& run, Reporter& reporter) {
     });
 }
 
-}  // namespace gdnctl::runlog::rule
+}  // namespace
+
+// L108: conflict markers of an unresolved merge. A log that grows at its end conflicts whenever two branches add an
+// entry.
+
+std::optional<Line> first_conflict(std::string_view text) {
+    BlockTracker tracker;
+    Line line;
+    for (LineCursor cursor(text); cursor.next(line);) {
+        const bool inside = tracker.inside(line.text) || tracker.commented();
+        const char mark = conflict_mark(line.text);
+        if (!inside && (mark == '<' || mark == '>')) return line;
+    }
+    return std::nullopt;
+}
+
+std::span<const Rule> document_rules() {
+    using enum Severity;
+    static constexpr std::array k_rules = {
+        on_document({"L003", "sequence", error, "iteration numbers do not increase",
+                     "Number entries upwards; a repeated attempt gets a letter (12, 12a, 12b)."},
+                    &sequence),
+        on_document({"L004", "no-entries", warning, "the file has no entries", "`gdnctl log new` starts one."},
+                    &no_entries),
+        Rule{{"L101", "heading", warning, "a heading is meant as an entry but is not one, or has another separator",
+              "Write `### Iteration 12 - title`."},
+             &heading_dash,
+             &malformed_heading,
+             nullptr},
+        on_document(
+            {"L107", "unclosed-fence", warning, "a code fence or an HTML comment is not closed and hides later entries",
+             "Close a fence with as many marks as it was opened with, a comment with `-->`."},
+            &unclosed_block),
+        on_document({"L108", "conflict-marks", warning, "markers of an unresolved merge conflict",
+                     "Keep the entries of both sides, renumber them and delete the markers."},
+                    &conflict_marks),
+        on_document({"L601", "home-path", warning, "a path in someone's home directory",
+                     "Write it relative to the repository, or with `~`."},
+                    &home_paths),
+        on_document({"L602", "secret", error, "the log contains a secret", "Revoke it, then mask it (`--fix-unsafe`)."},
+                    &secrets),
+        on_document({"L603", "too-long", note, "an entry or the file is long, or a number is repeated",
+                     "Move details to the record, and state each number once."},
+                    &too_long),
+        on_document(
+            {"L604", "white-space", note, "mixed line endings or trailing white space", "`--fix` removes them."},
+            &white_space),
+        on_document(
+            {"L607", "invalid-text", warning, "bytes that are not UTF-8, control characters or invisible characters",
+             "Save the file as UTF-8, and delete the character; `gdnctl log render` does so in generated entries."},
+            &invalid_utf8)};
+    return k_rules;
+}
+
+}  // namespace gdnctl::runlog

@@ -1,4 +1,4 @@
-// L501-L506: the evidence for an entry's claims.
+// L501-L507: the evidence for an entry's claims: test counts, job ids, profiles, and the settings that took effect.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -8,15 +8,15 @@
 
 #include "core/text.h"
 #include "runlog/lint/rules.h"
-#include "runlog/parse/detail.h"
+#include "runlog/parse/grammar.h"
 
-namespace gdnctl::runlog::rule {
+namespace gdnctl::runlog {
 
 namespace {
 
 const Field* correctness_of(const Entry& entry) {
     for (const Field& field : entry.fields) {
-        if (detail::label_is(field.label, "correctness", true)) return &field;
+        if (label_is(field.label, "correctness", true)) return &field;
     }
     return nullptr;
 }
@@ -28,7 +28,7 @@ bool has_verdict_line(const Entry& entry) {
     if (!entry.tests.empty()) return true;
     const std::string words = text::to_lower(field->value) + "\n" + text::to_lower(field->body);
     for (const std::string_view word : {"ok", "verdict", "passed", "pass"}) {
-        if (detail::contains_word(words, word)) return true;
+        if (contains_word(words, word)) return true;
     }
     return false;
 }
@@ -44,9 +44,7 @@ const TestCounts* main_run(const Entry& entry) {
 
 Where where(const TestCounts& counts) { return {{counts.line, counts.number}}; }
 
-bool digits(std::string_view s, std::size_t n) {
-    return s.size() == n && std::all_of(s.begin(), s.end(), detail::is_digit);
-}
+bool digits(std::string_view s, std::size_t n) { return s.size() == n && std::all_of(s.begin(), s.end(), is_digit); }
 
 std::string_view first_word(std::string_view value) {
     value = strip_marks(value);
@@ -69,9 +67,8 @@ bool is_own_job(std::string_view id) {
     if (!id.starts_with("gdnctl-") || id.size() < 7 + 3 + 25) return false;
     const std::string_view tail = id.substr(id.size() - 25);
     return tail[0] == '-' && digits(tail.substr(1, 8), 8) && tail[9] == 'T' && digits(tail.substr(10, 6), 6) &&
-           tail[16] == '-' && std::all_of(tail.begin() + 17, tail.end(), [](char c) {
-               return detail::is_digit(c) || (c >= 'a' && c <= 'f');
-           });
+           tail[16] == '-' &&
+           std::all_of(tail.begin() + 17, tail.end(), [](char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); });
 }
 
 // Whether a job field names a job, and does not explain why there is none.
@@ -87,7 +84,7 @@ bool names_job(const Field& field, std::string_view word) {
 bool is_raysubmit(std::string_view id) {
     constexpr std::string_view prefix = "raysubmit_";
     return id.starts_with(prefix) && id.size() >= prefix.size() + 8 &&
-           std::all_of(id.begin() + prefix.size(), id.end(), [](char c) { return detail::is_word(c); });
+           std::all_of(id.begin() + prefix.size(), id.end(), [](char c) { return is_word(c); });
 }
 
 bool is_run_url(std::string_view url) {
@@ -100,13 +97,11 @@ bool is_artifact(std::string_view value) {
     constexpr std::string_view middle = "-profiler:v";
     const std::size_t at = value.find(middle);
     if (value.find("run-") == std::string_view::npos || at == std::string_view::npos) return false;
-    return at + middle.size() < value.size() && detail::is_digit(value[at + middle.size()]);
+    return at + middle.size() < value.size() && is_digit(value[at + middle.size()]);
 }
 
 constexpr std::array<std::string_view, 3> k_no_accelerator = {"No accelerator found", "Device or resource busy",
                                                               "The TPU is already in use by another process"};
-
-}  // namespace
 
 void missing_counts(const EntryFacts& facts, Reporter& reporter) {
     if (facts.entry.commit_value.kind != CommitKind::committed) return;
@@ -149,7 +144,7 @@ void malformed_reference(const EntryFacts& facts, Reporter& reporter) {
     for (const Field& field : facts.entry.fields) {
         const std::string_view word = first_word(field.value);
         if (word.empty()) continue;
-        const auto is = [&](std::string_view label) { return detail::label_is(field.label, label); };
+        const auto is = [&](std::string_view label) { return label_is(field.label, label); };
         const bool job = is("job id") || is("ray job") || (is("job/run") && word.starts_with("ray"));
         if (job && names_job(field, word) && !is_ray_run(word) && !is_raysubmit(word) && !is_own_job(word)) {
             reporter.add(value_of(field),
@@ -191,8 +186,6 @@ void missing_accelerator(const EntryFacts& facts, Reporter& reporter) {
 }
 
 // L507: a setting that took effect with a value other than the requested one.
-
-namespace {
 
 enum class Role { requested, effective };
 
@@ -237,7 +230,7 @@ std::optional<Setting> setting_behind(Role role, std::string_view rest) {
         if (sign > ink) setting.name = normalise_label(rest.substr(ink, sign - ink));
         setting.value = word_of_setting(rest.substr(sign));
     } else {
-        const bool marked = ink < rest.size() && (detail::is_digit(rest[ink]) || rest.substr(0, ink).ends_with('`'));
+        const bool marked = ink < rest.size() && (is_digit(rest[ink]) || rest.substr(0, ink).ends_with('`'));
         if (marked) setting.value = word_of_setting(rest);
     }
     return setting.value.empty() ? std::nullopt : std::optional(setting);
@@ -247,11 +240,11 @@ std::optional<Setting> setting_behind(Role role, std::string_view rest) {
 std::vector<Setting> settings_in(std::string_view text) {
     std::vector<Setting> found;
     for (std::size_t at = 0; at < text.size(); ++at) {
-        if (at > 0 && detail::is_word(text[at - 1])) continue;
+        if (at > 0 && is_word(text[at - 1])) continue;
         for (const auto& [word, role] :
              {std::pair{std::string_view("requested"), Role::requested}, {"effective", Role::effective}}) {
             const std::string_view rest = text.substr(at);
-            if (!rest.starts_with(word) || (rest.size() > word.size() && detail::is_word(rest[word.size()]))) continue;
+            if (!rest.starts_with(word) || (rest.size() > word.size() && is_word(rest[word.size()]))) continue;
             if (auto setting = setting_behind(role, rest.substr(word.size()))) found.push_back(std::move(*setting));
         }
     }
@@ -268,8 +261,7 @@ bool same_setting(std::string_view a, std::string_view b) {
 std::string_view chosen_by_auto(const Field& field) {
     const std::string_view line = field.line;
     for (std::size_t at = line.find("auto"); at != std::string_view::npos; at = line.find("auto", at + 1)) {
-        if ((at > 0 && detail::is_word(line[at - 1])) || (at + 4 < line.size() && detail::is_word(line[at + 4])))
-            continue;
+        if ((at > 0 && is_word(line[at - 1])) || (at + 4 < line.size() && is_word(line[at + 4]))) continue;
         std::string_view rest = line.substr(at + 4);
         rest = rest.substr(std::min(rest.find_first_not_of(" `*"), rest.size()));
         for (const std::string_view verb : {"chose ", "picked ", "selected ", "resolved to ", "-> ", "=> "}) {
@@ -288,10 +280,10 @@ bool runs_as_another(std::string_view line) {
     const std::size_t at = line.find(words);
     if (at == std::string_view::npos) return false;
     std::size_t begin = at;
-    while (begin > 0 && (detail::is_digit(line[begin - 1]) || line[begin - 1] == '.')) --begin;
+    while (begin > 0 && (is_digit(line[begin - 1]) || line[begin - 1] == '.')) --begin;
     const std::string_view asked = line.substr(begin, at - begin);
     const std::string_view taken = word_of_setting(line.substr(at + words.size()));
-    return !asked.empty() && !taken.empty() && detail::is_digit(taken[0]) && !same_setting(asked, taken);
+    return !asked.empty() && !taken.empty() && is_digit(taken[0]) && !same_setting(asked, taken);
 }
 
 // The settings of one entry by name, until requested and effective values are both known.
@@ -336,8 +328,6 @@ std::vector<Setting> settings_of(const Field& field) {
     return all;
 }
 
-}  // namespace
-
 void not_as_requested(const EntryFacts& facts, Reporter& reporter) {
     // Most entries contain none of the words: search the whole entry once instead of each line several times.
     const std::string_view whole = facts.entry.head.text;
@@ -358,8 +348,7 @@ void not_as_requested(const EntryFacts& facts, Reporter& reporter) {
             reporter.add(at(field), fmt::format("requested {}, but {} took effect", differ->first, differ->second));
         }
         if (reported) continue;
-        if (asked_for_auto && detail::label_is(field.label, "ce backend selected") &&
-            word_of_setting(field.value) == "xla") {
+        if (asked_for_auto && label_is(field.label, "ce backend selected") && word_of_setting(field.value) == "xla") {
             reporter.add(at(field), "requested auto, but xla took effect");
         } else if (runs_as_another(field.line)) {
             reporter.add(at(field), "a setting other than the requested one took effect");
@@ -367,4 +356,33 @@ void not_as_requested(const EntryFacts& facts, Reporter& reporter) {
     }
 }
 
-}  // namespace gdnctl::runlog::rule
+}  // namespace
+
+std::span<const Rule> evidence_rules() {
+    using enum Severity;
+    static constexpr std::array k_rules = {
+        on_entry({"L501", "missing-counts", warning, "a commit without test results",
+                  "Quote the line of counts (or the verdict) under `Correctness checks`."},
+                 &missing_counts),
+        on_entry({"L502", "weak-counts", warning, "too few tests passed or too many were skipped",
+                  "Run all tests where their dependencies are installed; the target's `evidence` sets the numbers."},
+                 &weak_counts),
+        on_entry({"L503", "failed-but-accepted", warning, "tests failed, yet the change was accepted",
+                  "Fix them, or record `none (reason)`."},
+                 &failed_but_accepted),
+        on_entry({"L504", "malformed-reference", note,
+                  "a job id, run URL or artifact has another shape than the real ones", "Copy it from the output."},
+                 &malformed_reference),
+        on_entry({"L505", "missing-profile", warning, "accepted without a profile run", "Name the job, run or trace."},
+                 &missing_profile),
+        on_entry(
+            {"L506", "missing-accelerator", warning, "the quoted output shows that the accelerator was missing or busy",
+             "Run it again on the accelerator; CPU numbers are not evidence."},
+            &missing_accelerator),
+        on_entry({"L507", "not-as-requested", warning, "a setting other than the requested one took effect",
+                  "Say which one was measured."},
+                 &not_as_requested)};
+    return k_rules;
+}
+
+}  // namespace gdnctl::runlog

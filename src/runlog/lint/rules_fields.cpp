@@ -1,4 +1,5 @@
-// L102, L104, L106: fields that are missing, misspelt or never filled in.
+// L102, L104, L106, L301-L303, L801-L803: fields that are missing, misspelt or never filled in; dates; and the entries
+// of experiment logs.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,7 +10,7 @@
 #include "core/text.h"
 #include "core/time.h"
 #include "runlog/lint/rules.h"
-#include "runlog/parse/detail.h"
+#include "runlog/parse/grammar.h"
 
 namespace gdnctl::runlog {
 
@@ -17,21 +18,10 @@ namespace {
 
 bool is_identity(const Field& field) {
     for (const std::string_view label : {"date", "commit", "starting commit"}) {
-        if (detail::label_is(field.label, label)) return true;
+        if (label_is(field.label, label)) return true;
     }
     return false;
 }
-
-}  // namespace
-
-bool is_begun(const Entry& entry) {
-    return entry.commit_value.kind != CommitKind::committed && entry.commit_value.kind != CommitKind::none &&
-           entry.verbatim.empty() && std::all_of(entry.fields.begin(), entry.fields.end(), is_identity);
-}
-
-namespace rule {
-
-namespace {
 
 constexpr std::array<std::string_view, 47> k_labels = {
     "Date",
@@ -127,7 +117,7 @@ constexpr std::array<std::string_view, 34> k_decisions = {"baseline",
 constexpr std::uint32_t letters(std::string_view s) {
     std::uint32_t bits = 0;
     for (const char c : s) {
-        const char l = detail::lower(c);
+        const char l = lower(c);
         if (l >= 'a' && l <= 'z') bits |= 1u << (l - 'a');
     }
     return bits;
@@ -140,8 +130,8 @@ constexpr auto k_label_letters = [] {
 }();
 
 bool same_label(std::string_view a, std::string_view b) {
-    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
-                                              [](char x, char y) { return detail::lower(x) == detail::lower(y); });
+    return a.size() == b.size() &&
+           std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
 // The known label that an unknown `label` misspells: one or two edits away.
@@ -273,8 +263,6 @@ bool is_template_text(std::string_view value) {
     return value.find('>') == value.size() - 1 && !value.starts_with("<http") && !value.starts_with("<!--");
 }
 
-}  // namespace
-
 void required_fields(const EntryFacts& facts, Reporter& reporter) {
     const std::vector<std::string> missing = missing_fields(facts);
     if (missing.empty()) return;
@@ -327,19 +315,13 @@ void experiment_template_text(const ExperimentFacts& facts, Reporter& reporter) 
     }
 }
 
-}  // namespace rule
-
-// L301-L303: dates are ISO 8601 in UTC, in order, and close to the commit's date.
-
-namespace {
-
 using std::chrono::hours;
 
 std::string_view date_text(const Field& field) { return strip_marks(field.value); }
 
 // "2026-02-18 12:55:20 UTC" and "2026-02-18T12:55:20+02:00" -> the same instant with a Z; empty: the offset is unknown.
 std::string with_known_offset(std::string_view s) {
-    if (s.size() <= 10 || !detail::is_date(s.substr(0, 10))) return {};
+    if (s.size() <= 10 || !is_date(s.substr(0, 10))) return {};
     std::string iso(s);
     for (const std::string_view zone : {" UTC", " utc", " GMT", "UTC", " Z", "z"}) {
         if (!s.ends_with(zone)) continue;
@@ -356,22 +338,6 @@ std::string with_known_offset(std::string_view s) {
 bool is_utc(std::string_view s) { return parse_iso8601(s) && (s.size() == 10 || s.ends_with("Z")); }
 
 std::chrono::sys_days day_of(WallTime t) { return std::chrono::floor<std::chrono::days>(t); }
-
-}  // namespace
-
-std::optional<EntryDate> date_of(const Entry& entry) {
-    const Field* field = entry.field(entry.date);
-    if (field == nullptr) return std::nullopt;
-    const std::string_view s = date_text(*field);
-    auto time = parse_iso8601(s);
-    if (!time) {
-        if (const std::string mended = with_known_offset(s); !mended.empty()) time = parse_iso8601(mended);
-    }
-    if (!time) return std::nullopt;
-    return EntryDate{*time, s.size() == 10};
-}
-
-namespace rule {
 
 void date_format(const EntryFacts& facts, Reporter& reporter) {
     const Field* field = facts.entry.field(facts.entry.date);
@@ -427,24 +393,16 @@ void date_plausible(const EntryFacts& facts, Reporter& reporter) {
                  reporter.unsafe(date_text(field), format_iso8601(committed)));
 }
 
-}  // namespace rule
-
-}  // namespace gdnctl::runlog
-
-namespace gdnctl::runlog::rule {
-
 // The rules of experiment logs (L102, L301, L302 there, L801-L803).
-
-namespace {
 
 // The first word such as 22.4212 or speedup=28.5 in an outcome; empty: none.
 std::string_view claimed_score(std::string_view text) {
     for (std::size_t at = text.find('.'); at != std::string_view::npos; at = text.find('.', at + 1)) {
         std::size_t begin = at, end = at + 1;
-        while (begin > 0 && detail::is_digit(text[begin - 1])) --begin;
-        while (end < text.size() && detail::is_digit(text[end])) ++end;
-        const bool bounded = (begin == 0 || !(detail::is_word(text[begin - 1]) || text[begin - 1] == '.')) &&
-                             (end == text.size() || !(detail::is_word(text[end]) || text[end] == '.'));
+        while (begin > 0 && is_digit(text[begin - 1])) --begin;
+        while (end < text.size() && is_digit(text[end])) ++end;
+        const bool bounded = (begin == 0 || !(is_word(text[begin - 1]) || text[begin - 1] == '.')) &&
+                             (end == text.size() || !(is_word(text[end]) || text[end] == '.'));
         if (begin < at && end - at >= 3 && bounded) return text.substr(begin, end - begin);
     }
     return {};
@@ -461,7 +419,7 @@ bool names_source(std::string_view text) {
             const bool word = inner.find(' ') == std::string_view::npos && inner.size() >= 4;
             bool letter = false, joined = false;
             for (const char c : inner) {
-                letter = letter || detail::is_alpha(c);
+                letter = letter || is_alpha(c);
                 joined = joined || c == '_' || c == '-' || c == '/' || c == '.';
             }
             if (word && letter && joined && inner.find('=') == std::string_view::npos) return true;
@@ -479,8 +437,6 @@ Line line_at(std::string_view body, std::uint32_t first, const char* place) {
     }
     return line;
 }
-
-}  // namespace
 
 void experiment_sections(const ExperimentFacts& facts, Reporter& reporter) {
     const ExperimentEntry& entry = facts.entry();
@@ -558,4 +514,68 @@ void standing_best(const ExperimentFacts& facts, Reporter& reporter) {
     }
 }
 
-}  // namespace gdnctl::runlog::rule
+}  // namespace
+
+bool is_begun(const Entry& entry) {
+    return entry.commit_value.kind != CommitKind::committed && entry.commit_value.kind != CommitKind::none &&
+           entry.verbatim.empty() && std::all_of(entry.fields.begin(), entry.fields.end(), is_identity);
+}
+
+// L301-L303: dates are ISO 8601 in UTC, in order, and close to the commit's date.
+
+std::optional<EntryDate> date_of(const Entry& entry) {
+    const Field* field = entry.field(entry.date);
+    if (field == nullptr) return std::nullopt;
+    const std::string_view s = date_text(*field);
+    auto time = parse_iso8601(s);
+    if (!time) {
+        if (const std::string mended = with_known_offset(s); !mended.empty()) time = parse_iso8601(mended);
+    }
+    if (!time) return std::nullopt;
+    return EntryDate{*time, s.size() == 10};
+}
+
+std::span<const Rule> field_rules() {
+    using enum Severity;
+    static constexpr std::array k_rules = {
+        Rule{{"L102", "required-field", warning, "a field is missing that this kind of entry needs",
+              "Always Date, Commit and Hypothesis; with a sha also the change, its tests, profile and step duration; "
+              "with "
+              "`none` the reason and the next hypothesis."},
+             &required_fields,
+             nullptr,
+             &experiment_sections},
+        on_entry(
+            {"L104", "unknown-word", warning, "a change class or field label is misspelt, or a decision is unknown",
+             "Use a known spelling, or allow a class with `change-class = NAME` in a rules file."},
+            &unknown_words),
+        Rule{{"L106", "template-text", warning, "text of the template is left, or a field is empty",
+              "Fill it in or remove the line."},
+             &template_text,
+             nullptr,
+             &experiment_template_text},
+        Rule{{"L301", "date-format", warning, "the date is not ISO 8601 in UTC",
+              "Write 2026-02-18 or 2026-02-18T12:55:20Z."},
+             &date_format,
+             nullptr,
+             &experiment_date},
+        Rule{{"L302", "date-order", warning, "the date is earlier than the previous entry's",
+              "Keep entries in chronological order."},
+             &date_order,
+             nullptr,
+             &experiment_date_order},
+        on_entry({"L303", "date-plausible", warning, "the date is in the future, or far from the commit's own",
+                  "Take the time from the commit."},
+                 &date_plausible),
+        on_document({"L801", "experiment-number", warning, "experiment numbers repeat or go back",
+                     "Number experiments consecutively through the whole file."},
+                    &experiment_numbers),
+        on_experiment({"L802", "score-source", note, "a score names no evidence", "Name the file or the run id."},
+                      &score_source),
+        on_experiment({"L803", "standing-best", warning, "no improvement, but the standing best is not given",
+                       "State the best score so far."},
+                      &standing_best)};
+    return k_rules;
+}
+
+}  // namespace gdnctl::runlog

@@ -1,4 +1,4 @@
-// L401, L402, L404, L408-L411: how metrics are written.
+// L401-L412: how metrics are written, and whether the numbers follow from each other.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,9 +7,9 @@
 
 #include "core/text.h"
 #include "runlog/lint/rules.h"
-#include "runlog/parse/detail.h"
+#include "runlog/parse/grammar.h"
 
-namespace gdnctl::runlog::rule {
+namespace gdnctl::runlog {
 
 namespace {
 
@@ -18,13 +18,12 @@ bool has_reading(const Entry& entry, std::uint32_t line) { return !readings_of_l
 // A digit followed by a unit ("about 9 ms", "9.1%"), or a unit without a number ("-> ms", "?? ms", "?%").
 bool mentions_unit(std::string_view s) {
     for (std::size_t i = 1; i < s.size(); ++i) {
-        if (s[i] == '%' && !detail::is_alpha(s[i - 1])) return true;
-        if (s[i] != 's' || (i + 1 < s.size() && detail::is_word(s[i + 1]))) continue;
+        if (s[i] == '%' && !is_alpha(s[i - 1])) return true;
+        if (s[i] != 's' || (i + 1 < s.size() && is_word(s[i + 1]))) continue;
         const bool longer = s[i - 1] == 'm' || s[i - 1] == 'u';
         const std::size_t j = longer ? i - 1 : i;
-        if (longer && (j == 0 || !detail::is_word(s[j - 1]))) return true;
-        if (j > 0 && (detail::is_digit(s[j - 1]) || (s[j - 1] == ' ' && j > 1 && detail::is_digit(s[j - 2]))))
-            return true;
+        if (longer && (j == 0 || !is_word(s[j - 1]))) return true;
+        if (j > 0 && (is_digit(s[j - 1]) || (s[j - 1] == ' ' && j > 1 && is_digit(s[j - 2])))) return true;
     }
     return false;
 }
@@ -35,7 +34,7 @@ bool is_prediction(const Entry& entry, const Field& field) {
         for (const std::string_view label :
              {"expected effect", "reject if", "candidate shortlist", "hypothesis", "selected hypothesis",
               "next hypothesis", "next bold hypothesis", "command"}) {
-            if (detail::label_is(f->label, label, true)) return true;
+            if (label_is(f->label, label, true)) return true;
         }
     }
     return false;
@@ -51,7 +50,7 @@ bool in_plain_ms(const Reading& r) {
 
 // The line with its values in one pair of backticks and the label outside; empty: the line contains more than that.
 std::optional<Fix> canonical_spelling(const Reading& r, const Reporter& reporter) {
-    const auto bullet = detail::match_bullet(r.line);
+    const auto bullet = match_bullet(r.line);
     if (!bullet || !in_plain_ms(r)) return std::nullopt;
     const std::size_t end = static_cast<std::size_t>(r.value.data() - r.line.data()) + r.value.size();
     std::string_view tail = r.line.substr(end);
@@ -99,8 +98,8 @@ std::optional<std::int64_t> first_integer(std::string_view s) {
     const std::size_t begin = s.find_first_of("0123456789");
     if (begin == std::string_view::npos) return std::nullopt;
     std::size_t end = begin;
-    while (end < s.size() && detail::is_digit(s[end])) ++end;
-    return text::parse_int(detail::strip_zeros(s.substr(begin, end - begin)));
+    while (end < s.size() && is_digit(s[end])) ++end;
+    return text::parse_int(strip_zeros(s.substr(begin, end - begin)));
 }
 
 // Whether the words around "2 points" are about a window of samples, not about percentage points or points of a list.
@@ -130,7 +129,7 @@ std::optional<std::int64_t> points_of(const Field& field, std::string_view line)
     for (std::size_t at = line.find("point"); at != std::string_view::npos; at = line.find("point", at + 1)) {
         const std::size_t digits_end = at > 0 && (line[at - 1] == ' ' || line[at - 1] == '-') ? at - 1 : at;
         std::size_t digits = digits_end;
-        while (digits > 0 && detail::is_digit(line[digits - 1])) --digits;
+        while (digits > 0 && is_digit(line[digits - 1])) --digits;
         if (digits == digits_end || digits_end == at) continue;
         const std::string_view behind =
             line.substr(at).starts_with("points") ? line.substr(at + 6) : line.substr(at + 5);
@@ -158,8 +157,6 @@ bool is_last_step(const Field& field, std::string_view line) {
     }
     return false;
 }
-
-}  // namespace
 
 void unreadable_metric(const EntryFacts& facts, Reporter& reporter) {
     const Entry& entry = facts.entry;
@@ -293,8 +290,6 @@ void common_factor(const EntryFacts& facts, Reporter& reporter) {
 }
 
 // L403, L405-L407: numbers that follow from other numbers.
-
-namespace {
 
 struct Number {
     double value;
@@ -431,8 +426,6 @@ void check_product(const EntryFacts& facts, std::string_view key, std::span<cons
     }
 }
 
-}  // namespace
-
 void arithmetic(const EntryFacts& facts, Reporter& reporter) {
     if (facts.entry.metrics.size() < 3) return;
     for (const bool after : {false, true}) {
@@ -494,4 +487,50 @@ void recorded_gain(const EntryFacts& facts, Reporter& reporter) {
     reporter.add(heading_of(facts.entry), fmt::format("the record {}: {}", own->id, own->gain_fault));
 }
 
-}  // namespace gdnctl::runlog::rule
+}  // namespace
+
+std::span<const Rule> number_rules() {
+    using enum Severity;
+    static constexpr std::array k_rules = {
+        on_entry(
+            {"L401", "metric-spelling", warning, "a known metric has no readable value, or one that other tools miss",
+             "Write label: `1.000 ms -> 2.000 ms` with the label outside the backticks."},
+            &unreadable_metric),
+        on_entry({"L402", "conflicting-values", warning, "one metric has different values in one entry",
+                  "Keep each number in one place."},
+                 &conflicting_values),
+        on_entry({"L403", "arithmetic", warning, "a sum, difference or share does not follow from its parts",
+                  "Recompute it, or correct the part."},
+                 &arithmetic),
+        on_entry({"L404", "stated-percent", warning, "a stated percentage does not match its two values",
+                  "Recompute it; `--fix` does."},
+                 &stated_percent),
+        on_entry({"L405", "unit-slip", warning, "throughput/duration and step duration disagree",
+                  "One is in seconds, the other in milliseconds."},
+                 &unit_slip),
+        on_entry({"L406", "throughput-invariant", warning, "throughput values do not belong to one model and batch",
+                  "tokens/s x duration and MFU x duration stay the same within a model and batch: look for a value of "
+                  "another run."},
+                 &throughput_invariants),
+        on_entry({"L407", "champion-baseline", warning, "a baseline is not what the champion recorded",
+                  "Measure the champion again, or say what is compared."},
+                 &champion_baseline),
+        on_entry({"L408", "unknown-direction", warning, "it is unclear what an arrow compares, or whose value it is",
+                  "Say it in the group's heading: champion -> candidate, previous -> this, control -> hybrid."},
+                 &unknown_direction),
+        on_entry({"L409", "gain-without-step", warning, "a bucket got smaller, but no step duration is given",
+                  "Time that leaves one bucket may be in another: give the step duration."},
+                 &gain_without_step),
+        on_entry({"L410", "few-points", warning, "a value rests on too few points, or only on the last step",
+                  "Take the median of a window."},
+                 &few_points),
+        on_entry({"L411", "common-factor", warning, "three or more buckets changed by one factor",
+                  "The base or the measurement changed: measure both again in one session."},
+                 &common_factor),
+        on_entry({"L412", "recorded-gain", warning, "a recorded gain does not match the recorded values",
+                  "Correct the record: the gain, or the values before and after that it was computed from."},
+                 &recorded_gain)};
+    return k_rules;
+}
+
+}  // namespace gdnctl::runlog

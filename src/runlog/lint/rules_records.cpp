@@ -1,10 +1,12 @@
+// L605, L606, L701: generated parts, and what an entry repeats of earlier records; also reads the facts that rules need
+// from a records file.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "core/json.h"
-#include "core/text.h"
 #include "runlog/lint/lint.h"
 #include "runlog/lint/rules.h"
 #include "runlog/parse/block.h"
@@ -38,25 +40,7 @@ RecordFacts facts_of(const Json& record) {
     return facts;
 }
 
-}  // namespace
-
-Result<RecordFactsFile> read_record_facts(std::string_view jsonl, std::string_view name) {
-    GDNCTL_TRY_ASSIGN(RecordLines lines, parse_records(jsonl, name));
-    RecordFactsFile file;
-    file.warnings = std::move(lines.warnings);
-    for (const Json& record : current_records(lines.records)) {
-        if (!is_experiment(record)) file.records.push_back(facts_of(record));
-    }
-    return file;
-}
-
-}  // namespace gdnctl::runlog
-
-namespace gdnctl::runlog::rule {
-
 // L605, L606, L701: generated parts, and consistency with the records.
-
-namespace {
 
 constexpr std::string_view k_trace_marker = "<!-- gdnctl.trace/1 sha256:";
 
@@ -140,8 +124,6 @@ std::string_view trace_block(std::string_view text, std::size_t marker) {
     return text.substr(begin, marker - begin);
 }
 
-}  // namespace
-
 void edited_block(const LintRun& run, Reporter& reporter) {
     check_blocks(run, reporter);
     check_pairs(run, reporter);
@@ -211,4 +193,31 @@ void repeated_idea(const EntryFacts& facts, Reporter& reporter) {
                                                       own->move, failed));
 }
 
-}  // namespace gdnctl::runlog::rule
+}  // namespace
+
+Result<RecordFactsFile> read_record_facts(std::string_view jsonl, std::string_view name) {
+    GDNCTL_TRY_ASSIGN(RecordLines lines, parse_records(jsonl, name));
+    RecordFactsFile file;
+    file.warnings = std::move(lines.warnings);
+    for (const Json& record : current_records(lines.records)) {
+        if (!is_experiment(record)) file.records.push_back(facts_of(record));
+    }
+    return file;
+}
+
+std::span<const Rule> record_rules() {
+    using enum Severity;
+    static constexpr std::array k_rules = {
+        Rule{{"L605", "generated-part", warning, "a generated part was edited, or entries and records do not match",
+              "Change the record and render it again."},
+             &record_values,
+             &edited_block,
+             nullptr},
+        on_document({"L606", "trace-block", warning, "an embedded trace report was edited", "Paste the report again."},
+                    &edited_trace_block),
+        on_entry({"L701", "repeated-idea", note, "the same idea failed twice before", "Say what is different now."},
+                 &repeated_idea)};
+    return k_rules;
+}
+
+}  // namespace gdnctl::runlog

@@ -1,7 +1,6 @@
 // SHA-256 as in FIPS 180-4. The linter hashes a few kilobytes, and opening a crypto library would cost more.
 #include "runlog/parse/block.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -69,6 +68,21 @@ private:
                                             0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 };
 
+constexpr std::string_view k_begin = "<!-- gdnctl:begin ";
+constexpr std::string_view k_end = "<!-- gdnctl:end -->";
+
+// `<!-- gdnctl:begin ID sha256=HEX -->`
+bool read_begin(std::string_view line, GeneratedBlock& block) {
+    line = text::trim(line);
+    if (!line.starts_with(k_begin) || !line.ends_with("-->")) return false;
+    std::string_view rest = text::trim(line.substr(k_begin.size(), line.size() - k_begin.size() - 3));
+    const std::size_t blank = rest.find(' ');
+    block.id = rest.substr(0, blank);
+    rest = blank == std::string_view::npos ? std::string_view{} : text::trim(rest.substr(blank));
+    if (rest.starts_with("sha256=")) block.digest = rest.substr(7);
+    return !block.id.empty();
+}
+
 }  // namespace
 
 std::string sha256_hex(std::string_view bytes) {
@@ -87,25 +101,6 @@ std::string sha256_hex(std::string_view bytes) {
     if (length == 128) hash.block(tail.data() + 64);
     return hash.hex();
 }
-
-namespace {
-
-constexpr std::string_view k_begin = "<!-- gdnctl:begin ";
-constexpr std::string_view k_end = "<!-- gdnctl:end -->";
-
-// `<!-- gdnctl:begin ID sha256=HEX -->`
-bool read_begin(std::string_view line, GeneratedBlock& block) {
-    line = text::trim(line);
-    if (!line.starts_with(k_begin) || !line.ends_with("-->")) return false;
-    std::string_view rest = text::trim(line.substr(k_begin.size(), line.size() - k_begin.size() - 3));
-    const std::size_t blank = rest.find(' ');
-    block.id = rest.substr(0, blank);
-    rest = blank == std::string_view::npos ? std::string_view{} : text::trim(rest.substr(blank));
-    if (rest.starts_with("sha256=")) block.digest = rest.substr(7);
-    return !block.id.empty();
-}
-
-}  // namespace
 
 std::vector<GeneratedBlock> find_blocks(std::string_view text, std::uint32_t first_line) {
     std::vector<GeneratedBlock> blocks;

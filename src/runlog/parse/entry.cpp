@@ -1,15 +1,12 @@
-// Bullets and their labels.
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "core/text.h"
-#include "runlog/parse/detail.h"
+#include "runlog/parse/grammar.h"
 #include "runlog/parse/log.h"
 
 namespace gdnctl::runlog {
-
-namespace detail {
 
 namespace {
 
@@ -25,36 +22,6 @@ std::string_view without_trailing_comments(std::string_view content) {
     }
     return content;
 }
-
-}  // namespace
-
-bool has_text(std::string_view part) {
-    constexpr std::string_view no_text = " \t\r\n-*+`";
-    if (part.find("<!--") == std::string_view::npos) return part.find_first_not_of(no_text) != std::string_view::npos;
-    BlockTracker tracker;
-    Line line;
-    for (LineCursor cursor(part); cursor.next(line);) {
-        tracker.inside(line.text);
-        if (tracker.commented()) continue;
-        const auto bullet = match_bullet(line.text);
-        const std::string_view shown = bullet ? bullet->content : line.text;
-        if (shown.find_first_not_of(no_text) != std::string_view::npos) return true;
-    }
-    return false;
-}
-
-std::optional<Bullet> match_bullet(std::string_view line) {
-    Bullet bullet;
-    std::size_t at = 0;
-    for (; at < line.size() && is_blank(line[at]); ++at) bullet.indent += line[at] == '\t' ? 4 : 1;
-    if (at >= line.size() || (line[at] != '-' && line[at] != '*' && line[at] != '+')) return std::nullopt;
-    if (at + 1 >= line.size() || !is_blank(line[at + 1])) return std::nullopt;
-    bullet.marker = line[at];
-    bullet.content = without_trailing_comments(text::trim(line.substr(at + 1)));
-    return bullet;
-}
-
-namespace {
 
 // A colon that ends a label is followed by a blank, a mark or nothing (those in "12:55" and "a.py:7" do not end one).
 bool ends_label(std::string_view s, std::size_t colon) {
@@ -72,111 +39,26 @@ std::size_t find_label_colon(std::string_view s, bool inside_code) {
     return std::string_view::npos;
 }
 
-}  // namespace
-
-std::optional<Labelled> split_label(std::string_view content) {
-    // `label: value` entirely in backticks.
-    if (content.size() > 2 && content.front() == '`' && content.find('`', 1) == content.size() - 1) {
-        content = content.substr(1, content.size() - 2);
-    }
-    const std::size_t colon = find_label_colon(content, false);
-    if (colon == std::string_view::npos) return std::nullopt;
-    std::string_view value = content.substr(colon + 1);
-    while (!value.empty() && value.front() == '*') value.remove_prefix(1);
-    const std::string_view label = strip_marks(content.substr(0, colon));
-    if (label.empty()) return std::nullopt;
-    return Labelled{label, text::trim(value)};
-}
-
-bool label_is(std::string_view label, std::string_view lower_case_name, bool prefix) {
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < label.size(); ++i) {
-        const char c = label[i];
-        if (c == '`' || c == '*') continue;
-        if (at == lower_case_name.size()) return prefix ? !is_word(c) : text::trim(label.substr(i)).starts_with("(");
-        if (lower(c) != lower_case_name[at]) return false;
-        ++at;
-    }
-    return at == lower_case_name.size();
-}
-
-bool contains_word(std::string_view text, std::string_view needle) {
-    for (std::size_t at = text.find(needle); at != std::string_view::npos; at = text.find(needle, at + 1)) {
-        const std::size_t end = at + needle.size();
-        if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
-    }
-    return false;
-}
-
-}  // namespace detail
-
-// What a line says about a test run: counts and a verdict.
-
-namespace {
-
 // The verdict, if it is the line's whole value: "OK", "verdict: WRONG", "FAILED (exit 1)", "`run` -> `OK`".
 std::string_view read_verdict(std::string_view line) {
     constexpr std::array<std::string_view, 7> words = {"OK",     "WRONG", "SUSPECT",       "NO_DATA",
                                                        "FAILED", "FAIL",  "UNSTABLE_INPUT"};
     constexpr std::string_view name = "verdict";
     std::string_view value = line;
-    if (const auto bullet = detail::match_bullet(line)) value = bullet->content;
-    if (const auto labelled = detail::split_label(value)) value = labelled->value;
+    if (const auto bullet = match_bullet(line)) value = bullet->content;
+    if (const auto labelled = split_label(value)) value = labelled->value;
     if (const std::size_t arrow = value.rfind("->"); arrow != std::string_view::npos) value.remove_prefix(arrow + 2);
     value = strip_marks(value);
     if (text::to_lower(value.substr(0, name.size())) == name) {
         value = value.substr(std::min(value.find_first_not_of(":= `*", name.size()), value.size()));
     }
     const auto end = static_cast<std::size_t>(
-        std::find_if_not(value.begin(), value.end(), [](char c) { return detail::is_word(c); }) - value.begin());
+        std::find_if_not(value.begin(), value.end(), [](char c) { return is_word(c); }) - value.begin());
     const std::string_view word = value.substr(0, end);
     if (std::find(words.begin(), words.end(), word) == words.end()) return {};
     const std::string_view rest = strip_marks(value.substr(end));
     return rest.empty() || std::string_view(".,;(").find(rest[0]) != std::string_view::npos ? word : std::string_view();
 }
-
-}  // namespace
-
-TestCounts read_test_counts(std::string_view line) {
-    TestCounts counts;
-    counts.line = line;
-    const std::array<std::pair<std::string_view, std::optional<std::int64_t>*>, 11> words = {
-        {{"passed", &counts.passed},
-         {"failed", &counts.failed},
-         {"errors", &counts.errors},
-         {"error", &counts.errors},
-         {"skipped", &counts.skipped},
-         {"deselected", &counts.deselected},
-         {"xfailed", &counts.xfailed},
-         {"xpassed", &counts.xpassed},
-         {"warnings", &counts.warnings},
-         {"warning", &counts.warnings},
-         {"rerun", &counts.rerun}}};
-    for (std::size_t at = 0; at < line.size();) {
-        if (!detail::is_digit(line[at]) || (at > 0 && (detail::is_word(line[at - 1]) || line[at - 1] == '.'))) {
-            ++at;
-            continue;
-        }
-        const std::size_t begin = at;
-        while (at < line.size() && detail::is_digit(line[at])) ++at;
-        if (at - begin > 18 || at >= line.size() || line[at] != ' ') continue;
-        const std::string_view rest = line.substr(at + 1);
-        for (const auto& [word, slot] : words) {
-            if (!rest.starts_with(word) || (rest.size() > word.size() && detail::is_word(rest[word.size()]))) continue;
-            const std::int64_t n = text::parse_int(detail::strip_zeros(line.substr(begin, at - begin))).value_or(0);
-            if (!slot->has_value()) *slot = n;
-            break;
-        }
-    }
-    counts.verdict = read_verdict(line);
-    return counts;
-}
-
-namespace {
-
-using detail::contains_word;
-using detail::label_is;
-using detail::MetricContext;
 
 constexpr std::array<std::string_view, 7> k_not_measured = {
     "expected effect", "reject if",       "candidate shortlist", "command",
@@ -230,7 +112,7 @@ public:
             }
             const std::size_t ink = line.text.find_first_not_of(" \t");
             if (inside || ink == std::string_view::npos) continue;
-            if (const auto bullet = detail::match_bullet(line.text)) {
+            if (const auto bullet = match_bullet(line.text)) {
                 add_bullet(line, *bullet, cursor.rest().data());
             } else {
                 add_text(line, line.text[ink], tracker.in_list());
@@ -277,7 +159,7 @@ private:
         const std::string_view trimmed = text::trim(line.text);
         if (m_open.empty() || !in_list) {
             const std::size_t words = std::min(trimmed.find_first_not_of("# "), trimmed.size());
-            m_topk_above = add_topk(detail::topk_key(trimmed.substr(words)), line.number);
+            m_topk_above = add_topk(topk_key(trimmed.substr(words)), line.number);
         }
         // A short line that ends in a colon, or a sub-heading, applies to the bullets after it.
         if (first == '#' || (m_open.empty() && trimmed.size() < 120 && trimmed.ends_with(":"))) {
@@ -285,7 +167,7 @@ private:
         }
     }
 
-    void add_bullet(const Line& line, const detail::Bullet& bullet, const char* body) {
+    void add_bullet(const Line& line, const Bullet& bullet, const char* body) {
         if (m_entry.fields.size() >= k_max_fields) return;
         std::size_t depth = m_open.size();
         while (depth > 0 && m_open[depth - 1].indent >= bullet.indent) --depth;
@@ -297,7 +179,7 @@ private:
         field.number = line.number;
         field.indent = bullet.indent;
         field.parent = m_open.empty() ? -1 : m_open.back().index;
-        if (const auto labelled = detail::split_label(bullet.content)) {
+        if (const auto labelled = split_label(bullet.content)) {
             field.label = labelled->label;
             field.value = labelled->value;
         } else {
@@ -309,16 +191,16 @@ private:
         read_numbers(line, bullet, field);
     }
 
-    void read_numbers(const Line& line, const detail::Bullet& bullet, const Field& field) {
+    void read_numbers(const Line& line, const Bullet& bullet, const Field& field) {
         const std::size_t depth = m_open.size() - 1;
         if (context_at(depth).skip || m_entry.readings.size() >= k_max_readings) return;
-        if (read_topk(bullet, field)) return;
+        if (read_topk_field(bullet, field)) return;
         const std::size_t first = m_entry.readings.size();
-        detail::read_metrics(line.text, bullet, line.number, context_at(depth), m_entry.readings);
+        read_metrics(line.text, bullet, line.number, context_at(depth), m_entry.readings);
         if (m_entry.readings.size() == first) {
             const MetricContext arm = field.label.empty() ? MetricContext() : context_at(depth + 1);
             if (!arm.arm.empty() && !arm.skip) {
-                detail::read_arm_metrics(line.text, field.value, line.number, arm, m_entry.readings);
+                read_arm_metrics(line.text, field.value, line.number, arm, m_entry.readings);
             }
             return;
         }
@@ -333,16 +215,15 @@ private:
     }
 
     // A top-k list on one line, its heading, or one of the bullets below such a heading.
-    bool read_topk(const detail::Bullet& bullet, const Field& field) {
+    bool read_topk_field(const Bullet& bullet, const Field& field) {
         const bool has_label = !field.label.empty();
-        if (auto topk =
-                detail::read_topk(has_label ? field.label : field.value, has_label ? field.value : "", field.number)) {
+        if (auto topk = read_topk(has_label ? field.label : field.value, has_label ? field.value : "", field.number)) {
             m_entry.topk.push_back(std::move(*topk));
             return true;
         }
         const std::uint32_t above = field.parent < 0 ? m_topk_above : m_entry.field(field.parent)->number;
         if (m_entry.topk.empty() || m_entry.topk.back().number != above) return false;
-        const auto items = detail::read_topk_items(bullet.content);
+        const auto items = read_topk_items(bullet.content);
         std::vector<TopK::Item>& list = m_entry.topk.back().items;
         list.insert(list.end(), items.begin(), items.end());
         return !items.empty();
@@ -369,16 +250,14 @@ private:
     }
 
     void finish() {
-        if (const Field* commit = m_entry.field(m_entry.commit)) {
-            m_entry.commit_value = classify_commit(commit->value);
-        }
+        if (const Field* commit = m_entry.field(m_entry.commit)) m_entry.commit_value = classify_commit(commit->value);
         const char* done = nullptr;  // end of the last block that was read: nested blocks are read only once
         for (const Field& field : m_entry.fields) {
             if (!label_is(field.label, "correctness", true) || (done != nullptr && field.line.data() < done)) continue;
             read_tests(field);
             done = field.body.data() + field.body.size();
         }
-        m_entry.metrics = detail::resolve_metrics(m_entry.readings);
+        m_entry.metrics = resolve_metrics(m_entry.readings);
     }
 
     void read_tests(const Field& field) {
@@ -405,6 +284,103 @@ private:
 
 }  // namespace
 
+bool has_text(std::string_view part) {
+    constexpr std::string_view no_text = " \t\r\n-*+`";
+    if (part.find("<!--") == std::string_view::npos) return part.find_first_not_of(no_text) != std::string_view::npos;
+    BlockTracker tracker;
+    Line line;
+    for (LineCursor cursor(part); cursor.next(line);) {
+        tracker.inside(line.text);
+        if (tracker.commented()) continue;
+        const auto bullet = match_bullet(line.text);
+        const std::string_view shown = bullet ? bullet->content : line.text;
+        if (shown.find_first_not_of(no_text) != std::string_view::npos) return true;
+    }
+    return false;
+}
+
+std::optional<Bullet> match_bullet(std::string_view line) {
+    Bullet bullet;
+    std::size_t at = 0;
+    for (; at < line.size() && is_blank(line[at]); ++at) bullet.indent += line[at] == '\t' ? 4 : 1;
+    if (at >= line.size() || (line[at] != '-' && line[at] != '*' && line[at] != '+')) return std::nullopt;
+    if (at + 1 >= line.size() || !is_blank(line[at + 1])) return std::nullopt;
+    bullet.marker = line[at];
+    bullet.content = without_trailing_comments(text::trim(line.substr(at + 1)));
+    return bullet;
+}
+
+std::optional<Labelled> split_label(std::string_view content) {
+    // `label: value` entirely in backticks.
+    if (content.size() > 2 && content.front() == '`' && content.find('`', 1) == content.size() - 1) {
+        content = content.substr(1, content.size() - 2);
+    }
+    const std::size_t colon = find_label_colon(content, false);
+    if (colon == std::string_view::npos) return std::nullopt;
+    std::string_view value = content.substr(colon + 1);
+    while (!value.empty() && value.front() == '*') value.remove_prefix(1);
+    const std::string_view label = strip_marks(content.substr(0, colon));
+    if (label.empty()) return std::nullopt;
+    return Labelled{label, text::trim(value)};
+}
+
+bool label_is(std::string_view label, std::string_view lower_case_name, bool prefix) {
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < label.size(); ++i) {
+        const char c = label[i];
+        if (c == '`' || c == '*') continue;
+        if (at == lower_case_name.size()) return prefix ? !is_word(c) : text::trim(label.substr(i)).starts_with("(");
+        if (lower(c) != lower_case_name[at]) return false;
+        ++at;
+    }
+    return at == lower_case_name.size();
+}
+
+bool contains_word(std::string_view text, std::string_view needle) {
+    for (std::size_t at = text.find(needle); at != std::string_view::npos; at = text.find(needle, at + 1)) {
+        const std::size_t end = at + needle.size();
+        if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
+    }
+    return false;
+}
+
+// What a line says about a test run: counts and a verdict.
+
+TestCounts read_test_counts(std::string_view line) {
+    TestCounts counts;
+    counts.line = line;
+    const std::array<std::pair<std::string_view, std::optional<std::int64_t>*>, 11> words = {
+        {{"passed", &counts.passed},
+         {"failed", &counts.failed},
+         {"errors", &counts.errors},
+         {"error", &counts.errors},
+         {"skipped", &counts.skipped},
+         {"deselected", &counts.deselected},
+         {"xfailed", &counts.xfailed},
+         {"xpassed", &counts.xpassed},
+         {"warnings", &counts.warnings},
+         {"warning", &counts.warnings},
+         {"rerun", &counts.rerun}}};
+    for (std::size_t at = 0; at < line.size();) {
+        if (!is_digit(line[at]) || (at > 0 && (is_word(line[at - 1]) || line[at - 1] == '.'))) {
+            ++at;
+            continue;
+        }
+        const std::size_t begin = at;
+        while (at < line.size() && is_digit(line[at])) ++at;
+        if (at - begin > 18 || at >= line.size() || line[at] != ' ') continue;
+        const std::string_view rest = line.substr(at + 1);
+        for (const auto& [word, slot] : words) {
+            if (!rest.starts_with(word) || (rest.size() > word.size() && is_word(rest[word.size()]))) continue;
+            const std::int64_t n = text::parse_int(strip_zeros(line.substr(begin, at - begin))).value_or(0);
+            if (!slot->has_value()) *slot = n;
+            break;
+        }
+    }
+    counts.verdict = read_verdict(line);
+    return counts;
+}
+
 Entry parse_entry(const EntryHead& head) { return EntryReader(head).read(); }
 
 std::string_view strip_marks(std::string_view s) {
@@ -422,12 +398,11 @@ CommitValue classify_commit(std::string_view value) {
     commit.text = s;
     if (s.empty()) return commit;
     const std::string lower_case = text::to_lower(s.substr(0, 64));
-    const bool hex =
-        std::all_of(s.begin(), s.end(), [](char c) { return detail::is_digit(c) || (c >= 'a' && c <= 'f'); });
+    const bool hex = std::all_of(s.begin(), s.end(), [](char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); });
     if (hex && s.size() >= 7 && s.size() <= 40) {
         commit.kind = CommitKind::committed;
         commit.sha = s;
-    } else if (lower_case.starts_with("none") && (s.size() == 4 || !detail::is_word(s[4]))) {
+    } else if (lower_case.starts_with("none") && (s.size() == 4 || !is_word(s[4]))) {
         commit.kind = CommitKind::none;
         const std::size_t open = s.find('(');
         const std::size_t close = s.rfind(')');

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "core/text.h"
-#include "runlog/parse/detail.h"
+#include "runlog/parse/grammar.h"
 #include "runlog/parse/log.h"
 
-namespace gdnctl::runlog::detail {
+namespace gdnctl::runlog {
 
 namespace {
 
@@ -17,7 +17,7 @@ constexpr std::string_view k_em_dash = "\xE2\x80\x94";
 bool ends_word(std::string_view s, std::size_t at) { return at >= s.size() || !is_word(s[at]); }
 
 // Appends the digits after `at` to `plain`, including groups of three after commas.
-std::size_t take_digits(std::string_view s, std::size_t at, bool groups, std::string& plain) {
+std::size_t parse_digits(std::string_view s, std::size_t at, bool groups, std::string& plain) {
     const auto digit = [&](std::size_t i) { return i < s.size() && is_digit(s[i]); };
     while (digit(at)) plain += s[at++];
     while (groups && !plain.empty() && is_digit(plain.back()) && at < s.size() && s[at] == ',' && digit(at + 1) &&
@@ -91,82 +91,6 @@ std::optional<Printed> read_value(std::string_view s, std::size_t at) {
     return printed;
 }
 
-}  // namespace
-
-std::size_t skip_soft(std::string_view s, std::size_t at) {
-    while (at < s.size() && is_soft(s[at])) ++at;
-    return at;
-}
-
-std::optional<Printed> read_number(std::string_view s, std::size_t at) {
-    const std::size_t begin = at;
-    std::string plain;
-    if (s.substr(at).starts_with(k_minus)) {
-        plain = "-";
-        at += k_minus.size();
-    } else if (at < s.size() && (s[at] == '-' || s[at] == '+')) {
-        if (s[at] == '-') plain = "-";
-        ++at;
-    }
-    const std::size_t sign = plain.size();
-    at = take_digits(s, at, true, plain);
-    bool any = plain.size() > sign;
-    int decimals = 0;
-    if (at < s.size() && s[at] == '.' && (any || (at + 1 < s.size() && is_digit(s[at + 1])))) {
-        std::string fraction;
-        at = take_digits(s, at + 1, false, fraction);
-        decimals = static_cast<int>(std::min<std::size_t>(fraction.size(), 60));
-        if (!fraction.empty()) plain += (any ? "." : "0.") + fraction;
-        any = any || !fraction.empty();
-    }
-    if (!any || plain.size() > 60) return std::nullopt;
-    int exponent = 0;
-    if (const auto power = read_exponent(s, at)) {
-        exponent = power->value;
-        plain += 'e' + std::to_string(exponent);
-        at = power->end;
-    }
-    const auto value = text::parse_double(plain);
-    if (!value) return std::nullopt;
-    Printed printed;
-    printed.value = *value;
-    printed.half_digit = 0.5 * std::pow(10.0, exponent - decimals);
-    printed.text = s.substr(begin, at - begin);
-    printed.end = at;
-    return printed;
-}
-
-std::size_t arrow_length(std::string_view s, std::size_t at) {
-    for (const std::string_view arrow : {std::string_view("->"), k_arrow_sign, std::string_view("=>")}) {
-        if (s.substr(at).starts_with(arrow)) return arrow.size();
-    }
-    return 0;
-}
-
-std::optional<Values> read_values(std::string_view s, std::size_t at) {
-    const std::size_t begin = skip_soft(s, at);
-    auto first = read_value(s, begin);
-    if (!first) return std::nullopt;
-    Values values{*first, std::nullopt, begin, first->end};
-    const std::size_t arrow = skip_soft(s, first->end);
-    if (const std::size_t length = arrow_length(s, arrow); length != 0) {
-        auto second = read_value(s, skip_soft(s, arrow + length));
-        if (!second) return std::nullopt;
-        values.end = second->end;
-        // One unit applies to both.
-        if (second->scale.unit == Unit::none) second->scale = first->scale;
-        if (values.first.scale.unit == Unit::none) values.first.scale = second->scale;
-        values.second = *second;
-    }
-    return values;
-}
-
-}  // namespace gdnctl::runlog::detail
-
-namespace gdnctl::runlog {
-
-namespace {
-
 enum class Match { prefix, anywhere };
 struct LabelRule {
     std::string_view label;  // normalised
@@ -219,7 +143,7 @@ constexpr std::array k_labels = {
 
 bool has_prefix(std::string_view label, std::string_view prefix) {
     if (label.empty() || label[0] != prefix[0]) return false;
-    return label.starts_with(prefix) && (label.size() == prefix.size() || !detail::is_word(label[prefix.size()]));
+    return label.starts_with(prefix) && (label.size() == prefix.size() || !is_word(label[prefix.size()]));
 }
 
 std::string snake(std::string_view normalised) {
@@ -254,53 +178,6 @@ std::optional<std::string> explained_key(std::string_view normalised) {
     rest = rest.substr(0, rest.find('('));
     return "gap_explained_by_" + snake(strip_marks(rest));
 }
-
-}  // namespace
-
-std::string normalise_label(std::string_view label) {
-    std::string out;
-    out.reserve(label.size());
-    for (const char c : label) {
-        if (c == '`' || c == '*') continue;
-        const bool blank = detail::is_blank(c) || c == '-' || c == '_' || c == '/';
-        if (!blank) {
-            out += detail::lower(c);
-        } else if (!out.empty() && out.back() != ' ') {
-            out += ' ';
-        }
-    }
-    while (!out.empty() && out.back() == ' ') out.pop_back();
-    return out;
-}
-
-std::optional<std::string> metric_key(std::string_view label) {
-    if (label.size() > 300) return std::nullopt;
-    const std::string name = normalise_label(label);
-    // Snake-case keys are used as they are ("dispatch_shard_shell_delta_ms").
-    if (name.ends_with(" ms")) {
-        const std::string key = snake(name);
-        for (const LabelRule& rule : k_labels) {
-            if (rule.key == key) return key;
-        }
-    }
-    const bool closed_call = name.find("closed call") != std::string::npos;
-    for (const LabelRule& rule : k_labels) {
-        if (rule.match == Match::anywhere && !closed_call) continue;
-        const bool hit =
-            rule.match == Match::anywhere ? detail::contains_word(name, rule.label) : has_prefix(name, rule.label);
-        if (hit) return std::string(rule.key);
-    }
-    if (auto key = explained_key(name)) return key;
-    return throughput_key(name);
-}
-
-}  // namespace gdnctl::runlog
-
-namespace gdnctl::runlog::detail {
-
-// Reads the metrics on a bullet line, whatever marks surround them.
-
-namespace {
 
 // "gated_deltanet.py", "kernel.cpp:12": a position in a source file, never a metric.
 bool is_source_position(std::string_view label) {
@@ -545,38 +422,6 @@ private:
     std::vector<Reading>& m_readings;
 };
 
-}  // namespace
-
-void read_metrics(std::string_view line, const Bullet& bullet, std::uint32_t number, const MetricContext& context,
-                  std::vector<Reading>& readings) {
-    LineReader(line, bullet, number, context, readings).read();
-}
-
-void read_arm_metrics(std::string_view line, std::string_view value, std::uint32_t number, const MetricContext& context,
-                      std::vector<Reading>& readings) {
-    const Bullet bullet{.indent = 0, .content = value, .marker = '-'};
-    LineReader(line, bullet, number, context, readings).read_bare();
-}
-
-std::string_view topk_key(std::string_view label) {
-    label = strip_marks(label);
-    if (label.ends_with(':')) label = strip_marks(label.substr(0, label.size() - 1));
-    if (label.ends_with(')')) label = strip_marks(label.substr(0, label.rfind('(')));
-    const bool list = label.ends_with("topk") || label.ends_with("top-k") || label.ends_with("top_k");
-    return list && label.size() <= 80 ? label : std::string_view();
-}
-
-std::optional<TopK> read_topk(std::string_view label, std::string_view value, std::uint32_t number) {
-    TopK topk;
-    topk.key = topk_key(label);
-    topk.number = number;
-    if (topk.key.empty()) return std::nullopt;
-    topk.items = read_topk_items(value);
-    return topk;
-}
-
-namespace {
-
 std::optional<TopK::Item> read_topk_item(std::string_view text) {
     text = strip_marks(text);
     // A share after the time: `5.21 ms` (`3.1%`).
@@ -617,41 +462,22 @@ std::vector<std::string_view> parts_of(std::string_view text, char separator) {
     return parts;
 }
 
-}  // namespace
-
-std::vector<TopK::Item> read_topk_items(std::string_view text) {
-    std::vector<TopK::Item> items;
-    for (const std::string_view whole : text::split(text, ';')) {
-        const auto parts = parts_of(whole, ',');
-        // The comma of "a, b: 5 ms" belongs to the name.
-        const bool several = parts.size() > 1 && read_topk_item(parts.front());
-        for (const std::string_view part : several ? parts : std::vector{whole}) {
-            if (const auto item = read_topk_item(part)) items.push_back(*item);
-        }
-    }
-    return items;
-}
-
-// Merges what an entry says about each key, and adds derived values.
-
-namespace {
-
 using Readings = std::vector<const Reading*>;
 
 bool names(std::string_view arm, std::string_view word) { return contains_word(normalise_label(arm), word); }
 
-void take_before(Metric& metric, const Quantity& q) {
+void set_before(Metric& metric, const Quantity& q) {
     metric.before = q.value;
     metric.half_digit_before = q.half_digit;
 }
-void take_after(Metric& metric, const Quantity& q) {
+void set_after(Metric& metric, const Quantity& q) {
     metric.after = q.value;
     metric.half_digit_after = q.half_digit;
 }
 
 void take(Metric& metric, const Reading& reading) {
-    if (reading.before) take_before(metric, *reading.before);
-    if (reading.after) take_after(metric, *reading.after);
+    if (reading.before) set_before(metric, *reading.before);
+    if (reading.after) set_after(metric, *reading.after);
     metric.before_text = reading.before_text;
     metric.after_text = reading.after_text;
     metric.unit = reading.unit;
@@ -674,13 +500,13 @@ void merge_arms(Metric& metric, const Readings& readings) {
             take(metric, *r);
             if (!r->before) metric.before = before;
             if (r->form == Reading::Form::single && !r->after && r->before) {
-                take_after(metric, *r->before);
+                set_after(metric, *r->before);
                 metric.before = before;
             }
             if (metric.comparison == Comparison::unknown) metric.comparison = Comparison::champion;
         } else if (names(r->arm, "baseline") || names(r->arm, "champion")) {
             const auto& q = r->after ? r->after : r->before;
-            if (q) take_before(metric, *q);
+            if (q) set_before(metric, *q);
         }
     }
 }
@@ -777,6 +603,155 @@ void derive(Side side) {
 
 }  // namespace
 
+std::size_t skip_soft(std::string_view s, std::size_t at) {
+    while (at < s.size() && is_soft(s[at])) ++at;
+    return at;
+}
+
+std::optional<Printed> read_number(std::string_view s, std::size_t at) {
+    const std::size_t begin = at;
+    std::string plain;
+    if (s.substr(at).starts_with(k_minus)) {
+        plain = "-";
+        at += k_minus.size();
+    } else if (at < s.size() && (s[at] == '-' || s[at] == '+')) {
+        if (s[at] == '-') plain = "-";
+        ++at;
+    }
+    const std::size_t sign = plain.size();
+    at = parse_digits(s, at, true, plain);
+    bool any = plain.size() > sign;
+    int decimals = 0;
+    if (at < s.size() && s[at] == '.' && (any || (at + 1 < s.size() && is_digit(s[at + 1])))) {
+        std::string fraction;
+        at = parse_digits(s, at + 1, false, fraction);
+        decimals = static_cast<int>(std::min<std::size_t>(fraction.size(), 60));
+        if (!fraction.empty()) plain += (any ? "." : "0.") + fraction;
+        any = any || !fraction.empty();
+    }
+    if (!any || plain.size() > 60) return std::nullopt;
+    int exponent = 0;
+    if (const auto power = read_exponent(s, at)) {
+        exponent = power->value;
+        plain += 'e' + std::to_string(exponent);
+        at = power->end;
+    }
+    const auto value = text::parse_double(plain);
+    if (!value) return std::nullopt;
+    Printed printed;
+    printed.value = *value;
+    printed.half_digit = 0.5 * std::pow(10.0, exponent - decimals);
+    printed.text = s.substr(begin, at - begin);
+    printed.end = at;
+    return printed;
+}
+
+std::size_t arrow_length(std::string_view s, std::size_t at) {
+    for (const std::string_view arrow : {std::string_view("->"), k_arrow_sign, std::string_view("=>")}) {
+        if (s.substr(at).starts_with(arrow)) return arrow.size();
+    }
+    return 0;
+}
+
+std::optional<Values> read_values(std::string_view s, std::size_t at) {
+    const std::size_t begin = skip_soft(s, at);
+    auto first = read_value(s, begin);
+    if (!first) return std::nullopt;
+    Values values{*first, std::nullopt, begin, first->end};
+    const std::size_t arrow = skip_soft(s, first->end);
+    if (const std::size_t length = arrow_length(s, arrow); length != 0) {
+        auto second = read_value(s, skip_soft(s, arrow + length));
+        if (!second) return std::nullopt;
+        values.end = second->end;
+        // One unit applies to both.
+        if (second->scale.unit == Unit::none) second->scale = first->scale;
+        if (values.first.scale.unit == Unit::none) values.first.scale = second->scale;
+        values.second = *second;
+    }
+    return values;
+}
+
+std::string normalise_label(std::string_view label) {
+    std::string out;
+    out.reserve(label.size());
+    for (const char c : label) {
+        if (c == '`' || c == '*') continue;
+        const bool blank = is_blank(c) || c == '-' || c == '_' || c == '/';
+        if (!blank) {
+            out += lower(c);
+        } else if (!out.empty() && out.back() != ' ') {
+            out += ' ';
+        }
+    }
+    while (!out.empty() && out.back() == ' ') out.pop_back();
+    return out;
+}
+
+std::optional<std::string> metric_key(std::string_view label) {
+    if (label.size() > 300) return std::nullopt;
+    const std::string name = normalise_label(label);
+    // Snake-case keys are used as they are ("dispatch_shard_shell_delta_ms").
+    if (name.ends_with(" ms")) {
+        const std::string key = snake(name);
+        for (const LabelRule& rule : k_labels) {
+            if (rule.key == key) return key;
+        }
+    }
+    const bool closed_call = name.find("closed call") != std::string::npos;
+    for (const LabelRule& rule : k_labels) {
+        if (rule.match == Match::anywhere && !closed_call) continue;
+        const bool hit = rule.match == Match::anywhere ? contains_word(name, rule.label) : has_prefix(name, rule.label);
+        if (hit) return std::string(rule.key);
+    }
+    if (auto key = explained_key(name)) return key;
+    return throughput_key(name);
+}
+
+// Reads the metrics on a bullet line, whatever marks surround them.
+
+void read_metrics(std::string_view line, const Bullet& bullet, std::uint32_t number, const MetricContext& context,
+                  std::vector<Reading>& readings) {
+    LineReader(line, bullet, number, context, readings).read();
+}
+
+void read_arm_metrics(std::string_view line, std::string_view value, std::uint32_t number, const MetricContext& context,
+                      std::vector<Reading>& readings) {
+    const Bullet bullet{.indent = 0, .content = value, .marker = '-'};
+    LineReader(line, bullet, number, context, readings).read_bare();
+}
+
+std::string_view topk_key(std::string_view label) {
+    label = strip_marks(label);
+    if (label.ends_with(':')) label = strip_marks(label.substr(0, label.size() - 1));
+    if (label.ends_with(')')) label = strip_marks(label.substr(0, label.rfind('(')));
+    const bool list = label.ends_with("topk") || label.ends_with("top-k") || label.ends_with("top_k");
+    return list && label.size() <= 80 ? label : std::string_view();
+}
+
+std::optional<TopK> read_topk(std::string_view label, std::string_view value, std::uint32_t number) {
+    TopK topk;
+    topk.key = topk_key(label);
+    topk.number = number;
+    if (topk.key.empty()) return std::nullopt;
+    topk.items = read_topk_items(value);
+    return topk;
+}
+
+std::vector<TopK::Item> read_topk_items(std::string_view text) {
+    std::vector<TopK::Item> items;
+    for (const std::string_view whole : text::split(text, ';')) {
+        const auto parts = parts_of(whole, ',');
+        // The comma of "a, b: 5 ms" belongs to the name.
+        const bool several = parts.size() > 1 && read_topk_item(parts.front());
+        for (const std::string_view part : several ? parts : std::vector{whole}) {
+            if (const auto item = read_topk_item(part)) items.push_back(*item);
+        }
+    }
+    return items;
+}
+
+// Merges what an entry says about each key, and adds derived values.
+
 std::vector<Metric> resolve_metrics(const std::vector<Reading>& readings) {
     std::vector<Metric> metrics;
     if (readings.empty()) return metrics;
@@ -798,4 +773,4 @@ std::vector<Metric> resolve_metrics(const std::vector<Reading>& readings) {
     return metrics;
 }
 
-}  // namespace gdnctl::runlog::detail
+}  // namespace gdnctl::runlog

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 
 #include <fmt/format.h>
 
@@ -183,6 +182,43 @@ std::string fault_of_copies(const Json& record, const Gain& gain) {
     return fmt::format("{} is in {}, but the gain is in {}", gain.metric, unit, gain.unit);
 }
 
+// Decimals of a value that its noise carries: two digits of half the interval. nullopt: no interval.
+std::optional<int> decimals_for(double half) {
+    if (!(half > 0)) return std::nullopt;
+    return std::max(0, 1 - static_cast<int>(std::floor(std::log10(half))));
+}
+
+// Digits of a value with so many decimals.
+int digits_for(double value, int decimals) {
+    return std::max(1, decimals + static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1);
+}
+
+std::string factor_text(double factor, int digits, std::optional<int> decimals) {
+    return number_for_people(factor, decimals ? std::min(digits, digits_for(factor, *decimals)) : digits);
+}
+
+// A factor and its bounds, with enough digits to tell them apart, and the factor from 1, but no more than the bounds
+// carry.
+std::vector<std::string> factor_texts(double factor, const std::vector<double>& bounds) {
+    int digits = 3;
+    for (double limit = 0.1; digits < 5 && std::abs(factor - 1.0) < limit; limit /= 10) ++digits;
+    const auto decimals = bounds.empty() ? std::nullopt : decimals_for((bounds[1] - bounds[0]) / 2);
+    for (;; ++digits) {
+        std::vector<std::string> texts = {factor_text(factor, digits, decimals)};
+        for (const double bound : bounds) texts.push_back(factor_text(bound, digits, decimals));
+        std::vector<std::string> sorted = texts;
+        std::sort(sorted.begin(), sorted.end());
+        if (digits >= 5 || std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end()) return texts;
+    }
+}
+
+// A smaller value of something other than a time is not "faster".
+bool is_speed(const Gain& gain) {
+    constexpr std::array<std::string_view, 6> k_times = {"ns", "us", "µs", "ms", "s", "min"};
+    return !gain.lower_is_better || gain.unit.empty() ||
+           std::find(k_times.begin(), k_times.end(), gain.unit) != k_times.end();
+}
+
 }  // namespace
 
 std::optional<double> speed_factor(std::optional<double> before, std::optional<double> after, bool lower_is_better) {
@@ -317,47 +353,6 @@ std::string gain_fault(const Json& record) {
 }
 
 // A gain in words.
-
-namespace {
-
-// Decimals of a value that its noise carries: two digits of half the interval. nullopt: no interval.
-std::optional<int> decimals_for(double half) {
-    if (!(half > 0)) return std::nullopt;
-    return std::max(0, 1 - static_cast<int>(std::floor(std::log10(half))));
-}
-
-// Digits of a value with so many decimals.
-int digits_for(double value, int decimals) {
-    return std::max(1, decimals + static_cast<int>(std::floor(std::log10(std::abs(value)))) + 1);
-}
-
-std::string factor_text(double factor, int digits, std::optional<int> decimals) {
-    return number_for_people(factor, decimals ? std::min(digits, digits_for(factor, *decimals)) : digits);
-}
-
-// A factor and its bounds, with enough digits to tell them apart, and the factor from 1, but no more than the bounds
-// carry.
-std::vector<std::string> factor_texts(double factor, const std::vector<double>& bounds) {
-    int digits = 3;
-    for (double limit = 0.1; digits < 5 && std::abs(factor - 1.0) < limit; limit /= 10) ++digits;
-    const auto decimals = bounds.empty() ? std::nullopt : decimals_for((bounds[1] - bounds[0]) / 2);
-    for (;; ++digits) {
-        std::vector<std::string> texts = {factor_text(factor, digits, decimals)};
-        for (const double bound : bounds) texts.push_back(factor_text(bound, digits, decimals));
-        std::vector<std::string> sorted = texts;
-        std::sort(sorted.begin(), sorted.end());
-        if (digits >= 5 || std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end()) return texts;
-    }
-}
-
-// A smaller value of something other than a time is not "faster".
-bool is_speed(const Gain& gain) {
-    constexpr std::array<std::string_view, 6> k_times = {"ns", "us", "µs", "ms", "s", "min"};
-    return !gain.lower_is_better || gain.unit.empty() ||
-           std::find(k_times.begin(), k_times.end(), gain.unit) != k_times.end();
-}
-
-}  // namespace
 
 std::string value_text(const Gain& gain, double value) {
     constexpr int k_most = 5, k_least = 2;

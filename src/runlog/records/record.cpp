@@ -10,7 +10,7 @@
 #include "core/json.h"
 #include "core/redact.h"
 #include "core/text.h"
-#include "runlog/parse/detail.h"
+#include "runlog/parse/grammar.h"
 
 namespace gdnctl::runlog {
 
@@ -18,108 +18,18 @@ namespace {
 
 constexpr std::string_view k_file_url = "file://";
 
-bool is_name_char(char c) { return detail::is_word(c) || c == '.' || c == '-'; }
+bool is_name_char(char c) { return is_word(c) || c == '.' || c == '-'; }
 
 // Where the path that contains a root begins; npos: the root is in the middle of another path.
 std::size_t path_begin(std::string_view text, std::size_t root, bool windows) {
     if (windows) {
-        const bool drive = root > 0 && detail::is_alpha(text[root - 1]);
+        const bool drive = root > 0 && is_alpha(text[root - 1]);
         return drive && (root == 1 || !is_name_char(text[root - 2])) ? root - 1 : std::string_view::npos;
     }
     if (text.substr(0, root).ends_with(k_file_url)) return root - k_file_url.size();
     const bool inside = root > 0 && (is_name_char(text[root - 1]) || text[root - 1] == '/' || text[root - 1] == '~');
     return inside ? std::string_view::npos : root;
 }
-
-}  // namespace
-
-std::vector<HomePath> find_home_paths(std::string_view text) {
-    std::vector<HomePath> found;
-    for (const std::string_view root : {"/Users/", "/home/", ":\\Users\\"}) {
-        for (std::size_t at = text.find(root); at != std::string_view::npos; at = text.find(root, at + root.size())) {
-            const std::size_t begin = path_begin(text, at, root[0] == ':');
-            if (begin == std::string_view::npos) continue;
-            const std::size_t name = at + root.size();
-            std::size_t end = name;
-            while (end < text.size() && is_name_char(text[end])) ++end;
-            while (end > name && text[end - 1] == '.') --end;
-            if (end > name) found.push_back({begin, end - begin});
-        }
-    }
-    std::sort(found.begin(), found.end(), [](const HomePath& a, const HomePath& b) { return a.offset < b.offset; });
-    return found;
-}
-
-std::string IterationNumber::text() const { return std::to_string(number) + suffix; }
-
-bool IterationNumber::before(const IterationNumber& other) const {
-    if (number != other.number) return number < other.number;
-    if (suffix.size() != other.suffix.size()) return suffix.size() < other.suffix.size();
-    return text::to_lower(suffix) < text::to_lower(other.suffix);
-}
-
-std::optional<IterationNumber> parse_iteration_number(std::string_view text) {
-    const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-    const auto number = text::parse_int(text.substr(0, digits));
-    const std::string_view suffix = text.substr(digits);
-    const bool letters =
-        std::all_of(suffix.begin(), suffix.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
-    if (!number || !letters) return std::nullopt;
-    return IterationNumber{*number, std::string(suffix)};
-}
-
-std::string make_record_id(WallTime started, const IterationNumber& iteration) {
-    return fmt::format("{}Z-{}", format_compact_utc(started), iteration.text());
-}
-
-Json empty_record(std::string_view id, const IterationNumber& iteration, WallTime started) {
-    const Json list = Json::array();
-    const Json map = Json::object();
-    Json record = {{"schema", k_record_schema},
-                   {"id", id},
-                   {"iteration", iteration.number},
-                   {"suffix", iteration.suffix},
-                   {"title", nullptr},
-                   {"loop", {{"run_id", nullptr}, {"index", nullptr}, {"total", nullptr}}},
-                   {"started_at", format_iso8601(started)},
-                   {"finished_at", nullptr},
-                   {"base", {{"commit", nullptr}, {"fingerprint", map}}},
-                   {"commits", list},
-                   {"commit_status", nullptr},
-                   {"outcome", nullptr},
-                   {"decision", nullptr},
-                   {"decision_reasons", list},
-                   {"change_class", nullptr},
-                   {"coverage_slot", nullptr},
-                   {"idea",
-                    {{"id", nullptr},
-                     {"move", nullptr},
-                     {"title", nullptr},
-                     {"hypothesis", nullptr},
-                     {"expected", map},
-                     {"reject_if", list}}},
-                   {"shortlist", list},
-                   {"changes", list},
-                   {"files", list},
-                   {"checks", list},
-                   {"profiles", list},
-                   {"comparison", {{"kind", nullptr}, {"before", nullptr}, {"after", nullptr}}},
-                   {"metrics", map},
-                   {"extra_metrics", map},
-                   {"gain", nullptr},
-                   {"topk", map},
-                   {"gates", list},
-                   {"infra", list},
-                   {"cost", {{"wall_s", nullptr}, {"tpu_s", nullptr}, {"tokens", nullptr}, {"retries", nullptr}}},
-                   {"assessment", nullptr},
-                   {"interpretation", list},
-                   {"next_hypothesis", nullptr},
-                   {"notes", list},
-                   {"raw", map}};
-    return record;
-}
-
-namespace {
 
 enum class Shape { text, object, list, number };
 
@@ -215,7 +125,122 @@ Status check_metrics(const Json& record, std::string_view what) {
     return {};
 }
 
+std::string without_home(std::string text) {
+    const std::vector<HomePath> paths = find_home_paths(text);
+    for (auto path = paths.rbegin(); path != paths.rend(); ++path) text.replace(path->offset, path->length, "~");
+    return text;
+}
+
+struct Known {
+    std::string_view outcome;
+    OutcomeWords words;
+};
+constexpr std::array k_outcomes = {
+    Known{"test-fail", {"rejected", "tests failed"}}, Known{"compile", {"rejected", "compile error"}},
+    Known{"oom", {"rejected", "out of memory"}},      Known{"flaky", {"accepted", "flaky test"}},
+    Known{"infra", {"parked", "infrastructure"}},     Known{"environment", {"parked", "environment"}},
+    Known{"agent-error", {"failed", "agent error"}},  Known{"timeout", {"failed", "timed out"}},
+    Known{"error", {"failed", "loop error"}}};
+
+struct KnownDecision {
+    std::string_view name, words;
+};
+constexpr std::array k_decisions = {KnownDecision{"within_threshold", "no clear gain"},
+                                    KnownDecision{"control_flow_regression", "regression found by a gate"},
+                                    KnownDecision{"promote_corrupt_champion", "promoted"},
+                                    KnownDecision{"metric_missing", "no measurement"},
+                                    KnownDecision{"incomparable", "not comparable"},
+                                    KnownDecision{"common_factor", "not comparable"},
+                                    KnownDecision{"baseline_shift", "new baseline"},
+                                    KnownDecision{"aa_ok", "base unchanged"}};
+
 }  // namespace
+
+std::vector<HomePath> find_home_paths(std::string_view text) {
+    std::vector<HomePath> found;
+    for (const std::string_view root : {"/Users/", "/home/", ":\\Users\\"}) {
+        for (std::size_t at = text.find(root); at != std::string_view::npos; at = text.find(root, at + root.size())) {
+            const std::size_t begin = path_begin(text, at, root[0] == ':');
+            if (begin == std::string_view::npos) continue;
+            const std::size_t name = at + root.size();
+            std::size_t end = name;
+            while (end < text.size() && is_name_char(text[end])) ++end;
+            while (end > name && text[end - 1] == '.') --end;
+            if (end > name) found.push_back({begin, end - begin});
+        }
+    }
+    std::sort(found.begin(), found.end(), [](const HomePath& a, const HomePath& b) { return a.offset < b.offset; });
+    return found;
+}
+
+std::string IterationNumber::text() const { return std::to_string(number) + suffix; }
+
+bool IterationNumber::before(const IterationNumber& other) const {
+    if (number != other.number) return number < other.number;
+    if (suffix.size() != other.suffix.size()) return suffix.size() < other.suffix.size();
+    return text::to_lower(suffix) < text::to_lower(other.suffix);
+}
+
+std::optional<IterationNumber> parse_iteration_number(std::string_view text) {
+    const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    const auto number = text::parse_int(text.substr(0, digits));
+    const std::string_view suffix = text.substr(digits);
+    const bool letters =
+        std::all_of(suffix.begin(), suffix.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
+    if (!number || !letters) return std::nullopt;
+    return IterationNumber{*number, std::string(suffix)};
+}
+
+std::string make_record_id(WallTime started, const IterationNumber& iteration) {
+    return fmt::format("{}Z-{}", format_compact_utc(started), iteration.text());
+}
+
+Json empty_record(std::string_view id, const IterationNumber& iteration, WallTime started) {
+    const Json list = Json::array();
+    const Json map = Json::object();
+    Json record = {{"schema", k_record_schema},
+                   {"id", id},
+                   {"iteration", iteration.number},
+                   {"suffix", iteration.suffix},
+                   {"title", nullptr},
+                   {"loop", {{"run_id", nullptr}, {"index", nullptr}, {"total", nullptr}}},
+                   {"started_at", format_iso8601(started)},
+                   {"finished_at", nullptr},
+                   {"base", {{"commit", nullptr}, {"fingerprint", map}}},
+                   {"commits", list},
+                   {"commit_status", nullptr},
+                   {"outcome", nullptr},
+                   {"decision", nullptr},
+                   {"decision_reasons", list},
+                   {"change_class", nullptr},
+                   {"coverage_slot", nullptr},
+                   {"idea",
+                    {{"id", nullptr},
+                     {"move", nullptr},
+                     {"title", nullptr},
+                     {"hypothesis", nullptr},
+                     {"expected", map},
+                     {"reject_if", list}}},
+                   {"shortlist", list},
+                   {"changes", list},
+                   {"files", list},
+                   {"checks", list},
+                   {"profiles", list},
+                   {"comparison", {{"kind", nullptr}, {"before", nullptr}, {"after", nullptr}}},
+                   {"metrics", map},
+                   {"extra_metrics", map},
+                   {"gain", nullptr},
+                   {"topk", map},
+                   {"gates", list},
+                   {"infra", list},
+                   {"cost", {{"wall_s", nullptr}, {"tpu_s", nullptr}, {"tokens", nullptr}, {"retries", nullptr}}},
+                   {"assessment", nullptr},
+                   {"interpretation", list},
+                   {"next_hypothesis", nullptr},
+                   {"notes", list},
+                   {"raw", map}};
+    return record;
+}
 
 Status check_record(const Json& value, std::string_view what) {
     if (!value.is_object()) return fail(ErrorKind::bad_input, fmt::format("{}: not a JSON object", what));
@@ -279,16 +304,6 @@ std::vector<Json> current_records(const std::vector<Json>& all) {
     return current;
 }
 
-namespace {
-
-std::string without_home(std::string text) {
-    const std::vector<HomePath> paths = find_home_paths(text);
-    for (auto path = paths.rbegin(); path != paths.rend(); ++path) text.replace(path->offset, path->length, "~");
-    return text;
-}
-
-}  // namespace
-
 void make_public(Json& record) {
     if (record.is_string()) {
         record = text::visible(without_home(redact(record.get<std::string>())));
@@ -303,33 +318,6 @@ void make_public(Json& record) {
         for (auto& item : record) make_public(item);
     }
 }
-
-namespace {
-
-struct Known {
-    std::string_view outcome;
-    OutcomeWords words;
-};
-constexpr std::array k_outcomes = {
-    Known{"test-fail", {"rejected", "tests failed"}}, Known{"compile", {"rejected", "compile error"}},
-    Known{"oom", {"rejected", "out of memory"}},      Known{"flaky", {"accepted", "flaky test"}},
-    Known{"infra", {"parked", "infrastructure"}},     Known{"environment", {"parked", "environment"}},
-    Known{"agent-error", {"failed", "agent error"}},  Known{"timeout", {"failed", "timed out"}},
-    Known{"error", {"failed", "loop error"}}};
-
-struct KnownDecision {
-    std::string_view name, words;
-};
-constexpr std::array k_decisions = {KnownDecision{"within_threshold", "no clear gain"},
-                                    KnownDecision{"control_flow_regression", "regression found by a gate"},
-                                    KnownDecision{"promote_corrupt_champion", "promoted"},
-                                    KnownDecision{"metric_missing", "no measurement"},
-                                    KnownDecision{"incomparable", "not comparable"},
-                                    KnownDecision{"common_factor", "not comparable"},
-                                    KnownDecision{"baseline_shift", "new baseline"},
-                                    KnownDecision{"aa_ok", "base unchanged"}};
-
-}  // namespace
 
 OutcomeWords outcome_words(std::string_view outcome) {
     const auto at =

@@ -115,19 +115,19 @@ public:
     Status append(std::string_view bytes) {
         GDNCTL_TRY(drop_torn_line());
         if (const int problem = write_fully(m_fd.get(), bytes); problem != 0) {
-            take_back();
+            undo();
             return failed(problem);
         }
         if (fsync(m_fd.get()) != 0) {
             const int problem = errno;
-            take_back();
+            undo();
             return failed(problem);
         }
         if (m_created) return sync_directory(folder());
         return {};
     }
 
-    void take_back() {
+    void undo() {
         if (m_created) {
             [[maybe_unused]] const int gone = unlink(m_path.c_str());
         } else {
@@ -184,7 +184,7 @@ Status LogWriter::commit(std::span<const Json> new_records, std::string_view new
     reached(Step::record_written);
     if (new_text != m_text) {
         if (auto written = atomic_replace(m_log, new_text); !written) {
-            if (appender) appender->take_back();
+            if (appender) appender->undo();
             return written;
         }
         m_text = new_text;

@@ -1,8 +1,6 @@
-// How single values are written in an entry.
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -92,35 +90,6 @@ std::string label_of(std::string_view key, std::string_view unit) {
     return std::string(key);
 }
 
-}  // namespace
-
-std::string render_metric(std::string_view key, const Json& value) {
-    const std::string unit = json::text(value, "unit");
-    const Kind kind = kind_of(key, unit);
-    return fmt::format("{}: `{}`", label_of(key, unit), sides(value, [&](double n) { return number(n, kind); }));
-}
-
-std::string render_measured(std::string_view key, const Json& value) {
-    const auto after = json::number(value, "after");
-    const std::string unit = json::text(value, "unit");
-    if (json::text(value, "source") != "profile" || unit.empty() || !after || json::find(value, "before") != nullptr) {
-        return render_metric(key, value);
-    }
-    if (metric_key(key) && kind_of(key, "") == Kind::ms) {
-        return fmt::format("{}: `{:.6f} ms`", label_of(key, ""), *after);
-    }
-    return fmt::format("{}: `{}`", key, quantity(*after, unit));
-}
-
-std::string metric_for_people(std::string_view key, const Json& value) {
-    const Kind kind = kind_of(key, json::text(value, "unit"));
-    const std::string unit = kind == Kind::fraction ? "%" : kind == Kind::ms ? "ms" : shown_unit(key, &value);
-    const auto number_text = [&](double n) { return quantity(kind == Kind::fraction ? n * 100 : n, unit); };
-    return fmt::format("{}: `{}`", label_of(key, json::text(value, "unit")), sides(value, number_text));
-}
-
-namespace {
-
 // "14 cases, 6 recorded vectors: 18 OK, 2 WRONG": what the oracle judged, with its verdicts.
 std::string render_judged(const Json& check) {
     std::string items;
@@ -139,43 +108,6 @@ std::string render_judged(const Json& check) {
     }
     return items + (items.empty() || verdicts.empty() ? "" : ": ") + verdicts;
 }
-
-}  // namespace
-
-std::string render_check_result(const Json& check) {
-    std::string counts;
-    for (const char* name : {"failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "errors", "warnings"}) {
-        const auto count = json::integer(check, name);
-        const bool matters = count && (*count != 0 || std::string_view(name) == "passed");
-        if (matters) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", *count, name);
-    }
-    if (!counts.empty()) return counts;
-    const std::string verdict = json::text(check, "verdict");
-    const std::string judged = render_judged(check);
-    const auto exit = json::integer(check, "exit");
-    if (exit && *exit != 0) {
-        return verdict.empty() ? fmt::format("FAILED (exit {})", *exit)
-                               : fmt::format("FAILED (exit {}, verdict {}{}{})", *exit, verdict,
-                                             judged.empty() ? "" : ": ", judged);
-    }
-    if (!verdict.empty()) return judged.empty() ? verdict : fmt::format("{} ({})", verdict, judged);
-    return exit ? "OK" : json::text(check, "result");
-}
-
-std::string render_commit(const Json& record) {
-    const std::string status = json::text(record, "commit_status");
-    const std::string reason = json::text(record, "commit_reason");
-    const auto commits = json::texts(record, "commits");
-    if (status == "self") return "this commit";
-    if (status == "pending") return "(pending)";
-    if (status == "none") return reason.empty() ? "none" : fmt::format("none ({})", reason);
-    if (status == "other") return reason;
-    return commits.empty() ? std::string() : commits.back();
-}
-
-// The Markdown entry of a record.
-
-namespace {
 
 // How much of long lists and texts an entry shows.
 struct Limits {
@@ -540,6 +472,64 @@ std::string render_experiment(const Json& record) {
 }
 
 }  // namespace
+
+std::string render_metric(std::string_view key, const Json& value) {
+    const std::string unit = json::text(value, "unit");
+    const Kind kind = kind_of(key, unit);
+    return fmt::format("{}: `{}`", label_of(key, unit), sides(value, [&](double n) { return number(n, kind); }));
+}
+
+std::string render_measured(std::string_view key, const Json& value) {
+    const auto after = json::number(value, "after");
+    const std::string unit = json::text(value, "unit");
+    if (json::text(value, "source") != "profile" || unit.empty() || !after || json::find(value, "before") != nullptr) {
+        return render_metric(key, value);
+    }
+    if (metric_key(key) && kind_of(key, "") == Kind::ms) {
+        return fmt::format("{}: `{:.6f} ms`", label_of(key, ""), *after);
+    }
+    return fmt::format("{}: `{}`", key, quantity(*after, unit));
+}
+
+std::string metric_for_people(std::string_view key, const Json& value) {
+    const Kind kind = kind_of(key, json::text(value, "unit"));
+    const std::string unit = kind == Kind::fraction ? "%" : kind == Kind::ms ? "ms" : shown_unit(key, &value);
+    const auto number_text = [&](double n) { return quantity(kind == Kind::fraction ? n * 100 : n, unit); };
+    return fmt::format("{}: `{}`", label_of(key, json::text(value, "unit")), sides(value, number_text));
+}
+
+std::string render_check_result(const Json& check) {
+    std::string counts;
+    for (const char* name : {"failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "errors", "warnings"}) {
+        const auto count = json::integer(check, name);
+        const bool matters = count && (*count != 0 || std::string_view(name) == "passed");
+        if (matters) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", *count, name);
+    }
+    if (!counts.empty()) return counts;
+    const std::string verdict = json::text(check, "verdict");
+    const std::string judged = render_judged(check);
+    const auto exit = json::integer(check, "exit");
+    if (exit && *exit != 0) {
+        return verdict.empty() ? fmt::format("FAILED (exit {})", *exit)
+                               : fmt::format("FAILED (exit {}, verdict {}{}{})", *exit, verdict,
+                                             judged.empty() ? "" : ": ", judged);
+    }
+    if (!verdict.empty()) return judged.empty() ? verdict : fmt::format("{} ({})", verdict, judged);
+    return exit ? "OK" : json::text(check, "result");
+}
+
+std::string render_commit(const Json& record) {
+    const std::string status = json::text(record, "commit_status");
+    const std::string reason = json::text(record, "commit_reason");
+    const auto commits = json::texts(record, "commits");
+    if (status == "self") return "this commit";
+    if (status == "pending") return "(pending)";
+    if (status == "none") return reason.empty() ? "none" : fmt::format("none ({})", reason);
+    if (status == "other") return reason;
+    return commits.empty() ? std::string() : commits.back();
+}
+
+// The Markdown entry of a record.
 
 std::string render_entry(const Json& record, const RenderOptions& options) {
     if (is_experiment(record)) return text::visible(render_experiment(record));

@@ -1,4 +1,3 @@
-// Where the entries of records are placed in a log.
 #include <algorithm>
 #include <map>
 
@@ -59,7 +58,7 @@ struct Insertion {
 class Placer {
 public:
     Placer(const Document& document, std::span<const Json> current, std::span<const Json> all,
-           const PlaceOptions& options)
+           const PlacementOptions& options)
         : m_document(document), m_current(current), m_options(options), m_blocks(find_blocks(document.text)) {
         // Every id of a chain of corrections maps to the current record.
         std::map<std::string, std::string> root;
@@ -275,7 +274,7 @@ private:
 
     const Document& m_document;
     std::span<const Json> m_current;
-    const PlaceOptions& m_options;
+    const PlacementOptions& m_options;
     std::vector<GeneratedBlock> m_blocks;
     std::vector<ExperimentEntry> m_experiments;
     std::map<std::string, std::size_t> m_record_of;  // any id of a chain -> index into m_current
@@ -284,16 +283,6 @@ private:
     std::vector<Insertion> m_edits;
     std::vector<Difference> m_differences;
 };
-
-}  // namespace
-
-Result<Placement> place_records(std::string_view log, std::span<const Json> current, std::span<const Json> all,
-                                const PlaceOptions& options) {
-    GDNCTL_TRY_ASSIGN(const auto document, parse_document(log));
-    return Placer(document, current, all, options).run();
-}
-
-namespace {
 
 constexpr std::string_view k_label = "- Commit:";
 
@@ -310,6 +299,12 @@ std::optional<Line> last_commit_line(const EntryHead& entry) {
 }
 
 }  // namespace
+
+Result<Placement> place_records(std::string_view log, std::span<const Json> current, std::span<const Json> all,
+                                const PlacementOptions& options) {
+    GDNCTL_TRY_ASSIGN(const auto document, parse_document(log));
+    return Placer(document, current, all, options).run();
+}
 
 Result<Stamp> stamp_last_entry(std::string_view log, std::string_view sha) {
     GDNCTL_TRY_ASSIGN(const auto document, parse_document(log));

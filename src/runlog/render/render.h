@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,7 +63,7 @@ struct Placement {
     bool complete() const;
 };
 
-struct PlaceOptions {
+struct PlacementOptions {
     bool overwrite_edited = false;
     bool only_missing = false;  // stale entries are neither changed nor reported ...
     std::string rewrite_id;     // ... except for the entry of this record
@@ -74,7 +73,7 @@ struct PlaceOptions {
 // Writes the entries of `current` into the log. `current` excludes superseded records, `all` includes them. Text
 // outside the markers is not changed. A missing entry is inserted by its number. Errors: usage (file over its limits).
 Result<Placement> place_records(std::string_view log, std::span<const Json> current, std::span<const Json> all,
-                                const PlaceOptions& options = {});
+                                const PlacementOptions& options = {});
 
 // Digest of a hand-written entry. Its imported record stores it, to detect later changes of the entry.
 std::string entry_digest(std::string_view entry_text);

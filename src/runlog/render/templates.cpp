@@ -90,12 +90,6 @@ Concise engineering reasoning and decisions only.
 ```
 )";
 
-}  // namespace
-
-std::string log_head(Template kind) { return std::string(kind == Template::experiment ? k_experiment : k_hillclimb); }
-
-namespace {
-
 std::string experiment_skeleton(const Json& record) {
     std::string text =
         fmt::format("## {} - {}\n", json::text(record, "started_at").substr(0, 10), json::text(record, "title"));
@@ -107,6 +101,8 @@ std::string experiment_skeleton(const Json& record) {
 }
 
 }  // namespace
+
+std::string log_head(Template kind) { return std::string(kind == Template::experiment ? k_experiment : k_hillclimb); }
 
 std::string entry_skeleton(const Json& record) {
     if (is_experiment(record)) return experiment_skeleton(record);

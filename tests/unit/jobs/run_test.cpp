@@ -2,7 +2,7 @@
 #include "jobs/run.h"
 
 #include "core/json.h"
-#include "job_world.h"
+#include "job_fixture.h"
 #include "jobs/stop.h"
 
 namespace gdnctl {
@@ -19,7 +19,7 @@ JobRun ended(Result<JobRun> run) {
 }  // namespace
 
 TEST_CASE("run: a job is submitted, put on record, followed and judged by its end") {
-    JobWorld world;
+    JobFixture world;
     world.plan.metric = TargetMetric{"ms", "ms", true, "json:/ms"};
     world.jobs.script.log = {{2, "verdict: OK (70 cases, 0 vectors)\n"}, {9, "{\"ms\": 8}\n"}};
     const JobRun run = ended(world.run());
@@ -43,7 +43,7 @@ TEST_CASE("run: a job is submitted, put on record, followed and judged by its en
           {JobScript::Turn{5, JobState::failed, 0, std::string(job_error::k_died)}, ExitCode::infrastructure,
            FailureClass::infra},
           {JobScript::Turn{5, JobState::stopped}, ExitCode::nothing_done, FailureClass::stopped}}) {
-        JobWorld other;
+        JobFixture other;
         other.jobs.script.turns = {{0, JobState::running}, turn};
         const JobRun failed = ended(other.run());
         CHECK(failed.verdict.exit == exit);
@@ -52,7 +52,7 @@ TEST_CASE("run: a job is submitted, put on record, followed and judged by its en
 }
 
 TEST_CASE("run: a metric whose log stays out of reach is no success without a value") {
-    JobWorld world;
+    JobFixture world;
     world.plan.metric = TargetMetric{"ms", "ms", true, "json:/ms"};
     world.jobs.script.log = {{1, "{\"ms\": 5}\n"}, {9, "{\"ms\": 8}\n"}};
     world.jobs.script.log_away = {{8, 1e9, trouble(ErrorKind::infrastructure, "502 Bad Gateway")}};
@@ -66,14 +66,14 @@ TEST_CASE("run: a metric whose log stays out of reach is no success without a va
     CHECK_FALSE(run.metric->value());  // the 5 is not the result
     CHECK(world.jobs.stopped.empty());
 
-    JobWorld test;  // judged by its status
+    JobFixture test;  // judged by its status
     test.jobs.script.log_away = {{8, 1e9, trouble(ErrorKind::infrastructure, "502 Bad Gateway")}};
     CHECK(ended(test.run()).verdict.exit == ExitCode::ok);
     CHECK(test.has_said("the end of the log could not be read"));
 }
 
 TEST_CASE("run: --no-wait prints the id and asks nobody") {
-    JobWorld world;
+    JobFixture world;
     world.options.no_wait = true;
     world.options.submission_id = "mine";
     const JobRun run = ended(world.run());
@@ -84,7 +84,7 @@ TEST_CASE("run: --no-wait prints the id and asks nobody") {
 
 TEST_CASE("run: --timeout leaves the job running, with --auto-stop, and at the target's own limit, it is stopped") {
     for (const auto& [auto_stop, own_limit] : {std::pair{false, false}, {true, false}, {false, true}}) {
-        JobWorld world;
+        JobFixture world;
         world.jobs.script.turns = {{0, JobState::running}};
         world.options.auto_stop = auto_stop;
         if (own_limit) {
@@ -106,7 +106,7 @@ TEST_CASE("run: --timeout leaves the job running, with --auto-stop, and at the t
 }
 
 TEST_CASE("run: the shorter of --timeout and the target's limit counts, and --timeout alone leaves the job") {
-    JobWorld world;
+    JobFixture world;
     world.jobs.script.turns = {{0, JobState::running}};
     world.options.timeout_s = 10;
     world.plan.command.timeout_s = 30;
@@ -117,7 +117,7 @@ TEST_CASE("run: the shorter of --timeout and the target's limit counts, and --ti
 
 TEST_CASE("run: an interruption leaves the job, or with --auto-stop stops it and waits for its end") {
     for (const bool auto_stop : {false, true}) {
-        JobWorld world;
+        JobFixture world;
         world.jobs.script.turns = {{0, JobState::running}};
         world.jobs.script.log = {{1, "half\n"}};
         world.options.auto_stop = auto_stop;
@@ -133,7 +133,7 @@ TEST_CASE("run: an interruption leaves the job, or with --auto-stop stops it and
 }
 
 TEST_CASE("run: a job that does not heed is given up, and the next command on that backend stops it") {
-    JobWorld world;
+    JobFixture world;
     world.jobs.script.turns = {{0, JobState::running}};
     world.jobs.script.stop_takes = -1;
     world.options.auto_stop = true;
@@ -142,20 +142,20 @@ TEST_CASE("run: a job that does not heed is given up, and the next command on th
     CHECK(run.verdict.exit == ExitCode::timeout);
     CHECK(world.has_said("has not ended yet"));
     CHECK(world.jobs.now() == doctest::Approx(65.0).epsilon(0.02));  // a minute of patience with it
-    see_to_given_up(world.jobs, world.context);
+    retry_pending_stops(world.jobs, world.context);
     CHECK(world.jobs.stopped.size() == 2);
     world.jobs.script.stop_takes = 1;
     world.clock.advance(seconds(5));
-    see_to_given_up(world.jobs, world.context);
+    retry_pending_stops(world.jobs, world.context);
     const std::size_t asked = world.jobs.asked.size();
-    see_to_given_up(world.jobs, world.context);  // it has ended: nobody asks any more
+    retry_pending_stops(world.jobs, world.context);  // it has ended: nobody asks any more
     CHECK(world.jobs.asked.size() == asked);
     CHECK(world.jobs.stopped.size() == 2);
 }
 
 TEST_CASE("run: --resubmit repeats what the cluster has lost, under a new id, and nothing else") {
     const JobScript::Turn lost{5, JobState::failed, 0, std::string(job_error::k_died)};
-    JobWorld world;
+    JobFixture world;
     world.jobs.script.turns = {{0, JobState::running}, lost};
     world.options.resubmit = 2;
     world.jobs.when_submitted = [&](const JobRequest&) -> Status {
@@ -170,7 +170,7 @@ TEST_CASE("run: --resubmit repeats what the cluster has lost, under a new id, an
     CHECK(run.request.submission_id == world.jobs.submitted[2].submission_id);
     CHECK(world.has_said("(2 of 2)"));
 
-    JobWorld red;
+    JobFixture red;
     red.jobs.script.turns = {{0, JobState::failed, 1, std::string(job_error::k_command_error)}};
     red.options.resubmit = 2;
     CHECK(ended(red.run()).verdict.exit == ExitCode::check_failed);
@@ -179,7 +179,7 @@ TEST_CASE("run: --resubmit repeats what the cluster has lost, under a new id, an
 
 TEST_CASE("run: a submission that is cut short stops the job that turns up all the same, and only its own") {
     for (const bool own : {true, false}) {
-        JobWorld world;
+        JobFixture world;
         world.options.auto_stop = true;
         world.jobs.script.turns = {{0, JobState::running}};
         world.jobs.when_submitted = [&](const JobRequest& request) -> Status {
@@ -197,7 +197,7 @@ TEST_CASE("run: a submission that is cut short stops the job that turns up all t
 }
 
 TEST_CASE("run: nobody answers a submission within --timeout") {
-    JobWorld world;
+    JobFixture world;
     world.options.timeout_s = 60;
     world.jobs.when_submitted = [&](const JobRequest&) -> Status {
         CHECK(world.jobs.deadline == world.clock.monotonic() + seconds(60));

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "job_world.h"
+#include "job_fixture.h"
 
 namespace gdnctl {
 
@@ -100,10 +100,10 @@ namespace {
 
 using namespace test;
 
-struct FollowWorld : JobWorld {
+struct FollowFixture : JobFixture {
     std::string seen;
     WatchOptions watch;
-    FollowWorld() { jobs.begin(); }
+    FollowFixture() { jobs.begin(); }
     Result<Watched> follow() {
         const auto log = jobs.open_log("j", {.follow = true});
         REQUIRE(log);
@@ -125,7 +125,7 @@ struct FollowWorld : JobWorld {
 }  // namespace
 
 TEST_CASE("watch: each byte of the log once, the last ones before the end is told, a status line a change") {
-    FollowWorld world;
+    FollowFixture world;
     world.jobs.script.turns = {{0, JobState::pending}, {3, JobState::running}, {10, JobState::succeeded}};
     world.jobs.script.log = {{3, "one\n"}, {5, "two\n"}, {10, "last"}};
     const auto end = world.follow();
@@ -138,7 +138,7 @@ TEST_CASE("watch: each byte of the log once, the last ones before the end is tol
 }
 
 TEST_CASE("watch: a time limit ends the watch at that moment, with what was heard last, the job is left alone") {
-    FollowWorld world;
+    FollowFixture world;
     world.jobs.script.turns = {{0, JobState::pending}, {2, JobState::running}};
     world.watch.timeout = milliseconds(7300);
     const auto end = world.wait();
@@ -148,7 +148,7 @@ TEST_CASE("watch: a time limit ends the watch at that moment, with what was hear
     CHECK(world.jobs.now() == doctest::Approx(7.3));
     CHECK(world.jobs.stopped.empty());
     CHECK_FALSE(world.jobs.deadline.has_value());  // of requests: only while the watch lasts
-    FollowWorld silent;                            // nobody answers in that time
+    FollowFixture silent;                          // nobody answers in that time
     silent.jobs.script.away = {{0, 99, trouble(ErrorKind::infrastructure)}};
     silent.watch.timeout = seconds(5);
     const auto nothing = silent.follow();
@@ -158,7 +158,7 @@ TEST_CASE("watch: a time limit ends the watch at that moment, with what was hear
 }
 
 TEST_CASE("watch: a backend that is away is asked less and less often, for ten minutes once it has answered") {
-    FollowWorld world;
+    FollowFixture world;
     world.jobs.script.turns = {{0, JobState::running}, {120, JobState::succeeded}};
     world.jobs.script.away = {{5, 100, trouble(ErrorKind::infrastructure, "connection reset")}};
     world.watch.poll = seconds(5);
@@ -173,7 +173,7 @@ TEST_CASE("watch: a backend that is away is asked less and less often, for ten m
     CHECK(world.has_said("connection reset; trying again in 500 ms"));
 
     for (const bool answered : {true, false}) {
-        FollowWorld gone;
+        FollowFixture gone;
         gone.jobs.script.turns = {{0, JobState::running}};
         gone.jobs.script.away = {{answered ? 1.0 : 0.0, 1e9, trouble(ErrorKind::infrastructure)}};
         const auto given_up = gone.wait();
@@ -185,7 +185,7 @@ TEST_CASE("watch: a backend that is away is asked less and less often, for ten m
 }
 
 TEST_CASE("watch: what does not pass by itself ends the watch at once") {
-    FollowWorld world;
+    FollowFixture world;
     world.jobs.script.away = {{0, 1e9, trouble(ErrorKind::authentication, "Forbidden")}};
     const auto refused = world.follow();
     REQUIRE_FALSE(refused);
@@ -194,7 +194,7 @@ TEST_CASE("watch: what does not pass by itself ends the watch at once") {
 }
 
 TEST_CASE("watch: a job that is not there never was, or has vanished") {
-    FollowWorld world;
+    FollowFixture world;
     world.jobs.script.away = {{0, 1e9, trouble(ErrorKind::remote_missing, "Job j does not exist")}};
     const auto never = world.wait();
     REQUIRE_FALSE(never);
@@ -204,7 +204,7 @@ TEST_CASE("watch: a job that is not there never was, or has vanished") {
     REQUIRE_FALSE(lost);
     CHECK(lost.error().kind == ErrorKind::infrastructure);
     CHECK(lost.error().message.starts_with("job record vanished"));
-    FollowWorld later;  // it was seen once
+    FollowFixture later;  // it was seen once
     later.jobs.script.turns = {{0, JobState::running}};
     later.jobs.script.away = {{3, 1e9, trouble(ErrorKind::remote_missing)}};
     const auto vanished = later.wait();
@@ -214,7 +214,7 @@ TEST_CASE("watch: a job that is not there never was, or has vanished") {
 
 TEST_CASE("watch: a stop request ends it where it is, and the job goes on") {
     for (const bool follows : {true, false}) {
-        FollowWorld world;
+        FollowFixture world;
         world.jobs.script.turns = {{0, JobState::running}};
         world.interrupt_at(4);
         JobDetails last;
@@ -229,7 +229,7 @@ TEST_CASE("watch: a stop request ends it where it is, and the job goes on") {
 }
 
 TEST_CASE("watch: a log that cannot be read for a while is read on, one that is gone does not hide the end") {
-    FollowWorld world;
+    FollowFixture world;
     world.jobs.script.log = {{1, "one\n"}, {4, "two\n"}, {9, "three\n"}};
     world.jobs.script.log_away = {{3, 12, trouble(ErrorKind::infrastructure, "log out of reach")}};
     REQUIRE(world.follow());
@@ -237,7 +237,7 @@ TEST_CASE("watch: a log that cannot be read for a while is read on, one that is 
     const std::string said = world.said;
     CHECK(said.find("log out of reach") == said.rfind("log out of reach"));  // once a row of failures
 
-    FollowWorld twice;
+    FollowFixture twice;
     twice.jobs.script.log_away = {{1, 3, trouble(ErrorKind::infrastructure, "log out of reach")},
                                   {5, 7, trouble(ErrorKind::infrastructure, "log out of reach")}};
     const auto whole = twice.follow();
@@ -246,7 +246,7 @@ TEST_CASE("watch: a log that cannot be read for a while is read on, one that is 
     const std::string both = twice.said;
     CHECK(both.find("log out of reach") != both.rfind("log out of reach"));
 
-    FollowWorld gone;
+    FollowFixture gone;
     gone.jobs.script.log = {{1, "one\n"}};
     gone.jobs.script.log_away = {{3, 1e9, trouble(ErrorKind::remote_missing, "log is gone")}};
     const auto end = gone.follow();
@@ -255,7 +255,7 @@ TEST_CASE("watch: a log that cannot be read for a while is read on, one that is 
     CHECK(gone.seen == "one\n");
     CHECK(gone.jobs.now() < 11);
 
-    FollowWorld away;  // to the end and beyond
+    FollowFixture away;  // to the end and beyond
     away.jobs.script.log_away = {{0, 1e9, trouble(ErrorKind::infrastructure)}};
     REQUIRE(away.follow());
     CHECK(away.has_said("the end of the log could not be read"));
@@ -266,7 +266,7 @@ TEST_CASE("watch: a log that cannot be read for a while is read on, one that is 
 TEST_CASE("watch: a log that the results come from is waited for at the job's end, for ten minutes") {
     for (const ErrorKind kind : {ErrorKind::infrastructure, ErrorKind::remote_missing}) {
         CAPTURE(static_cast<int>(kind));
-        FollowWorld back;
+        FollowFixture back;
         back.jobs.script.log = {{1, "one\n"}, {9, "two\n"}};
         back.jobs.script.log_away = {{0, 500, trouble(kind)}};
         back.watch.needs_log = true;
@@ -274,7 +274,7 @@ TEST_CASE("watch: a log that the results come from is waited for at the job's en
         CHECK(back.seen == "one\ntwo\n");
         CHECK(back.jobs.now() < 506);
 
-        FollowWorld away;
+        FollowFixture away;
         away.jobs.script.log_away = {{0, 1e9, trouble(kind, "502 Bad Gateway")}};
         away.watch.needs_log = true;
         JobDetails last;
@@ -291,7 +291,7 @@ TEST_CASE("watch: a log that the results come from is waited for at the job's en
     }
     // How a failed job ended is known without its log.
     for (const ErrorKind kind : {ErrorKind::infrastructure, ErrorKind::remote_missing}) {
-        FollowWorld failed;
+        FollowFixture failed;
         failed.jobs.script.turns = {{0, JobState::running}, {10, JobState::failed, 1}};
         failed.jobs.script.log_away = {{0, 1e9, trouble(kind)}};
         failed.watch.needs_log = true;
@@ -300,7 +300,7 @@ TEST_CASE("watch: a log that the results come from is waited for at the job's en
         CHECK_FALSE(end->log_complete);
         CHECK(failed.jobs.now() < 27);
     }
-    FollowWorld limited;
+    FollowFixture limited;
     limited.jobs.script.log_away = {{0, 1e9, trouble(ErrorKind::infrastructure)}};
     limited.watch.needs_log = true;
     limited.watch.timeout = seconds(60);
@@ -309,7 +309,7 @@ TEST_CASE("watch: a log that the results come from is waited for at the job's en
 }
 
 TEST_CASE("watch: nobody reads any more, and states that are not known") {
-    FollowWorld world;
+    FollowFixture world;
     world.jobs.script.turns = {{0, JobState::running}};
     world.watch.leave_when_closed = true;
     world.terminal.closed = true;
@@ -317,7 +317,7 @@ TEST_CASE("watch: nobody reads any more, and states that are not known") {
     REQUIRE(left);
     CHECK_FALSE(left->timed_out);
     CHECK(left->details.state == JobState::running);
-    FollowWorld odd;
+    FollowFixture odd;
     odd.jobs.script.turns = {{0, JobState::unknown}, {5, JobState::unknown_end}};
     const auto end = odd.follow();
     REQUIRE(end);
@@ -326,7 +326,7 @@ TEST_CASE("watch: nobody reads any more, and states that are not known") {
 }
 
 TEST_CASE("watch: --quiet leaves the status lines out") {
-    FollowWorld world;
+    FollowFixture world;
     world.context.global.quiet = true;
     REQUIRE(world.follow());
     CHECK(world.terminal.err_text.empty());

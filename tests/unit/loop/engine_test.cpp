@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "loop_world.h"
+#include "loop_fixture.h"
 
 namespace gdnctl::loop {
 
@@ -78,8 +78,8 @@ private:
     mutable int m_left;
 };
 
-struct EngineWorld : LoopWorld {
-    EngineWorld() {
+struct EngineFixture : LoopFixture {
+    EngineFixture() {
         settings.options.iterations = 1;
         settings.options.model.clear();
         settings.run = "r1";
@@ -99,7 +99,7 @@ struct EngineWorld : LoopWorld {
         Transactions git = transactions(settings.isolation, resumed);
         LoopJournal journal = ok(LoopJournal::open(log_dir() / "journal.jsonl"));
         StoppingClock stopping(clock, stop, stop_after_look);
-        EngineParts parts{agent, git, files, journal, stopping};
+        EngineDeps parts{agent, git, files, journal, stopping};
         parts.stages = stages;
         parts.log_entry = log_entry;
         if (directive) parts.directives.emplace_back([&](std::span<const Record>) { return std::vector{directive()}; });
@@ -133,7 +133,7 @@ namespace fs = std::filesystem;
 namespace gdnctl::loop {
 
 TEST_CASE("engine: waits for the provider without counting it, and tells when it gives up") {
-    EngineWorld world;
+    EngineFixture world;
     ScriptedAgent agent({[](const AgentRequest&) { return ended(AgentClass::rate_limit, AgentAction::back_off, 1); },
                          [](const AgentRequest&) { return ended(AgentClass::unreachable, AgentAction::back_off, 1); },
                          world.commits("int speed = 2;\n")});
@@ -142,7 +142,7 @@ TEST_CASE("engine: waits for the provider without counting it, and tells when it
     CHECK(world.state.failures == 0);
     CHECK(world.read("kernel.c") == "int speed = 2;\n");
 
-    EngineWorld other;
+    EngineFixture other;
     other.settings.longest_wait_s = 100;
     ScriptedAgent never({[](const AgentRequest&) { return ended(AgentClass::rate_limit, AgentAction::back_off, 1); }});
     const RunEnd end = other.run(never);
@@ -151,7 +151,7 @@ TEST_CASE("engine: waits for the provider without counting it, and tells when it
 }
 
 TEST_CASE("engine: a usage limit is slept over until it resets") {
-    EngineWorld world;
+    EngineFixture world;
     const auto reset = world.clock.wall() + std::chrono::hours(2);
     ScriptedAgent agent({[&](const AgentRequest&) {
                              AgentOutcome outcome = ended(AgentClass::usage_limit, AgentAction::wait_until, 1);
@@ -164,7 +164,7 @@ TEST_CASE("engine: a usage limit is slept over until it resets") {
 }
 
 TEST_CASE("engine: a usage limit that resets after the longest wait ends the run, whatever may fail") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.max_failures = -1;
     world.settings.options.iterations = 5;
     world.settings.longest_wait_s = 3600;
@@ -181,7 +181,7 @@ TEST_CASE("engine: a usage limit that resets after the longest wait ends the run
 }
 
 TEST_CASE("engine: what no retry can help ends the run with the agent's status") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.max_failures = -1;
     world.settings.options.codex_retries = 3;
     world.settings.options.iterations = 5;
@@ -197,7 +197,7 @@ TEST_CASE("engine: what no retry can help ends the run with the agent's status")
 }
 
 TEST_CASE("engine: failures are followed by a pause that grows (defect 17)") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 3;
     world.settings.options.max_failures = -1;
     ScriptedAgent agent({[](const AgentRequest&) { return ended(AgentClass::failed, AgentAction::count, 9); }});
@@ -209,7 +209,7 @@ TEST_CASE("engine: failures are followed by a pause that grows (defect 17)") {
 }
 
 TEST_CASE("engine: the pause does not grow after work that was judged, however often it is refused") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 4;
     world.settings.options.max_failures = -1;
     world.stages.push_back(std::make_unique<ScriptedStage>("tests", Policy::count_failure, [](const StageContext&) {
@@ -230,7 +230,7 @@ TEST_CASE("engine: the pause does not grow after work that was judged, however o
 }
 
 TEST_CASE("engine: a branch that moved meanwhile: the work follows it and is judged again") {
-    EngineWorld world;
+    EngineFixture world;
     int judged = 0;
     world.stages.push_back(
         std::make_unique<ScriptedStage>("tests", Policy::fail, [&](const StageContext& context) -> StageResult {
@@ -250,7 +250,7 @@ TEST_CASE("engine: a branch that moved meanwhile: the work follows it and is jud
 }
 
 TEST_CASE("engine: accepted work that conflicts with a branch that moved stays on its ref") {
-    EngineWorld world;
+    EngineFixture world;
     world.stages.push_back(
         std::make_unique<ScriptedStage>("tests", Policy::fail, [&](const StageContext&) -> StageResult {
             world.write("kernel.c", "int speed = 77;\n");
@@ -266,7 +266,7 @@ TEST_CASE("engine: accepted work that conflicts with a branch that moved stays o
 }
 
 TEST_CASE("engine: with gates a change of logs alone is no change, is kept, and no stage is spent on it (defect 6)") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.gates = true;
     bool judged = false;
     world.stages.push_back(
@@ -286,7 +286,7 @@ TEST_CASE("engine: with gates a change of logs alone is no change, is kept, and 
 }
 
 TEST_CASE("engine: the log has a commit of its own, which a refused candidate does not take along (defects 2, 6)") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.max_failures = -1;
     world.settings.gates = true;
     world.log_entry = [](int iteration, std::span<const Record> records) -> Result<std::optional<LogEntry>> {
@@ -311,7 +311,7 @@ TEST_CASE("engine: the log has a commit of its own, which a refused candidate do
 }
 
 TEST_CASE("engine: an entry that cannot be made takes nothing back of what was accepted") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.gates = true;
     world.log_entry = [](int, std::span<const Record>) -> Result<std::optional<LogEntry>> {
         return fail(ErrorKind::usage, "git does not know who commits");
@@ -325,7 +325,7 @@ TEST_CASE("engine: an entry that cannot be made takes nothing back of what was a
 }
 
 TEST_CASE("engine: an entry goes on top of what the branch is then, and what others wrote into the log stays") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.gates = true;
     int asked = 0;
     world.log_entry = [&](int, std::span<const Record>) -> Result<std::optional<LogEntry>> {
@@ -346,7 +346,7 @@ TEST_CASE("engine: an entry goes on top of what the branch is then, and what oth
 }
 
 TEST_CASE("engine: each iteration adds as much to the journal as the first, so that it is short after a thousand") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 6;
     int speed = 1;
     ScriptedAgent agent({[&](const AgentRequest& request) {
@@ -376,7 +376,7 @@ TEST_CASE("engine: each iteration adds as much to the journal as the first, so t
 }
 
 TEST_CASE("engine: budgets end a run before an iteration begins, with their reason") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 9;
     world.settings.options.max_failures = -1;
     world.settings.budget.tokens = 100;
@@ -391,7 +391,7 @@ TEST_CASE("engine: budgets end a run before an iteration begins, with their reas
     CHECK(end.rc == 0);
     CHECK(end.iteration == 2);
 
-    EngineWorld late;
+    EngineFixture late;
     late.settings.options.iterations = 9;
     late.settings.options.max_failures = -1;
     late.settings.budget.wall_s = 3600;
@@ -404,7 +404,7 @@ TEST_CASE("engine: budgets end a run before an iteration begins, with their reas
 }
 
 TEST_CASE("engine: a stop in the middle leaves the iteration open, and --resume repeats it under its number") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 2;
     ScriptedAgent agent({[&](const AgentRequest& request) {
         write_text(request.worktree / "half.c", "int half;\n");
@@ -427,7 +427,7 @@ TEST_CASE("engine: a stop in the middle leaves the iteration open, and --resume 
 }
 
 TEST_CASE("engine: a disk that is full ends the run with 8, and --resume finishes the iteration") {
-    EngineWorld world;
+    EngineFixture world;
     ScriptedAgent agent({world.commits("int speed = 2;\n")});
     world.stages.push_back(
         std::make_unique<ScriptedStage>("tests", Policy::fail, [&](const StageContext& context) -> StageResult {
@@ -452,7 +452,7 @@ TEST_CASE("engine: a disk that is full ends the run with 8, and --resume finishe
 }
 
 TEST_CASE("engine: what fails while a disk is full is nobody's failure, and --resume repeats it") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.isolation = Isolation::inplace;
     world.settings.options.dirty_policy = DirtyPolicy::stash;
     world.write("mine.txt", "mine\n");
@@ -490,12 +490,11 @@ TEST_CASE("engine: what fails while a disk is full is nobody's failure, and --re
 }  // namespace gdnctl::loop
 
 // What an engine makes of each outcome under each policy, and of a stop after each of its steps.
-namespace fs = std::filesystem;
 
 namespace gdnctl::loop {
 
 TEST_CASE("engine: with gates no stage is spent where nothing was committed, or an empty commit (defect 7)") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.gates = true;
     world.settings.isolation = Isolation::inplace;
     world.settings.options.iterations = 2;
@@ -530,7 +529,7 @@ TEST_CASE("engine: every policy with every outcome: what is counted, and what st
     for (const Row& row : {Row{Policy::count_failure, 7, "1101110", common + "agent-error rejected accepted "},
                            Row{Policy::go_on, 4, "0000", common}}) {
         CAPTURE(to_text(row.policy));
-        EngineWorld world;
+        EngineFixture world;
         LoopOptions& options = world.settings.options;
         world.settings.isolation = Isolation::inplace;
         options.iterations = row.iterations;
@@ -577,7 +576,7 @@ TEST_CASE("engine: every policy with every outcome: what is counted, and what st
 
 TEST_CASE("engine: policy fail ends the run with the stage's status, or 1 where it has none") {
     for (const int status : {6, 0}) {
-        EngineWorld world;
+        EngineFixture world;
         world.settings.isolation = Isolation::inplace;
         world.stages.push_back(std::make_unique<ScriptedStage>("tests", Policy::fail, [&](const StageContext&) {
             StageResult result;
@@ -600,7 +599,7 @@ TEST_CASE("engine: policy fail ends the run with the stage's status, or 1 where 
 }
 
 TEST_CASE("engine: what the loop adds to a prompt is asked for before each attempt: a held TPU may move") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.isolation = Isolation::inplace;
     world.settings.options.codex_retries = 1;
     world.settings.prompt_template = "do";
@@ -621,7 +620,7 @@ TEST_CASE("engine: what the loop adds to a prompt is asked for before each attem
 // SIGINT or SIGTERM after each step of an iteration in place that set the user's work aside: each session gets one
 // step further.
 TEST_CASE("engine: a stop after each step gives the user's work back, and --resume goes on with the next") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.isolation = Isolation::inplace;
     world.settings.options.dirty_policy = DirtyPolicy::stash;
     world.stages.push_back(
@@ -667,7 +666,7 @@ AgentOutcome says(AgentClass kind, AgentAction action, const std::string& reason
 }
 
 TEST_CASE("engine: a prompt that the model refuses in two iterations running ends the run") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 6;
     world.settings.options.max_failures = -1;
     const auto refused = [](const AgentRequest&) { return ended(AgentClass::invalid_prompt, AgentAction::count, 1); };
@@ -679,7 +678,7 @@ TEST_CASE("engine: a prompt that the model refuses in two iterations running end
 }
 
 TEST_CASE("engine: three iterations that fail with the same words of the agent end the run") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 9;
     world.settings.options.max_failures = -1;
     const auto boom = [](const AgentRequest&) { return says(AgentClass::failed, AgentAction::retry, "boom"); };
@@ -695,7 +694,7 @@ TEST_CASE("engine: three iterations that fail with the same words of the agent e
 }
 
 TEST_CASE("engine: a provider that is down for a night ends no resilient run") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 4;
     world.settings.options.resilient = true;
     world.settings.options.max_failures = -1;
@@ -722,7 +721,7 @@ TEST_CASE("engine: a provider that fails is started at most three times a minute
                                                                    {AgentClass::server_error, AgentAction::retry}};
     for (const auto& each : kinds) {
         for (const int longest_wait_s : {0, 21'600}) {
-            EngineWorld world;
+            EngineFixture world;
             world.settings.options.iterations = 12;
             world.settings.options.max_failures = -1;
             world.settings.options.codex_retries = 1;
@@ -746,7 +745,7 @@ TEST_CASE("engine: a provider that fails is started at most three times a minute
         }
     }
     // Any other failure is retried as often as was asked for.
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 4;
     world.settings.options.max_failures = -1;
     world.settings.options.codex_retries = 2;
@@ -760,7 +759,7 @@ TEST_CASE("engine: a provider that fails is started at most three times a minute
 }
 
 TEST_CASE("engine: a resilient run waits no longer than --codex-max-wait for a provider that is down") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 9;
     world.settings.options.resilient = true;
     world.settings.options.max_failures = -1;
@@ -776,7 +775,7 @@ TEST_CASE("engine: a resilient run waits no longer than --codex-max-wait for a p
 TEST_CASE(
     "engine: three times the same trouble of the surroundings opens the circuit breaker, nothing is counted (failure "
     "mode H)") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 9;
     world.stages.push_back(std::make_unique<ScriptedStage>("tests", Policy::count_failure, [](const StageContext&) {
         StageResult result;
@@ -799,7 +798,7 @@ TEST_CASE(
 }
 
 TEST_CASE("engine: a TPU that was held for as long as --max-tpu-minutes ends the run") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 9;
     world.settings.budget.tpu_minutes = 3;
     std::int64_t held = 0;
@@ -817,7 +816,7 @@ TEST_CASE("engine: a TPU that was held for as long as --max-tpu-minutes ends the
 }
 
 TEST_CASE("engine: where a window of the provider is used up, the next attempt waits for its reset") {
-    EngineWorld world;
+    EngineFixture world;
     world.settings.options.iterations = 2;
     const auto reset = world.clock.wall() + std::chrono::hours(1);
     int speed = 1;
@@ -843,7 +842,7 @@ using Days = std::chrono::days;
 // Commits, and sets the clock by so much.
 class ClockAgent final : public Agent {
 public:
-    ClockAgent(const LoopWorld& world, Days set_by) : m_world(world), m_set_by(set_by) {}
+    ClockAgent(const LoopFixture& world, Days set_by) : m_world(world), m_set_by(set_by) {}
     std::string_view name() const override { return "clock"; }
     Result<AgentOutcome> run(const AgentRequest& request) override {
         m_world.clock.jump_wall(m_set_by);
@@ -858,12 +857,12 @@ public:
     }
 
 private:
-    const LoopWorld& m_world;
+    const LoopFixture& m_world;
     Days m_set_by;
     static inline int m_speed = 1;
 };
 
-RunEnd run(const LoopWorld& world, int iterations, Isolation isolation, Days set_by, bool resumed) {
+RunEnd run(const LoopFixture& world, int iterations, Isolation isolation, Days set_by, bool resumed) {
     EngineSettings settings;
     settings.options.iterations = iterations;
     settings.options.dirty_policy = DirtyPolicy::stash;
@@ -876,14 +875,14 @@ RunEnd run(const LoopWorld& world, int iterations, Isolation isolation, Days set
     const Artefacts files = ok(Artefacts::open(world.log_dir()));
     Transactions git = world.transactions(isolation, resumed);
     LoopJournal journal = ok(LoopJournal::open(world.log_dir() / "journal.jsonl"));
-    return Engine(settings, EngineParts{agent, git, files, journal, world.clock}).run(resumed);
+    return Engine(settings, EngineDeps{agent, git, files, journal, world.clock}).run(resumed);
 }
 
 }  // namespace
 
 TEST_CASE("faults: a clock that is set back in a run, or before --resume, changes nothing") {
     for (const Isolation isolation : {Isolation::worktree, Isolation::inplace}) {
-        const LoopWorld world;
+        const LoopFixture world;
         world.write("mine.txt", "mine\n");
         const RunEnd first = run(world, 2, isolation, Days(-3), false);
         CHECK(first.reason == "completed");

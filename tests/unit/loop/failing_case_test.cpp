@@ -9,7 +9,7 @@ namespace {
 using Lines = std::vector<std::string>;
 }
 
-TEST_CASE("first case: the oracle's first item that is wrong, with its details") {
+TEST_CASE("failing case: the oracle's first item that is wrong, with its details") {
     const std::string log =
         "Job submitted\ncase   t_one                      OK             0.31 x budget\n"
         "case   t_hand                     WRONG          6.3e+06 x budget\n"
@@ -25,7 +25,7 @@ TEST_CASE("first case: the oracle's first item that is wrong, with its details")
     CHECK(lines[5] == "       c: 3");
 }
 
-TEST_CASE("first case: pytest's first failure, what it asserted and where") {
+TEST_CASE("failing case: pytest's first failure, what it asserted and where") {
     const std::string log =
         "..F.F\n=================================== FAILURES ===================================\n"
         "____________________ test_forward[128-True] ____________________\n\n"
@@ -43,7 +43,7 @@ TEST_CASE("first case: pytest's first failure, what it asserted and where") {
           Lines{"FAILED tests/a.py::t - boom"});
 }
 
-TEST_CASE("first case: compilers, exceptions, and else the last lines") {
+TEST_CASE("failing case: compilers, exceptions, and else the last lines") {
     CHECK(first_failing_case("cc -c k.c\nk.c:3:5: error: expected ';'\n  int a\n      ^\nmake: *** [all] Error 1\n")
               .lines.front() == "k.c:3:5: error: expected ';'");
     std::string trace = "Traceback (most recent call last):\n";
@@ -58,7 +58,7 @@ TEST_CASE("first case: compilers, exceptions, and else the last lines") {
     CHECK(first_failing_case("a\x1b[31mb\n").lines.front() == "a\\x1b[31mb");
 }
 
-TEST_CASE("first case: the test that a runner calls failed, among those that passed") {
+TEST_CASE("failing case: the test that a runner calls failed, among those that passed") {
     for (const std::string line :
          {"3/9 Test #3: shapes ...........***Failed    0.02 sec",
           "  7/9 Test #7: x .....***Exception: SegFault  0.1 sec", "--- FAIL: TestShapes (0.00s)", "not ok 3 - shapes",
@@ -73,7 +73,7 @@ TEST_CASE("first case: the test that a runner calls failed, among those that pas
     CHECK_FALSE(first_failing_case("ok 34 - y\nok 35 - z\nall quiet\nERROR: none so far\n").found);
 }
 
-TEST_CASE("first case: what is said has the lines and where the rest is") {
+TEST_CASE("failing case: what is said has the lines and where the rest is") {
     CHECK(failing_case_text("tests on local: red", {{"a", "b"}, true}, "/logs/x.log") ==
           "tests on local: red; the first failing case:\n  a\n  b\nall of it: /logs/x.log");
     CHECK(failing_case_text("exit 3", {{"a"}, false}, "/logs/x.log") ==

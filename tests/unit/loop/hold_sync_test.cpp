@@ -4,7 +4,7 @@
 #include "core/log.h"
 #include "loop/engine/sync_main.h"
 #include "loop/engine/tpu_hold.h"
-#include "loop_world.h"
+#include "loop_fixture.h"
 #include "platform/fs.h"
 
 namespace fs = std::filesystem;
@@ -14,8 +14,8 @@ namespace gdnctl::loop {
 namespace {
 
 // A checkout, and the repository that it follows.
-struct SyncWorld : LoopWorld {
-    SyncWorld() {
+struct SyncFixture : LoopFixture {
+    SyncFixture() {
         sh("git clone -q --bare . ../upstream.git && git remote add origin ../upstream.git && git clone -q "
            "../upstream.git ../other && cd ../other && git config user.name O && git config user.email o@example.org");
     }
@@ -45,9 +45,9 @@ struct SyncWorld : LoopWorld {
     }
 };
 
-struct HoldWorld {
+struct HoldFixture {
     // An allocator that does what the script says; $1 is --cluster, $2 its value.
-    explicit HoldWorld(const std::string& script) {
+    explicit HoldFixture(const std::string& script) {
         write_text(folder / "allocator", "#!/bin/bash\necho \"$@\" >>" + (folder / "calls").string() + "\n" + script);
         fs::permissions(folder / "allocator", fs::perms::owner_all);
         settings.allocator = {(folder / "allocator").string()};
@@ -73,7 +73,7 @@ constexpr const char* k_holds =
 }  // namespace
 
 TEST_CASE("sync-main: fetch, then merge (case 42)") {
-    const SyncWorld world;
+    const SyncFixture world;
     world.upstream("echo t >theirs.txt");
     ok(world.sync());
     CHECK(world.head() == world.sh("git rev-parse main", world.outside("other")));
@@ -90,7 +90,7 @@ TEST_CASE("sync-main: fetch, then merge (case 42)") {
 }
 
 TEST_CASE("sync-main: a merge that fails leaves nothing behind, and is an error (case 43)") {
-    const SyncWorld world;
+    const SyncFixture world;
     world.diverge();
     const auto before = world.head();
     const auto done = world.sync();
@@ -104,7 +104,7 @@ TEST_CASE("sync-main: a merge that fails leaves nothing behind, and is an error 
 }
 
 TEST_CASE("sync-main: a merge that a file of the user's forbids leaves that file alone") {
-    const SyncWorld world;
+    const SyncFixture world;
     world.upstream("echo theirs >new.txt");
     world.write("new.txt", "mine\n");
     const auto done = world.sync();
@@ -115,13 +115,13 @@ TEST_CASE("sync-main: a merge that a file of the user's forbids leaves that file
 }
 
 TEST_CASE("sync-main: conflicts can be skipped, once means once, also then") {
-    const SyncWorld world;
+    const SyncFixture world;
     world.diverge();
     const auto before = world.head();
     ok(world.sync(SyncPolicy::each_iteration, ConflictPolicy::skip));
     CHECK(world.head() == before);
     const auto checkout = world.open();
-    SyncMain once(SyncWorld::options(SyncPolicy::once, ConflictPolicy::skip), checkout, {}, world.noted);
+    SyncMain once(SyncFixture::options(SyncPolicy::once, ConflictPolicy::skip), checkout, {}, world.noted);
     ok(once.run({}, {}));
     world.sh("mv ../upstream.git ../away.git");
     ok(once.run({}, {}));
@@ -134,7 +134,7 @@ TEST_CASE("sync-main: conflicts can be skipped, once means once, also then") {
 
 TEST_CASE("sync-main: a merge that a kill broke off is finished, and no work is taken for its") {
     for (const bool forward : {true, false}) {
-        const SyncWorld world;
+        const SyncFixture world;
         world.upstream("echo theirs >kernel.c && echo t >theirs.txt && mkdir sub && echo s >sub/deep.txt");
         if (!forward) {
             world.write("ours.txt", "o\n");
@@ -143,7 +143,7 @@ TEST_CASE("sync-main: a merge that a kill broke off is finished, and no work is 
         world.write("mine.txt", "mine\n");
         const auto before = world.head();
         const auto checkout = world.open();
-        SyncMain killed(SyncWorld::options(SyncPolicy::once), checkout, {}, [&](auto words) {
+        SyncMain killed(SyncFixture::options(SyncPolicy::once), checkout, {}, [&](auto words) {
             ok(world.noted(words));
             // As git leaves it: a file moved, one with half of its content, one not there yet, the index as it was.
             world.write("kernel.c", "the");
@@ -153,7 +153,7 @@ TEST_CASE("sync-main: a merge that a kill broke off is finished, and no work is 
         REQUIRE_FALSE(killed.run({}, {}));
         CHECK(world.head() == before);
         world.sh("mv ../upstream.git ../away.git");  // it needs no network
-        SyncMain resumed(SyncWorld::options(SyncPolicy::off), checkout, {}, world.noted);
+        SyncMain resumed(SyncFixture::options(SyncPolicy::off), checkout, {}, world.noted);
         ok(resumed.run({}, world.records));
         CHECK(world.read("kernel.c") == "theirs\n");
         CHECK(world.read("sub/deep.txt") == "s\n");
@@ -167,16 +167,17 @@ TEST_CASE("sync-main: a merge that a kill broke off is finished, and no work is 
 }
 
 TEST_CASE("sync-main: what somebody wrote after the kill stays, and is said") {
-    const SyncWorld world;
+    const SyncFixture world;
     world.upstream("echo theirs >kernel.c");
     const auto checkout = world.open();
-    SyncMain killed(SyncWorld::options(SyncPolicy::once), checkout, {}, [&](auto words) {
+    SyncMain killed(SyncFixture::options(SyncPolicy::once), checkout, {}, [&](auto words) {
         ok(world.noted(words));
         world.write("kernel.c", "my own\n");
         return fail(ErrorKind::internal, "killed");
     });
     REQUIRE_FALSE(killed.run({}, {}));
-    const auto done = SyncMain(SyncWorld::options(SyncPolicy::once), checkout, {}, world.noted).run({}, world.records);
+    const auto done =
+        SyncMain(SyncFixture::options(SyncPolicy::once), checkout, {}, world.noted).run({}, world.records);
     REQUIRE_FALSE(done);
     CHECK(done.error().kind == ErrorKind::conflict);
     CHECK(done.error().hint.find("kernel.c") != std::string::npos);
@@ -185,7 +186,7 @@ TEST_CASE("sync-main: what somebody wrote after the kill stays, and is said") {
 }
 
 TEST_CASE("sync-main: a merge says what git would, also on another branch, and keeps to the user's name") {
-    const SyncWorld world;
+    const SyncFixture world;
     world.upstream("echo t >theirs.txt");
     world.sh("git checkout -q -b speed");
     world.write("ours.txt", "o\n");
@@ -199,7 +200,7 @@ TEST_CASE("sync-main: a merge says what git would, also on another branch, and k
 }
 
 TEST_CASE("sync-main: no hook of the repository runs") {
-    const SyncWorld world;
+    const SyncFixture world;
     world.upstream("echo t >theirs.txt");
     world.write("ours.txt", "o\n");
     world.commit("ours");
@@ -239,7 +240,7 @@ TEST_CASE("held TPU: the allocator's words") {
 }
 
 TEST_CASE("held TPU: ready, held, released by SIGINT") {
-    HoldWorld world(k_holds);
+    HoldFixture world(k_holds);
     {
         TpuHold hold = world.hold();
         test::ok(hold.acquire());
@@ -251,7 +252,7 @@ TEST_CASE("held TPU: ready, held, released by SIGINT") {
 }
 
 TEST_CASE("held TPU: an early exit leads to the next cluster, and all failures to an error") {
-    HoldWorld world(std::string("[ $2 = a ] && { echo no capacity; exit 3; }\n") + k_holds);
+    HoldFixture world(std::string("[ $2 = a ] && { echo no capacity; exit 3; }\n") + k_holds);
     world.settings.options.fallback_clusters = {"b"};
     TpuHold hold = world.hold();
     test::ok(hold.acquire());
@@ -259,7 +260,7 @@ TEST_CASE("held TPU: an early exit leads to the next cluster, and all failures t
     hold.release();
     CHECK_FALSE(hold.active());
 
-    HoldWorld never("echo no capacity\nexit 3\n");
+    HoldFixture never("echo no capacity\nexit 3\n");
     never.settings.options.allocate_attempts = 2;
     TpuHold other = never.hold();
     const auto got = other.acquire();
@@ -271,7 +272,7 @@ TEST_CASE("held TPU: an early exit leads to the next cluster, and all failures t
 }
 
 TEST_CASE("held TPU: a failure names cluster, attempt and log, and shows the log's last 80 lines") {
-    HoldWorld world("seq -f 'line %.0f of the log' 1 100\nexit 3\n");
+    HoldFixture world("seq -f 'line %.0f of the log' 1 100\nexit 3\n");
     world.settings.options.fallback_clusters = {"b"};
     world.settings.options.allocate_attempts = 2;
     g_said.clear();
@@ -291,7 +292,7 @@ TEST_CASE("held TPU: a failure names cluster, attempt and log, and shows the log
 }
 
 TEST_CASE("held TPU: not ready in time is ended, also when it ignores SIGINT") {
-    HoldWorld world("trap '' INT\nwhile :; do sleep 0.05; done\n");
+    HoldFixture world("trap '' INT\nwhile :; do sleep 0.05; done\n");
     world.settings.options.ready_timeout_s = 1;
     world.settings.options.stop_timeout_s = 1;
     TpuHold hold = world.hold();
@@ -300,7 +301,7 @@ TEST_CASE("held TPU: not ready in time is ended, also when it ignores SIGINT") {
 }
 
 TEST_CASE("held TPU: lost and got again, not more often than allowed") {
-    HoldWorld world("echo TPU allocated successfully!\nsleep 0.2\n");
+    HoldFixture world("echo TPU allocated successfully!\nsleep 0.2\n");
     TpuHold hold = world.hold();
     test::ok(hold.acquire());
     while (hold.active()) std::this_thread::sleep_for(std::chrono::milliseconds(20));

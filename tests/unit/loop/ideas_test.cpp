@@ -7,10 +7,10 @@
 
 #include "core/json.h"
 #include "core/text.h"
-#include "ledger_world.h"
+#include "ledger_fixture.h"
 #include "loop/gates/flakes.h"
 #include "loop/memory/context_pack.h"
-#include "validation_world.h"
+#include "validation_fixture.h"
 
 namespace gdnctl::loop {
 
@@ -212,7 +212,7 @@ TEST_CASE("context pack: as a directive it is one or none, and what cannot be re
 // Ideas that come back, and how long a ladder is climbed.
 
 TEST_CASE("gate idea: one that was refused twice is warned of or blocked, unless there is a new argument") {
-    StageWorld world;
+    StageFixture world;
     world.write("kernel.c", "int speed = 2;\n");
     world.candidate.head = world.commit("faster");
     world.candidate.files = {{"kernel.c", 'M', "100644", "100644", "", ""}};
@@ -262,7 +262,7 @@ TEST_CASE("gate ladder: any number of passes ends, and leaves the trouble to the
 }
 
 TEST_CASE("gate flakes: a sighting names its run, and reads back") {
-    StageWorld world;
+    StageFixture world;
     world.children.options.clusters = {"c"};
     const std::string red = "FAILED t.py::test_a[4] - E\nmax_abs=1.19e-05\n1 failed, 87 passed, 2 skipped in 3.00s";
     world.children.child(world.children.test_words("c"), 1, report_of("FAILED", "user"), red);

@@ -7,7 +7,7 @@
 #include "platform/signals.h"
 #include "support/fake_process.h"
 #include "support/fake_terminal.h"
-#include "validation_world.h"
+#include "validation_fixture.h"
 
 namespace gdnctl::loop {
 
@@ -26,7 +26,7 @@ Config config_of_target(const char* cluster = nullptr) {
     return config;
 }
 
-struct OwnWorld {
+struct InProcessFixture {
     test::TempDir folder;
     FakeEnv env{{"USER", "me"}};
     FakeClock clock;
@@ -43,7 +43,7 @@ struct OwnWorld {
     Context context{
         env,           clock, terminal, config, process, http, stop.get_token(), folder.path(), folder / "state",
         "/bin/gdnctl", {}};
-    OwnJobs jobs{config_at, context};
+    InProcessJobs jobs{config_at, context};
 
     JobSpec spec(const std::string& cluster) const {
         JobSpec spec;
@@ -58,8 +58,8 @@ struct OwnWorld {
 
 }  // namespace
 
-TEST_CASE("own jobs: what never became a job ends as the command would, and says why in the job's log") {
-    OwnWorld world;
+TEST_CASE("job service: what never became a job ends as the command would, and says why in the job's log") {
+    InProcessFixture world;
     const auto answer = world.jobs.run(world.spec("nowhere"));
     REQUIRE(answer);
     CHECK(answer->exit == ExitCode::usage);
@@ -78,8 +78,8 @@ TEST_CASE("own jobs: what never became a job ends as the command would, and says
     CHECK(world.jobs.run(world.spec("local"))->exit == ExitCode::usage);
 }
 
-TEST_CASE("own jobs: steps that no run can have are refused before anybody is asked") {
-    OwnWorld world;
+TEST_CASE("job service: steps that no run can have are refused before anybody is asked") {
+    InProcessFixture world;
     JobSpec spec = world.spec("local");
     spec.kind = JobKind::profile;
     spec.profile.num_steps = 0;
@@ -89,8 +89,8 @@ TEST_CASE("own jobs: steps that no run can have are refused before anybody is as
     CHECK(world.jobs.run(spec)->exit == ExitCode::usage);
 }
 
-TEST_CASE("own jobs: a log that cannot be opened is an error, and a stop request is one") {
-    OwnWorld world;
+TEST_CASE("job service: a log that cannot be opened is an error, and a stop request is one") {
+    InProcessFixture world;
     JobSpec spec = world.spec("nowhere");
     spec.log = world.folder / "missing/job.log";
     const auto unwritten = world.jobs.run(spec);
@@ -102,8 +102,8 @@ TEST_CASE("own jobs: a log that cannot be opened is an error, and a stop request
     CHECK(stopped.error().kind == stopped_error().kind);
 }
 
-TEST_CASE("own jobs: this machine always answers, and has no such job") {
-    OwnWorld world;
+TEST_CASE("job service: this machine always answers, and has no such job") {
+    InProcessFixture world;
     ok(world.jobs.check("local", std::chrono::seconds(60)));
     CHECK(world.jobs.check("nowhere", std::chrono::seconds(60)).error().kind == ErrorKind::usage);
     const Status none = world.jobs.stop("gdnctl-test-me-1", {"local", "", ""}, world.folder.path(), true);
@@ -111,7 +111,7 @@ TEST_CASE("own jobs: this machine always answers, and has no such job") {
     CHECK(none.error().kind == ErrorKind::remote_missing);
 }
 
-TEST_CASE("own jobs: the report of a run") {
+TEST_CASE("job service: the report of a run") {
     JobRun run;
     run.place = {"ray", "c", "http://c", ""};
     run.details.submission_id = "job-1";
@@ -148,7 +148,7 @@ TEST_CASE("own jobs: the report of a run") {
     CHECK(measured.metric_value == 8.0);
 }
 
-TEST_CASE("own jobs: what is said on the way goes to its own place, and only from this thread") {
+TEST_CASE("job service: what is said on the way goes to its own place, and only from this thread") {
     std::string own, inner;
     {
         const log::Diverted outer([&](std::string_view line) { (own += line) += '\n'; });

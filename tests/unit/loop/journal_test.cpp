@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "loop_world.h"
+#include "loop_fixture.h"
 #include "platform/descendants.h"
 #include "platform/lock.h"
 #include "support/faults.h"
@@ -86,13 +86,13 @@ private:
         switch (step.kind) {
             case Kind::start_run: add(Type::run, 0, {{"run", "r1"}, {"isolation", "inplace"}}); break;
             case Kind::begin_iteration: add(Type::iteration, i); break;
-            case Kind::set_aside:
+            case Kind::stash_user_work:
                 if (!step.again) add(Type::stash_intent, i, {{"message", "m" + std::to_string(i)}});
                 CHECK((!step.again || step.stash_message == "m" + std::to_string(i)));
                 add(Type::stashed, i, {{"commit", i == 1 ? "" : "cafe"}});
                 break;
-            case Kind::take_base: add(Type::base, i, {{"sha", "abc"}, {"branch", "refs/heads/main"}}); break;
-            case Kind::put_away: attempt(i, step.attempt + 1); break;
+            case Kind::pin_base: add(Type::base, i, {{"sha", "abc"}, {"branch", "refs/heads/main"}}); break;
+            case Kind::archive_attempt: attempt(i, step.attempt + 1); break;
             case Kind::run_attempt: attempt(i, step.attempt); break;
             case Kind::collect: add(Type::candidate, i, {{"head", "def"}, {"diff", "change"}}); break;
             case Kind::judge:
@@ -177,12 +177,12 @@ TEST_CASE("journal: steps inside an iteration") {
     const auto ended = [](const char* next) {
         return Record{Type::attempt_end, 1, {{"next", next}}, {{"attempt", 1}}};
     };
-    CHECK(next_step(records({}), 1, false, true) == Step{Kind::take_base, 1, 0, true});
+    CHECK(next_step(records({}), 1, false, true) == Step{Kind::pin_base, 1, 0, true});
     CHECK(next_step(records({{Type::stash_intent, 1, {{"message", "m"}}}}), 1, true, false) ==
-          Step{Kind::set_aside, 1, 0, true, "m"});
+          Step{Kind::stash_user_work, 1, 0, true, "m"});
     CHECK(next_step(records({base}), 1, false, false) == Step{Kind::run_attempt, 1, 1});
-    CHECK(next_step(records({base, begun}), 1, false, true) == Step{Kind::put_away, 1, 1, true});
-    CHECK(next_step(records({base, begun, ended("retry")}), 1, false, false) == Step{Kind::put_away, 1, 1});
+    CHECK(next_step(records({base, begun}), 1, false, true) == Step{Kind::archive_attempt, 1, 1, true});
+    CHECK(next_step(records({base, begun, ended("retry")}), 1, false, false) == Step{Kind::archive_attempt, 1, 1});
     CHECK(next_step(records({base, begun, ended("collect")}), 1, false, false) == Step{Kind::collect, 1, 1});
     const Record candidate{Type::candidate, 1};
     const Record decision{Type::decision, 1};
@@ -325,14 +325,11 @@ TEST_CASE("state: one that does not parse stops with 2 and is not touched (defec
 
 // kill -9 at random instants of a run with real git, again and again until it ends; then everything is as after an
 // undisturbed run.
-namespace fs = std::filesystem;
 
 namespace gdnctl::loop {
 
 namespace {
 
-using Type = RecordType;
-using Kind = StepKind;
 constexpr int k_iterations = 3;
 // Of this process, because these tests run beside each other and each ends whatever carries its mark.
 const std::string& mark() {
@@ -345,7 +342,7 @@ constexpr WallTime k_killed_at{std::chrono::milliseconds(1'773'161'587'000)};
 // second one is rejected. Each step is what a real engine does, in the same order.
 class Driver {
 public:
-    Driver(const LoopWorld& world, Isolation isolation)
+    Driver(const LoopFixture& world, Isolation isolation)
         : m_world(world),
           m_stashes(isolation == Isolation::inplace),
           m_files(ok(Artefacts::open(world.log_dir()))),
@@ -392,16 +389,16 @@ private:
 
     void tree_steps(const Step& step) {
         const int i = step.iteration;
-        if (step.kind == Kind::set_aside) {
+        if (step.kind == Kind::stash_user_work) {
             const std::string message = "gdnctl-codex-loop-iter-" + std::to_string(i);
             if (!step.again) add(Type::stash_intent, i, {{"message", message}});
-            const auto stash = ok(m_git.set_aside(i, message, step.again));
+            const auto stash = ok(m_git.stash_user_work(i, message, step.again));
             add(Type::stashed, i, {{"commit", stash.value_or("")}});
-        } else if (step.kind == Kind::take_base) {
+        } else if (step.kind == Kind::pin_base) {
             const Base made = ok(m_git.begin(i, step.again));
             add(Type::base, i, {{"sha", made.sha}, {"branch", made.branch}});
-        } else if (step.kind == Kind::put_away) {
-            ok(m_git.put_away(i, step.attempt, base()));
+        } else if (step.kind == Kind::archive_attempt) {
+            ok(m_git.archive_attempt(i, step.attempt, base()));
             // In place a retry works on what is there; the scripted agent wants it as it was.
             if (m_stashes) m_world.sh("git reset -q --hard " + base().sha + " && git clean -qfd");
             agent(i, step.attempt + 1);
@@ -465,7 +462,7 @@ private:
         }
     }
 
-    const LoopWorld& m_world;
+    const LoopFixture& m_world;
     bool m_stashes;
     Artefacts m_files;
     LoopJournal m_journal;
@@ -473,7 +470,7 @@ private:
 };
 
 // Runs the driver in a child, which is killed after `limit`; whether it came to its end.
-bool run_for(const LoopWorld& world, Isolation isolation, std::chrono::microseconds limit) {
+bool run_for(const LoopFixture& world, Isolation isolation, std::chrono::microseconds limit) {
     const std::string& own = mark();
     const pid_t child = fork();
     if (child == 0) {
@@ -508,7 +505,7 @@ bool run_for(const LoopWorld& world, Isolation isolation, std::chrono::microseco
     return true;
 }
 
-void check_end(const LoopWorld& world, bool stashes) {
+void check_end(const LoopFixture& world, bool stashes) {
     CHECK(world.sh("git log --reverse --format=%s") ==
           "base\niteration 1\npart 1\nLog 1\nLog 2\niteration 3\npart 3\nLog 3");
     CHECK(world.read("kernel.c") == "int speed = 4;\n");
@@ -534,7 +531,7 @@ void sweep(Isolation isolation, unsigned seed, int count) {
     const bool stashes = isolation == Isolation::inplace;
     std::chrono::microseconds whole{0};
     {
-        const LoopWorld world;
+        const LoopFixture world;
         world.write("mine.txt", "mine\n");
         const auto start = std::chrono::steady_clock::now();
         REQUIRE(run_for(world, isolation, std::chrono::minutes(2)));
@@ -548,7 +545,7 @@ void sweep(Isolation isolation, unsigned seed, int count) {
     std::mt19937 random(seed);
     int done = 0;
     while (done < count) {
-        const LoopWorld world;
+        const LoopFixture world;
         world.write("mine.txt", "mine\n");
         // Several kills in one run: also of the run that mends what the first one left.
         std::uniform_int_distribution<std::int64_t> instant(1000, std::max<std::int64_t>(2000, whole.count() / 2));

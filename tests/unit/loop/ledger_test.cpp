@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "core/json.h"
-#include "ledger_world.h"
+#include "ledger_fixture.h"
 #include "loop/memory/run_view.h"
 #include "runlog/records/record.h"
 #include "support/faults.h"
@@ -113,7 +113,7 @@ TEST_CASE("ledger: is appended to once, however often it is asked to, and read b
 }
 
 TEST_CASE("ledger: an iteration that has ended is kept with what git and the agent say of it, once") {
-    LoopWorld world;
+    LoopFixture world;
     world.write("kernel.c", "int speed = 2;\n");
     const std::string head = world.commit("faster");
     write_text(world.log_dir() / "iteration-001-report.json", R"({"title":"Go faster","slot":"B"})");
@@ -205,7 +205,7 @@ TEST_CASE(
 }
 
 TEST_CASE("patch id: of two commits the same as of the patch between them") {
-    LoopWorld world;
+    LoopFixture world;
     world.write("kernel.c", "int speed = 2;\n");
     world.write("data.bin", std::string("\0\1\2binary", 9));
     const std::string head = world.commit("more");

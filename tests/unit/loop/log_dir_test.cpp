@@ -1,14 +1,14 @@
 // Artefacts, the STOP file and the lock.
 #include "loop/engine/log_dir.h"
 
-#include "loop_world.h"
+#include "loop_fixture.h"
 #include "support/faults.h"
 
 namespace fs = std::filesystem;
 
 namespace gdnctl::loop {
 
-TEST_CASE("artefacts: names have three digits at least and are read back, beyond 1000 iterations too") {
+TEST_CASE("log dir: names have three digits at least and are read back, beyond 1000 iterations too") {
     CHECK(iteration_prefix(7) == "iteration-007-");
     CHECK(iteration_prefix(1234) == "iteration-1234-");
     CHECK(iteration_of("iteration-007-prompt.txt") == 7);
@@ -19,7 +19,7 @@ TEST_CASE("artefacts: names have three digits at least and are read back, beyond
     }
 }
 
-TEST_CASE("artefacts: nothing is overwritten, earlier runs are set aside (defect 16)") {
+TEST_CASE("log dir: nothing is overwritten, earlier runs are set aside (defect 16)") {
     const test::TempDir folder;
     const auto files = ok(Artefacts::open(folder / "logs"));
     write_text(files.unused(1, "transcript", ".log"), "a");
@@ -35,7 +35,7 @@ TEST_CASE("artefacts: nothing is overwritten, earlier runs are set aside (defect
     CHECK(ok(files.set_earlier_aside("r1")) == 0);
 }
 
-TEST_CASE("artefacts: old iterations go, the last ones and everything else stay") {
+TEST_CASE("log dir: old iterations go, the last ones and everything else stay") {
     const test::TempDir folder;
     const auto files = ok(Artefacts::open(folder / "logs"));
     for (int i = 1; i <= 12; ++i) write_text(files.path(i, "prompt.txt"), "p");

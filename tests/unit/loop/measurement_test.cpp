@@ -33,7 +33,7 @@ std::string env_of(const ProfileSettings& settings, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("metrics: case 19, numbers and settings of a run's output") {
+TEST_CASE("measurement: case 19, numbers and settings of a run's output") {
     const Evidence evidence = evidence_of(
         "INFO Fused cross-entropy selected implementation: "
         "pallas_tpu\nthroughput/mfu=5.1\nthroughput/duration=0.167\n");
@@ -51,14 +51,14 @@ TEST_CASE("metrics: case 19, numbers and settings of a run's output") {
     CHECK(m.fingerprint.effective.at("cross-entropy") == "pallas_tpu");
 }
 
-TEST_CASE("metrics: case 20, the whole address of a run") {
+TEST_CASE("measurement: case 20, the whole address of a run") {
     const std::string url =
         "https://wandb.ai/marin-community/marin/runs/gdn_trisolve_i6_dev_130m_ch128_seg16_20steps-1f9dea";
     const Evidence evidence = evidence_of("wandb: View run at: " + url + "\n");
     CHECK(measurement_of(ray_profile_report(), evidence, {"x", {}, {}}).run_url == url);
 }
 
-TEST_CASE("metrics: case 23, profile environment is kept or refused before the loop") {
+TEST_CASE("measurement: case 23, profile environment is kept or refused before the loop") {
     GateChoices choices;
     choices.validation.profile_env = {"A=identity", "WANDB_MODE=offline", "EMPTY_VALUE="};
     CHECK(check_gates(choices));
@@ -73,7 +73,7 @@ TEST_CASE("metrics: case 23, profile environment is kept or refused before the l
     }
 }
 
-TEST_CASE("metrics: case 24, the cross-entropy's settings become variables") {
+TEST_CASE("measurement: case 24, the cross-entropy's settings become variables") {
     ProfileSettings s = gate_profile_settings();
     CHECK(env_of(s, "LEVANTER_FUSED_CE_IMPLEMENTATION") == "pallas_tpu");
     CHECK(env_of(s, "LEVANTER_PALLAS_TPU_BWD_USE_XLA_STREAMING_BENCH") == "0");
@@ -83,7 +83,7 @@ TEST_CASE("metrics: case 24, the cross-entropy's settings become variables") {
     CHECK(env_of(s, "LEVANTER_PALLAS_TPU_BWD_USE_XLA_STREAMING_BENCH") == "1");
 }
 
-TEST_CASE("metrics: case 25, layers and blocks become variables") {
+TEST_CASE("measurement: case 25, layers and blocks become variables") {
     ProfileSettings s = gate_profile_settings();
     s.gdn_layers_per_block = 1;
     s.gdn_block_size = 4;
@@ -94,13 +94,13 @@ TEST_CASE("metrics: case 25, layers and blocks become variables") {
     CHECK(env_of(s, "GDN_PROFILE_ALL_TRANSFORMER") == "1");
 }
 
-TEST_CASE("metrics: case 26, the bucket of a cluster is that of its region") {
+TEST_CASE("measurement: case 26, the bucket of a cluster is that of its region") {
     CHECK(bucket_of("us-east5-a") == "gs://marin-us-east5");
     CHECK(bucket_of("us-east5") == "gs://marin-us-east5");
     CHECK(bucket_of("marin-us-central1") == "gs://marin-us-central1");
 }
 
-TEST_CASE("metrics: case 31, configured and reported layers") {
+TEST_CASE("measurement: case 31, configured and reported layers") {
     ProfileQuestion question{"throughput/mfu", gate_profile_settings(), {}};
     question.settings.gdn_layers_per_block = 1;
     question.settings.gdn_block_size = 4;
@@ -121,7 +121,7 @@ TEST_CASE("metrics: case 31, configured and reported layers") {
     CHECK(model_of(ProfileSettings{}, {}).architecture.empty());
 }
 
-TEST_CASE("metrics: settings that a run reports, beside what it was asked for (failure mode J)") {
+TEST_CASE("measurement: settings that a run reports, beside what it was asked for (failure mode J)") {
     ProfileSettings asked = gate_profile_settings();
     asked.gdn_layers_per_block = 5;
     asked.gdn_block_size = 6;
@@ -148,7 +148,7 @@ TEST_CASE("metrics: settings that a run reports, beside what it was asked for (f
     CHECK(setting_words(asked, {}).requested.empty());
 }
 
-TEST_CASE("metrics: the last object of the log is evidence, the target's metric among it") {
+TEST_CASE("measurement: the last object of the log is evidence, the target's metric among it") {
     JobReport report;
     report.metric_name = "gdn/forward_ms";
     report.metric_value = 0.5;
@@ -166,7 +166,7 @@ TEST_CASE("metrics: the last object of the log is evidence, the target's metric 
     CHECK_FALSE(measurement_of(report, evidence, {"throughput/mfu", {}, {}}).value.has_value());
 }
 
-TEST_CASE("metrics: names of failed tests and how far they were off") {
+TEST_CASE("measurement: names of failed tests and how far they were off") {
     const Evidence evidence = evidence_of(
         "tests/t.py::test_a PASSED\nE  Max absolute difference: 1.19e-05\n"
         "FAILED tests/t.py::test_layer[4] - AssertionError: no\nFAILED tests/t.py::test_layer[4] - again\nFAILED "

@@ -131,44 +131,32 @@ TEST_CASE("resilient: every rewrite of the table, with old and new value") {
     CHECK(make_resilient(o) == expected);
     CHECK(make_resilient(o).empty());
     CHECK_FALSE(o.hold.on);
-    CHECK(o.gates.validation_mode == "off");
-    CHECK(o.gates.perf_mode == "off");
 }
 
-TEST_CASE("resilient: what was chosen otherwise stays, and gates are rewritten only where they are used") {
+TEST_CASE("resilient: what was chosen otherwise stays") {
     LoopOptions o;
     o.resilient = true;
     o.max_failures = -1;
     o.codex_retries = 5;
     o.no_commit_policy = Policy::go_on;
     o.hold.name = "me";
-    o.gates.used = true;
-    o.gates.perf_regression_policy = "fail";
-    o.gates.validation_mode = "profile-only";
-    o.gates.ray_cluster_given = true;
     const auto list = make_resilient(o);
     CHECK(o.codex_retries == 5);
     CHECK(o.no_commit_policy == Policy::go_on);
-    CHECK(o.gates.validation_mode == "profile-only");
-    CHECK(o.gates.validation_max_attempts == -1);
-    CHECK(o.gates.perf_mode == "required");
-    CHECK(o.gates.perf_regression_policy == "revert-count-failure");
-    CHECK_FALSE(o.gates.ray_cluster_auto);
-    CHECK(o.gates.cross_tpu_test_fallback);
-    CHECK(list.back() == Rewrite{"--perf-regression-policy", "fail", "revert-count-failure"});
+    CHECK(list.back() == Rewrite{"--sync-main-conflict-policy", "fail", "skip"});
 }
 
 TEST_CASE("outcome: every class has its count and its candidate's fate") {
-    CHECK(rule_of(Outcome::no_op) == OutcomeRule{Counts::by_policy, Fate::none, Pause::no});
+    CHECK(rule_of(Outcome::no_op) == OutcomeRule{Counts::by_policy, Disposition::none, Pause::no});
     for (const auto one : {Outcome::agent_error, Outcome::timeout}) {
-        CHECK(rule_of(one) == OutcomeRule{Counts::yes, Fate::parked, Pause::no});
+        CHECK(rule_of(one) == OutcomeRule{Counts::yes, Disposition::parked, Pause::no});
     }
-    CHECK(rule_of(Outcome::environment) == OutcomeRule{Counts::no, Fate::parked, Pause::at_once});
-    CHECK(rule_of(Outcome::infra) == OutcomeRule{Counts::no, Fate::parked, Pause::after_three});
+    CHECK(rule_of(Outcome::environment) == OutcomeRule{Counts::no, Disposition::parked, Pause::at_once});
+    CHECK(rule_of(Outcome::infra) == OutcomeRule{Counts::no, Disposition::parked, Pause::after_three});
     for (const auto one : {Outcome::compile, Outcome::oom, Outcome::test_fail, Outcome::rejected}) {
-        CHECK(rule_of(one) == OutcomeRule{Counts::yes, Fate::rejected, Pause::no});
+        CHECK(rule_of(one) == OutcomeRule{Counts::yes, Disposition::rejected, Pause::no});
     }
-    CHECK(rule_of(Outcome::flaky) == OutcomeRule{Counts::no, Fate::kept, Pause::no});
+    CHECK(rule_of(Outcome::flaky) == OutcomeRule{Counts::no, Disposition::kept, Pause::no});
     for (int i = 0; i <= static_cast<int>(Outcome::rejected); ++i) {
         const auto one = static_cast<Outcome>(i);
         CHECK(parse_outcome(to_text(one)) == one);
@@ -216,9 +204,9 @@ TEST_CASE("outcome: each known sign names its class, trouble of the surroundings
     for (const char* usual : {"No GPU/TPU found, falling back to CPU.", "jaxlib is not installed. Falling back to cpu.",
                               "Unable to initialize backend 'tpu': UNAVAILABLE", "No accelerator found",
                               "assert 'gs://x/y does not exist' == ''"}) {
-        CHECK_FALSE(failure_of(usual, Place::anywhere));
+        CHECK_FALSE(failure_of(usual, RunsOn::anywhere));
     }
-    CHECK(failure_of("Falling back to cpu\nConnectionResetError", Place::anywhere)->sign == "ConnectionResetError");
+    CHECK(failure_of("Falling back to cpu\nConnectionResetError", RunsOn::anywhere)->sign == "ConnectionResetError");
     CHECK(failure_of("x ConnectionResetError 1")->sign == failure_of("y ConnectionResetError 2")->sign);
 }
 
@@ -316,7 +304,7 @@ TEST_CASE("run words: what the journal keeps comes back, without its secrets") {
     const test::TempDir folder;
     const auto file = folder.path() / "journal.jsonl";
     CHECK_FALSE(words_of_run(file).value());
-    RunWords words;
+    SavedOptions words;
     words.cwd = "sub";
     words.target = "t";
     words.given = {{"--model", {"m"}}, {"--post-check", {"a 'b'", "c hf_abcdefghijklmnopqrstuvwxyz012345"}}};

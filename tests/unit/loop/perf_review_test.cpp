@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "loop/perf/review.h"
-#include "loop_world.h"
+#include "loop_fixture.h"
 
 namespace gdnctl::loop {
 
@@ -63,7 +63,7 @@ struct Device {
         ++iteration;
         ReviewInput input{policy, on_regression,       true, pairs, iteration, head,
                           commit, measurement(commit), "",   {},    1'000};
-        const ReviewWorld world{
+        const ReviewDeps world{
             [this](const std::string& c) -> Result<Measurement> {
                 measured.push_back(c);
                 return measurement(c);
@@ -72,7 +72,7 @@ struct Device {
             [this](const std::string& line) { said.push_back(line); }};
         Review done = must(review(state, input, world));
         apply_review(state, done);
-        if (!done.decision.take_back) head = commit;
+        if (!done.decision.undo) head = commit;
         return done;
     }
 };
@@ -101,7 +101,7 @@ TEST_CASE("review: HEAD becomes the champion, then pairs decide in turns") {
     device.measured.clear();
     done = device.judge("same");
     CHECK(done.decision.verdict == PerfVerdict::within_threshold);
-    CHECK(done.decision.take_back);  // not measurably better: with pairs nothing is kept that is not
+    CHECK(done.decision.undo);  // not measurably better: with pairs nothing is kept that is not
     CHECK((done.decision.ok && !done.decision.count_failure));
     CHECK(device.measured.size() == 18);
     CHECK(device.head == "better");
@@ -207,12 +207,12 @@ TEST_CASE("review: runs of which one is recorded elsewhere make no pair, and tha
     const PerfPolicy policy = default_policy();
     ReviewInput input{policy, RegressionPolicy::fail,     true, 9,  2, "base",
                       "next", device.measurement("next"), "",   {}, 0};
-    const ReviewWorld world{[&](const std::string& commit) -> Result<Measurement> {
-                                device.from_elsewhere = ++runs == 4 ? 1 : 0;
-                                return device.measurement(commit);
-                            },
-                            [](const std::string&, const std::string&) -> Result<bool> { return false; },
-                            [](const std::string&) {}};
+    const ReviewDeps world{[&](const std::string& commit) -> Result<Measurement> {
+                               device.from_elsewhere = ++runs == 4 ? 1 : 0;
+                               return device.measurement(commit);
+                           },
+                           [](const std::string&, const std::string&) -> Result<bool> { return false; },
+                           [](const std::string&) {}};
     const auto done = review(device.state, input, world);
     REQUIRE_FALSE(done);
     CHECK(done.error().kind == ErrorKind::infrastructure);
@@ -267,14 +267,14 @@ TEST_CASE("review: hold may keep, and single runs keep by themselves") {
     Device device;
     device.speed = {{"base", 4.0}, {"same", 4.0}};
     device.policy.hold = Hold::keep;
-    CHECK_FALSE(device.judge("same").decision.take_back);
+    CHECK_FALSE(device.judge("same").decision.undo);
     Device single;
     single.speed = {{"base", 4.0}, {"first", 4.0}, {"second", 3.99}};
     single.pairs = 1;
     CHECK(single.judge("first").decision.verdict == PerfVerdict::baseline);
     const Review done = single.judge("second");
     CHECK(done.decision.verdict == PerfVerdict::within_threshold);
-    CHECK_FALSE(done.decision.take_back);
+    CHECK_FALSE(done.decision.undo);
     CHECK(single.measured.empty());  // the profile of the candidate was enough
 }
 
@@ -309,11 +309,11 @@ TEST_CASE("review: an error of the surroundings records nothing") {
     device.speed = {{"base", 4.0}, {"x", 4.2}};
     ReviewInput input{device.policy, RegressionPolicy::fail,  true, 9,  1, "base",
                       "x",           device.measurement("x"), "",   {}, 0};
-    const ReviewWorld world{[](const std::string&) -> Result<Measurement> {
-                                return fail(ErrorKind::infrastructure, "The TPU is already in use by another process");
-                            },
-                            [](const std::string&, const std::string&) -> Result<bool> { return false; },
-                            [](const std::string&) {}};
+    const ReviewDeps world{[](const std::string&) -> Result<Measurement> {
+                               return fail(ErrorKind::infrastructure, "The TPU is already in use by another process");
+                           },
+                           [](const std::string&, const std::string&) -> Result<bool> { return false; },
+                           [](const std::string&) {}};
     const auto done = review(device.state, input, world);
     REQUIRE_FALSE(done);
     CHECK(done.error().kind == ErrorKind::infrastructure);
@@ -452,7 +452,7 @@ struct Two {
         return false;
     }
     bool refused_by(const std::string& words) const {
-        return second.verdict == PerfVerdict::control_flow_regression && triple(true, true, 0) && second.take_back &&
+        return second.verdict == PerfVerdict::control_flow_regression && triple(true, true, 0) && second.undo &&
                says(words);
     }
 };
@@ -473,12 +473,12 @@ TEST_CASE("perf: case 2, a worse one is taken back: HEAD and files are those of 
     const Two two({{"throughput/mfu", 4.0}}, {{"throughput/mfu", 3.0}});
     CHECK(two.second.verdict == PerfVerdict::regression);
     CHECK(two.triple(true, true, 0));
-    CHECK(two.second.take_back);
+    CHECK(two.second.undo);
     CHECK_FALSE(two.second.becomes_champion());
     CHECK(two.text ==
           "performance regression detected vs champion: 4 -> 3 (-25.00%, source=cli-output); 1.33x slower (unpaired)");
 
-    const LoopWorld world;
+    const LoopFixture world;
     for (const Isolation isolation : {Isolation::worktree, Isolation::inplace}) {
         auto transactions = world.transactions(isolation);
         const Base base = ok(transactions.begin(1, false));
@@ -506,7 +506,7 @@ TEST_CASE("perf: case 4, no metric is taken back under revert-count-failure") {
     const Two two({{"throughput/mfu", 4.0}}, k_none);
     CHECK(two.second.verdict == PerfVerdict::metric_missing);
     CHECK(two.triple(true, true, 0));
-    CHECK(two.second.take_back);
+    CHECK(two.second.undo);
     const Two going_on({{"throughput/mfu", 4.0}}, k_none, {}, RegressionPolicy::revert_continue);
     CHECK(going_on.triple(true, false, 0));
     const Two counted({{"throughput/mfu", 4.0}}, k_none, {}, RegressionPolicy::count_failure);
@@ -701,7 +701,7 @@ TEST_CASE("perf: thresholds on the metric, the way that is better, and each poli
     CHECK(Two({{"throughput/mfu", 4.0}}, {{"throughput/mfu", 3.97}}).second.verdict == PerfVerdict::within_threshold);
     CHECK(Two({{"throughput/mfu", 4.0}}, {{"throughput/mfu", 3.96}}).second.verdict == PerfVerdict::regression);
     // Kept, as the recipe has it.
-    CHECK_FALSE(Two({{"throughput/mfu", 4.0}}, {{"throughput/mfu", 3.97}}).second.take_back);
+    CHECK_FALSE(Two({{"throughput/mfu", 4.0}}, {{"throughput/mfu", 3.97}}).second.undo);
 
     const PerfPolicy policy = default_policy();
     PerfRecord champion;
@@ -725,7 +725,7 @@ TEST_CASE("perf: thresholds on the metric, the way that is better, and each poli
         const Two two({{"throughput/mfu", 4.0}}, {{"throughput/mfu", 3.0}}, {}, row.policy);
         CAPTURE(to_text(row.policy));
         CHECK(two.triple(row.ok, row.count, row.rc));
-        CHECK(two.second.take_back == row.back);
+        CHECK(two.second.undo == row.back);
     }
 }
 

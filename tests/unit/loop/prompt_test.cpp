@@ -33,7 +33,7 @@ Document shipped(DocumentKind kind, std::string_view name) {
 
 }  // namespace
 
-TEST_CASE("presets: this binary carries every technique card, with slot, applicability and all five sections") {
+TEST_CASE("prompt presets: this binary carries every technique card, with slot, applicability and all five sections") {
     const std::vector<std::string> cards = {
         "associative-summaries", "ejkernel-recompute-backward", "emit-pipeline-fullseq",
         "expdiff-outer-product", "fla-style-decomposition",     "matmul-batching",
@@ -57,7 +57,7 @@ TEST_CASE("presets: this binary carries every technique card, with slot, applica
     }
 }
 
-TEST_CASE("presets: the shipped prompts say what every prompt must tell") {
+TEST_CASE("prompt presets: the shipped prompts say what every prompt must tell") {
     CHECK(names_of(DocumentKind::prompt, {}) == std::vector<std::string>{"cpu-ce", "cpu-gdn", "marin"});
     for (const char* name : {"marin", "cpu-gdn", "cpu-ce"}) {
         CAPTURE(name);
@@ -74,7 +74,7 @@ TEST_CASE("presets: the shipped prompts say what every prompt must tell") {
     }
 }
 
-TEST_CASE("presets: the marin prompt keeps the recipe's paths, commands and rules") {
+TEST_CASE("prompt presets: the marin prompt keeps the recipe's paths, commands and rules") {
     const std::string text = shipped(DocumentKind::prompt, "marin").text;
     for (const char* must :
          {"lib/levanter/src/levanter/layers/gated_deltanet.py",
@@ -108,7 +108,7 @@ TEST_CASE("presets: the marin prompt keeps the recipe's paths, commands and rule
     }
 }
 
-TEST_CASE("presets: the repository's own come first, the recipe's folder before the other") {
+TEST_CASE("prompt presets: the repository's own come first, the recipe's folder before the other") {
     const TempDir root;
     write_text(root / "session_directives/triangular-inversion.md", "second\n");
     write_text(root / "session_directives/mine.md", "---\ntitle: My idea\nslot: Z\napplies: cpu\n---\n\nDo it.\n\n");
@@ -125,7 +125,7 @@ TEST_CASE("presets: the repository's own come first, the recipe's folder before 
     CHECK(names_of(DocumentKind::directive, root.path()).size() == 10);
 }
 
-TEST_CASE("presets: an unknown name is a usage error with the list, and no path leads out of the folders") {
+TEST_CASE("prompt presets: an unknown name is a usage error with the list, and no path leads out of the folders") {
     const TempDir root;
     write_text(root / "secret.md", "secret");
     write_text(root / "session_directives/.hidden.md", "hidden");
@@ -142,7 +142,7 @@ TEST_CASE("presets: an unknown name is a usage error with the list, and no path 
     CHECK(has(preset_text("triangular-inverson", root.path()).error().hint, "did you mean `triangular-inversion`?"));
 }
 
-TEST_CASE("presets: front matter that does not end, or stands elsewhere, is text") {
+TEST_CASE("prompt presets: front matter that does not end, or stands elsewhere, is text") {
     const TempDir root;
     write_text(root / "session_directives/open.md", "---\nslot: A\nno end");
     write_text(root / "session_directives/later.md", "text\n---\nslot: A\n---\n");
@@ -153,7 +153,7 @@ TEST_CASE("presets: front matter that does not end, or stands elsewhere, is text
     CHECK(find_document(DocumentKind::directive, "crlf", root.path())->slot == "A");
 }
 
-TEST_CASE("presets: presets, files, inline texts, in this order, wrong ones in the recipe's words") {
+TEST_CASE("prompt presets: presets, files, inline texts, in this order, wrong ones in the recipe's words") {
     const TempDir root;
     write_text(root / "scripts/gdn/session_directives/a.md", "A\n");
     write_text(root / "notes/b.md", "\nB\n\n");
@@ -176,7 +176,7 @@ TEST_CASE("presets: presets, files, inline texts, in this order, wrong ones in t
           "directive file is empty for preset hollow: " + (root / "scripts/gdn/session_directives/hollow.md").string());
 }
 
-TEST_CASE("presets: the prompt that a session takes when none is named") {
+TEST_CASE("prompt presets: the prompt that a session takes when none is named") {
     const TempDir root;
     Target target;
     target.name = "cpu-gdn";
@@ -205,7 +205,7 @@ TEST_CASE("presets: the prompt that a session takes when none is named") {
     CHECK(has(nothing.error().hint, "prompts/other.md"));
 }
 
-TEST_CASE("presets: what is embedded is what the folders hold") {
+TEST_CASE("prompt presets: what is embedded is what the folders hold") {
     for (const auto& one : embedded_documents()) {
         CAPTURE(one.name);
         const std::filesystem::path repository = std::filesystem::path(GDNCTL_FIXTURES) / "../..";

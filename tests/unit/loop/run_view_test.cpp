@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "loop/engine/log_dir.h"
-#include "loop_world.h"
+#include "loop_fixture.h"
 #include "platform/fs.h"
 #include "run_script.h"
 
@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace gdnctl::loop {
 
-TEST_CASE("report model: texts of others come as one line, without secrets and without control") {
+TEST_CASE("run view: texts of others come as one line, without secrets and without control") {
     CHECK(shown("a\nb\r\tc\x1b[31m\x7f") == "a\\nb\\r\\tc\\x1b[31m\\x7f");
     CHECK(shown("caf\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80") == "caf\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80");
     CHECK(shown("x\xc2\x85y\xe2\x80\xaez") == "x\\x85y\\u202ez");
@@ -22,7 +22,7 @@ TEST_CASE("report model: texts of others come as one line, without secrets and w
     CHECK(shown(std::string_view("a\0b", 3)) == "a\\x00b");
 }
 
-TEST_CASE("report model: what does not fit is cut between characters") {
+TEST_CASE("run view: what does not fit is cut between characters") {
     CHECK(shown("abcdef", 6) == "abcdef");
     CHECK(shown("abcdef", 5) == "abcd…");
     CHECK(shown("\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2", 2) == "\xe6\xbc\xa2…");
@@ -33,7 +33,7 @@ TEST_CASE("report model: what does not fit is cut between characters") {
     for (const char* text : {"a\nb", "\x1b[0m", "back\\slash"}) CHECK(shown(shown(text)) == shown(text));
 }
 
-TEST_CASE("report model: gates are read with their numbers, everything else is a fact") {
+TEST_CASE("run view: gates are read with their numbers, everything else is a fact") {
     const auto pass = *parse_gate("while_ms", "pass 4.1 <= 5.0");
     CHECK(pass == GateView{"while_ms", "pass", 4.1, 5.0, "<=", ""});
     const auto failed = *parse_gate("w", "fail 6.25 <= 5 `while_ms` increased by 6.25 ms");
@@ -49,7 +49,7 @@ TEST_CASE("report model: gates are read with their numbers, everything else is a
     CHECK_FALSE(parse_gate("v", "passed 87"));
 }
 
-TEST_CASE("report model: an iteration has its attempts, stages, gates, decision and cost") {
+TEST_CASE("run view: an iteration has its attempts, stages, gates, decision and cost") {
     const RunView view = view_of(scripted_run(4));
     REQUIRE(view.iterations.size() == 4);
     CHECK(view.ended == 3);
@@ -80,7 +80,7 @@ TEST_CASE("report model: an iteration has its attempts, stages, gates, decision 
     CHECK_FALSE(view.stop_rc);
 }
 
-TEST_CASE("report model: time in which no process was at work is nobody's, and a clock set back costs nothing") {
+TEST_CASE("run view: time in which no process was at work is nobody's, and a clock set back costs nothing") {
     std::vector<Record> records = {{RecordType::run, 0, {{"run", "r"}}, {{"total", 2}}},
                                    {RecordType::iteration, 1},
                                    {RecordType::attempt, 1, {}, {{"attempt", 1}}},
@@ -97,7 +97,7 @@ TEST_CASE("report model: time in which no process was at work is nobody's, and a
     CHECK(view.step_text() == "the candidate is collected");
 }
 
-TEST_CASE("report model: branches that were gone stay told when the candidate follows a branch that has moved") {
+TEST_CASE("run view: branches that were gone stay told when the candidate follows a branch that has moved") {
     const std::vector<Record> records = {{RecordType::run, 0, {{"run", "r"}}, {{"total", 1}}},
                                          {RecordType::iteration, 1},
                                          {RecordType::candidate, 1, {{"head", "abc"}, {"gone", "gone: the tag v1"}}},
@@ -107,7 +107,7 @@ TEST_CASE("report model: branches that were gone stay told when the candidate fo
     CHECK(view.iterations[0].gone == "gone: the tag v1");
 }
 
-TEST_CASE("report model: an iteration that began and ended within a second took as long as its agent at least") {
+TEST_CASE("run view: an iteration that began and ended within a second took as long as its agent at least") {
     std::vector<Record> records = {{RecordType::run, 0, {{"run", "r"}}, {{"total", 1}}},
                                    {RecordType::iteration, 1},
                                    {RecordType::attempt, 1, {}, {{"attempt", 1}}},
@@ -119,7 +119,7 @@ TEST_CASE("report model: an iteration that began and ended within a second took 
     CHECK(view.wall_ms == 25);
 }
 
-TEST_CASE("report model: an empty journal, and records without what they should have") {
+TEST_CASE("run view: an empty journal, and records without what they should have") {
     CHECK(view_of({}).iterations.empty());
     const std::vector<Record> odd = {{RecordType::attempt_end, 3}, {RecordType::iteration, 1},
                                      {RecordType::attempt_end, 1}, {RecordType::stage, 2},
@@ -131,8 +131,8 @@ TEST_CASE("report model: an empty journal, and records without what they should 
     CHECK(view.step_text() == "between two iterations");
 }
 
-TEST_CASE("report model: a loop at work is known by its lock, one that died is not, and looking disturbs nobody") {
-    const LoopWorld world;
+TEST_CASE("run view: a loop at work is known by its lock, one that died is not, and looking disturbs nobody") {
+    const LoopFixture world;
     ok(make_private_directory(world.log_dir()));
     CHECK_FALSE(running(world.log_dir()));
     {

@@ -4,10 +4,10 @@
 #include <doctest/doctest.h>
 
 #include "core/json.h"
-#include "ledger_world.h"
+#include "ledger_fixture.h"
 #include "runlog/parse/log.h"
 #include "runlog/records/record.h"
-#include "validation_world.h"
+#include "validation_fixture.h"
 
 namespace gdnctl::loop {
 
@@ -45,7 +45,7 @@ std::string by_hand(const char* commit) {
 
 }  // namespace
 
-TEST_CASE("gate log: words of the commits where the agent reported none, checks apart from profile and policy") {
+TEST_CASE("running log: words of the commits where the agent reported none, checks apart from profile and policy") {
     RunScript script(3);
     script.begin(1);
     script.attempt(1, 1, "ok", "collect");
@@ -117,7 +117,7 @@ TEST_CASE(
     CHECK_FALSE(has(entry, "gdn_block_size"));
 }
 
-TEST_CASE("gate log: outcomes in the words of a log") {
+TEST_CASE("running log: outcomes in the words of a log") {
     const auto decision = [](const char* outcome, const char* verdict, const char* command = "") {
         RunScript script(1);
         script.begin(1);
@@ -140,7 +140,7 @@ TEST_CASE("gate log: outcomes in the words of a log") {
     CHECK(blocked["commits"].empty());
 }
 
-TEST_CASE("gate log: an entry at the end with the next number, once, however often it is asked for") {
+TEST_CASE("running log: an entry at the end with the next number, once, however often it is asked for") {
     const ComposedLog first = composed(sources(k_empty_log), record_of(1));
     CHECK(first.iteration == "1");
     CHECK(has(first.text, "### Iteration 1 - Batch them\n"));
@@ -161,7 +161,8 @@ TEST_CASE("gate log: an entry at the end with the next number, once, however oft
     CHECK(torn.records == second.records);
 }
 
-TEST_CASE("gate log: an entry that the agent wrote gets its commit, and nothing else changes (defect: older entry)") {
+TEST_CASE(
+    "running log: an entry that the agent wrote gets its commit, and nothing else changes (defect: older entry)") {
     for (const char* waiting : {"this commit", "(pending)", "`this commit`"}) {
         std::string old = k_empty_log + std::string("\n### Iteration 3 - old\n\n- Commit: (pending)\n\n");
         LogSources from = sources(old);
@@ -179,7 +180,7 @@ TEST_CASE("gate log: an entry that the agent wrote gets its commit, and nothing 
     }
 }
 
-TEST_CASE("gate log: an older entry whose title the agent mended is not its own (defect: older entry)") {
+TEST_CASE("running log: an older entry whose title the agent mended is not its own (defect: older entry)") {
     const std::string old = k_empty_log + std::string("\n") + by_hand("(pending)");
     std::string mended = old;
     mended.replace(mended.find("- mine"), 6, "- ours");
@@ -192,7 +193,7 @@ TEST_CASE("gate log: an older entry whose title the agent mended is not its own 
     CHECK(has(done.text, "### Iteration 5 - Batch them\n"));
 }
 
-TEST_CASE("gate log: an entry that the agent made of a record gets what was measured") {
+TEST_CASE("running log: an entry that the agent made of a record gets what was measured") {
     const LogSources before = sources(k_empty_log);
     Json agents = runlog::empty_record("x", {}, WallTime{});
     agents["title"] = "mine";
@@ -218,7 +219,7 @@ TEST_CASE("gate log: an entry that the agent made of a record gets what was meas
     CHECK(again.text == done.text);
 }
 
-TEST_CASE("gate log: what an agent wrote of its idea survives the refusal of its commit (defect 6)") {
+TEST_CASE("running log: what an agent wrote of its idea survives the refusal of its commit (defect 6)") {
     LogSources from = sources(k_empty_log);
     from.head_text = k_empty_log + std::string("\n") + by_hand("this commit");
     const ComposedLog done = composed(from, record_of(2), false);
@@ -230,7 +231,7 @@ TEST_CASE("gate log: what an agent wrote of its idea survives the refusal of its
     CHECK_FALSE(has(done.text, "this commit"));
 }
 
-TEST_CASE("gate log: a log that hides its end, or records that are none, are refused") {
+TEST_CASE("running log: a log that hides its end, or records that are none, are refused") {
     LogSources from = sources(std::string("# Log\n```\n"));
     CHECK(compose_log(from, record_of(1), true, WallTime{}).error().kind == ErrorKind::bad_input);
     from = sources(k_empty_log, "nonsense\n");
@@ -239,8 +240,8 @@ TEST_CASE("gate log: a log that hides its end, or records that are none, are ref
     CHECK(has(composed(sources("# Experiment Log\n"), record_of(1)).text, "- Batch them\n"));
 }
 
-TEST_CASE("gate log: a candidate after which no entry could be added is refused, with what is wrong") {
-    StageWorld world;
+TEST_CASE("running log: a candidate after which no entry could be added is refused, with what is wrong") {
+    StageFixture world;
     const GitCheckout repository = world.open();
     // The files of a commit on top of `from`; what the stage says of it.
     const auto judge = [&](const std::string& from, const std::string& edit, std::string* head = nullptr) {
@@ -278,7 +279,7 @@ TEST_CASE("gate log: a candidate after which no entry could be added is refused,
     CHECK(stage->policy() == Policy::count_failure);
 }
 
-TEST_CASE("gate log: a candidate's log that nobody can read does not keep its refusal from getting an entry") {
+TEST_CASE("running log: a candidate's log that nobody can read does not keep its refusal from getting an entry") {
     LogSources from = sources(k_empty_log);
     from.head_text = std::string(runlog::k_max_line_bytes + 1, 'x');
     from.head_records = "nonsense\n";

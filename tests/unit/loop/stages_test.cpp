@@ -8,7 +8,7 @@
 
 #include "core/json.h"
 #include "loop/perf/state.h"
-#include "validation_world.h"
+#include "validation_fixture.h"
 
 namespace gdnctl::loop {
 
@@ -72,8 +72,8 @@ Words other_words(const std::string& implementation, const std::string& backward
     return words;
 }
 
-struct CompareWorld : StageWorld {
-    CompareWorld() {
+struct CompareFixture : StageFixture {
+    CompareFixture() {
         candidate.head = base;
         children.options.clusters = {"c"};
         children.options.ce_compare_implementation = "xla";
@@ -90,7 +90,7 @@ struct CompareWorld : StageWorld {
 }  // namespace
 
 TEST_CASE("ce compare: a second run under a name of its own, kept beside the first one's numbers (defect 13)") {
-    CompareWorld world;
+    CompareFixture world;
     world.children.child(
         other_words("xla", "pallas", "gdn_loopgate_ce_xla_pallas_iter007"), 0, report_of("SUCCEEDED"),
         "Fused cross-entropy selected implementation: xla\nthroughput/mfu=5.4\nthroughput/duration=0.2\n"
@@ -130,7 +130,7 @@ TEST_CASE("ce compare: whatever becomes of it, the gate is the first profile's (
                             Case{4, {}, "ConnectionResetError\n", "ConnectionResetError"},
                             Case{0, report_of("SUCCEEDED"), "no number\n", "no throughput/mfu was measured"}}) {
         CAPTURE(one.failure);
-        CompareWorld world;
+        CompareFixture world;
         world.children.options.ce_compare_implementation = "auto";
         world.children.options.ce_compare_bwd_mode = "xla_streaming";
         world.children.child(
@@ -161,7 +161,7 @@ TEST_CASE("ce compare: off unless it is asked for, and only where there is somet
     CHECK((other + "130m").find(first) == std::string::npos);
     CHECK((first + "1234abcd_130m").find(other) == std::string::npos);
     // A target that takes no settings has one profile.
-    StageWorld world;
+    StageFixture world;
     world.candidate.head = world.base;
     world.children.target = plain_target();
     world.children.options.ce_compare_implementation = "xla";
@@ -187,7 +187,7 @@ JobEnd traced(int steps, int events, const std::string& more = {}) {
 }  // namespace
 
 TEST_CASE("failure mode D: a candidate is judged by one step, whatever its trace adds up to") {
-    StageWorld world;
+    StageFixture world;
     const TargetJobs jobs = world.children.jobs();
     const auto measured = [&](const JobEnd& end, const TargetJobs& by) {
         return measured_by(end, {JobKind::profile, {}, world.tree, {}, {}, {}, {}, {}}, by, "throughput/mfu");
@@ -219,7 +219,7 @@ TEST_CASE("failure mode D: a candidate is judged by one step, whatever its trace
 }
 
 TEST_CASE("failure mode D: totals that a profile prints as times of one step are a common factor, no regression") {
-    StageWorld world;
+    StageFixture world;
     const TargetJobs jobs = world.children.jobs();
     const auto measured = [&](int steps) {
         const std::string more = fmt::format(
@@ -234,7 +234,7 @@ TEST_CASE("failure mode D: totals that a profile prints as times of one step are
     const PerfDecision decision = decide({policy, RegressionPolicy::fail, true, measured(11), &champion});
     CHECK(decision.verdict == PerfVerdict::common_factor);
     CHECK(decision.why_not_compared.find("all changed by +83.3 %") != std::string::npos);
-    CHECK((decision.ok && !decision.count_failure && !decision.take_back));
+    CHECK((decision.ok && !decision.count_failure && !decision.undo));
 }
 
 }  // namespace gdnctl::loop

@@ -1,7 +1,7 @@
 // Iterations as transactions, in a slot.
 #include "loop/engine/transaction.h"
 
-#include "loop_world.h"
+#include "loop_fixture.h"
 
 namespace fs = std::filesystem;
 
@@ -10,7 +10,7 @@ namespace gdnctl::loop {
 using Landing = GitLanding::Kind;
 
 TEST_CASE("transaction: accepted work of several commits lands, the log in a commit of its own") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));
     CHECK(base.branch == "refs/heads/main");
@@ -46,7 +46,7 @@ TEST_CASE("transaction: accepted work of several commits lands, the log in a com
 }
 
 TEST_CASE("transaction: rejected and parked work stays on its ref, the branch where it was (defects 8, 9)") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));
     write_text(all.workdir() / "kernel.c", "int speed = 0;\n");
@@ -63,7 +63,7 @@ TEST_CASE("transaction: rejected and parked work stays on its ref, the branch wh
 }
 
 TEST_CASE("transaction: a merge commit is one candidate like any other (defect 14)") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));
     world.sh(
@@ -79,7 +79,7 @@ TEST_CASE("transaction: a merge commit is one candidate like any other (defect 1
 }
 
 TEST_CASE("transaction: leftovers are saved as patch and ref, and never judged (names with newlines, ignored files)") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));
     write_text(all.workdir() / "kernel.c", "int speed = 2;\n");
@@ -102,7 +102,7 @@ TEST_CASE("transaction: leftovers are saved as patch and ref, and never judged (
 }
 
 TEST_CASE("transaction: leftovers that would make a large patch are on their ref alone, one that is gone too") {
-    const LoopWorld world;
+    const LoopFixture world;
     const std::string large(std::size_t{17} << 20, 'x');
     world.write("weights.bin", large);
     world.commit("large");
@@ -129,7 +129,7 @@ TEST_CASE("transaction: leftovers that would make a large patch are on their ref
 }
 
 TEST_CASE("transaction: a change of a protected path is found with its diff, also behind a hide mark") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));
     write_text(all.workdir() / "tests/cases.txt", "easier\n");
@@ -152,7 +152,7 @@ TEST_CASE("transaction: a change of a protected path is found with its diff, als
 }
 
 TEST_CASE("transaction: no-op and log-only are found before any time is spent (defect 7)") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));
     CHECK(ok(all.collect(1, base)).diff == DiffClass::no_op);
@@ -169,13 +169,13 @@ TEST_CASE("transaction: no-op and log-only are found before any time is spent (d
 }
 
 TEST_CASE("transaction: a second attempt starts on a clean tree, the first one is kept (defect 10)") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));
     write_text(all.workdir() / "kernel.c", "half\n");
     const std::string half = world.commit("half", all.workdir());
     write_text(all.workdir() / "more.c", "more\n");
-    ok(all.put_away(1, 1, base));
+    ok(all.archive_attempt(1, 1, base));
     CHECK(read_text(all.workdir() / "kernel.c") == "int speed = 1;\n");
     CHECK_FALSE(fs::exists(all.workdir() / "more.c"));
     CHECK(world.ref("iter-001/attempt-1/head") == half);
@@ -184,7 +184,7 @@ TEST_CASE("transaction: a second attempt starts on a clean tree, the first one i
 }
 
 TEST_CASE("transaction: the branch moved in mid-iteration, the candidate follows, and nothing is lost") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));
     write_text(all.workdir() / "kernel.c", "int speed = 2;\n");
@@ -217,7 +217,7 @@ TEST_CASE("transaction: the branch moved in mid-iteration, the candidate follows
 }
 
 TEST_CASE("transaction: a detached checkout and one with work in the way") {
-    const LoopWorld world;
+    const LoopFixture world;
     world.sh("git checkout -q --detach");
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));
@@ -236,7 +236,7 @@ TEST_CASE("transaction: a detached checkout and one with work in the way") {
 }
 
 TEST_CASE("transaction: links lead to what the checkout has and git ignores") {
-    const LoopWorld world;
+    const LoopFixture world;
     world.write(".venv/bin/python", "p\n");
     auto settings = world.settings(Isolation::worktree);
     settings.links = {".venv", "absent"};
@@ -249,7 +249,7 @@ TEST_CASE("transaction: links lead to what the checkout has and git ignores") {
 }
 
 TEST_CASE("transaction: hooks and settings of the agent do not run in ours, and are reported") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions();
     const Base base = ok(all.begin(1, false));
     ok(all.remember_setup());
@@ -278,7 +278,7 @@ TEST_CASE("transaction: hooks and settings of the agent do not run in ours, and 
 }
 
 TEST_CASE("transaction: names of runs and places of slots are checked") {
-    const LoopWorld world;
+    const LoopFixture world;
     const auto artefacts = ok(Artefacts::open(world.log_dir()));
     auto settings = world.settings(Isolation::worktree);
     for (const std::string name : {"", "Run", "a/b", "../x"}) {
@@ -297,7 +297,7 @@ TEST_CASE("transaction: names of runs and places of slots are checked") {
 }
 
 TEST_CASE("in place: iterations work in the checkout, the log directory inside never makes it dirty (defect 12)") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions(Isolation::inplace);
     CHECK(all.workdir() == world.path());
     CHECK(ok(all.dirty()).empty());
@@ -305,7 +305,7 @@ TEST_CASE("in place: iterations work in the checkout, the log directory inside n
     CHECK(ok(all.dirty()).empty());
     world.write("mine.txt", "mine\n");
     world.write("kernel.c", "int speed = 1; // mine\n");
-    const auto stash = ok(all.set_aside(1, "gdnctl-codex-loop-iter-001-1773161587", false));
+    const auto stash = ok(all.stash_user_work(1, "gdnctl-codex-loop-iter-001-1773161587", false));
     REQUIRE(stash);
     CHECK(read_text(world.log_dir() / "dev_tpu_allocate.log") == "live\n");
     CHECK(world.ref("iter-001/stash") == *stash);
@@ -322,7 +322,7 @@ TEST_CASE("in place: iterations work in the checkout, the log directory inside n
 }
 
 TEST_CASE("in place: a rejected candidate is taken off the branch, leftovers stay and are saved") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions(Isolation::inplace);
     const Base base = ok(all.begin(1, false));
     world.write("kernel.c", "int speed = 0;\n");
@@ -341,7 +341,7 @@ TEST_CASE("in place: a rejected candidate is taken off the branch, leftovers sta
 }
 
 TEST_CASE("in place: another branch or a rewritten history is an error of the iteration, the base stays") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions(Isolation::inplace);
     const Base base = ok(all.begin(1, false));
     world.sh("git checkout -q -b elsewhere");
@@ -361,7 +361,7 @@ TEST_CASE(
                                              "git update-ref --no-deref HEAD HEAD && git reset -q --hard main"};
     for (const auto& so_far : killed) {
         CAPTURE(so_far);
-        const LoopWorld world;
+        const LoopFixture world;
         auto all = world.transactions(Isolation::inplace);
         const Base base = ok(all.begin(1, false));
         world.sh("git checkout -q -b elsewhere && echo half a line >kernel.c && git commit -q -am theirs");
@@ -382,13 +382,13 @@ TEST_CASE(
 }
 
 TEST_CASE("in place: a stash that was cut short by a kill is made whole") {
-    const LoopWorld world;
+    const LoopFixture world;
     auto all = world.transactions(Isolation::inplace);
     world.write("mine.txt", "mine\n");
     world.write("kernel.c", "mine\n");
-    ok(all.set_aside(1, "gdnctl-codex-loop-iter-001-1", false));
+    ok(all.stash_user_work(1, "gdnctl-codex-loop-iter-001-1", false));
     world.write("kernel.c", "mine\n");  // not yet cleaned when it was killed
-    const auto stash = ok(all.set_aside(1, "gdnctl-codex-loop-iter-001-1", true));
+    const auto stash = ok(all.stash_user_work(1, "gdnctl-codex-loop-iter-001-1", true));
     REQUIRE(stash);
     CHECK(world.status().empty());
     CHECK(ok(all.bring_back(*stash)) == GitRestore::restored);
@@ -405,7 +405,7 @@ namespace gdnctl::loop {
 
 namespace {
 
-struct Bystanders : LoopWorld {
+struct Bystanders : LoopFixture {
     Bystanders() {
         sh("git checkout -q -b topic && git commit -q --allow-empty -m topic && git checkout -q main");
         topic = sh("git rev-parse topic");
@@ -468,7 +468,7 @@ TEST_CASE("in place: the run's own stash and branch are not among the others, a 
     const Bystanders world;
     auto all = world.transactions(Isolation::inplace);
     world.write("kernel.c", "mine\n");
-    const auto stash = ok(all.set_aside(1, "gdnctl-codex-loop-iter-001-1", false));
+    const auto stash = ok(all.stash_user_work(1, "gdnctl-codex-loop-iter-001-1", false));
     REQUIRE(stash);
     const Base base = ok(all.begin(1, false));
     world.write("kernel.c", "agent\n");

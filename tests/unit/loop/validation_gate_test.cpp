@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "platform/signals.h"
-#include "validation_world.h"
+#include "validation_fixture.h"
 
 namespace gdnctl::loop {
 
@@ -51,36 +51,41 @@ TEST_CASE("gate options: what --resilient makes of them") {
     choices.used = true;
     choices.perf.regression_policy = RegressionPolicy::fail;
     choices.perf.mode = PerfMode::off;
-    LoopOptions options;
-    options.resilient = true;
-    options.gates = gate_options_of(choices);
-    CHECK(options.gates.used);
-    CHECK(options.gates.validation_mode == "required");
-    make_resilient(options);
-    take_rewrites(choices, options.gates);
+    std::vector<Rewrite> list;
+    make_resilient(choices, list);
     CHECK(choices.validation.mode == ValidationMode::required);
     CHECK(choices.validation.max_attempts == -1);
     CHECK(choices.validation.cluster_auto);
     CHECK(choices.validation.cross_tpu_tests);
     CHECK(choices.perf.mode == PerfMode::required);
     CHECK(choices.perf.regression_policy == RegressionPolicy::revert_count_failure);
-    // Alone it adds no work on a TPU.
-    GateChoices none;
-    LoopOptions plain;
-    plain.resilient = true;
-    plain.gates = gate_options_of(none);
-    make_resilient(plain);
-    CHECK_FALSE(plain.gates.used);
-    CHECK(plain.gates.validation_mode == "off");
+    const std::vector<Rewrite> expected = {{"--validation-ray-cluster-auto", "off", "on"},
+                                           {"--validation-cross-tpu-test-fallback", "off", "on"},
+                                           {"--perf-mode", "off", "required"},
+                                           {"--perf-regression-policy", "fail", "revert-count-failure"}};
+    CHECK(list == expected);
+    // What was chosen otherwise stays.
+    GateChoices own;
+    own.used = true;
+    own.validation.mode = ValidationMode::profile_only;
+    own.validation.max_attempts = 5;
+    own.validation.clusters = {"us-central1"};
+    own.perf.regression_policy = RegressionPolicy::go_on;
+    make_resilient(own, list);
+    CHECK(own.validation.mode == ValidationMode::profile_only);
+    CHECK(own.validation.max_attempts == -1);
+    CHECK_FALSE(own.validation.cluster_auto);
+    CHECK(own.perf.mode == PerfMode::required);
+    CHECK(own.perf.regression_policy == RegressionPolicy::go_on);
 }
 
 TEST_CASE("gate options: a state that does not parse, or a target without a profile, ends it at once") {
-    StageWorld world;
+    StageFixture world;
     auto transactions = world.transactions();
     const auto create = [&] {
         GateChoices choices;
         choices.validation.mode = ValidationMode::required;
-        return GateStages::create(world.gate_setup(transactions, choices));
+        return GateStages::create(world.gate_deps(transactions, choices));
     };
     REQUIRE(create());
     write_text(world.log_dir() / "perf_state.json", "{");
@@ -91,7 +96,7 @@ TEST_CASE("gate options: a state that does not parse, or a target without a prof
 }
 
 TEST_CASE("performance stage: pairs in checkouts of their own, the verdict once (failure mode O)") {
-    StageWorld world;
+    StageFixture world;
     world.children.target = plain_target();
     world.write("kernel.c", "int speed = 2;\n");
     const std::string head = world.commit("faster");
@@ -154,7 +159,7 @@ TEST_CASE("performance stage: pairs in checkouts of their own, the verdict once 
 TEST_CASE(
     "performance stage: runs of either side have names of their own, and the champion's failure is nobody's (defect "
     "13)") {
-    StageWorld world;
+    StageFixture world;
     world.children.options.clusters = {"c"};
     world.write("kernel.c", "int speed = 2;\n");
     const std::string head = world.commit("faster");
@@ -196,7 +201,7 @@ TEST_CASE(
 
 namespace {
 
-struct PreflightWorld {
+struct PreflightFixture {
     ScriptedJobs jobs;
     ValidationOptions options;
     HoldOptions hold;
@@ -214,22 +219,22 @@ struct PreflightWorld {
 }  // namespace
 
 TEST_CASE("cluster preflight: one that answers is enough, and no more are asked") {
-    PreflightWorld world;
+    PreflightFixture world;
     world.options.clusters = {"a", "b", "c"};
     world.cluster("a", ErrorKind::infrastructure, "no head node found for cluster a");
     world.cluster("b", Status());
     ok(world.look());
-    PreflightWorld usual;  // wherever such a job goes by itself
+    PreflightFixture usual;  // wherever such a job goes by itself
     usual.cluster("", Status());
     ok(usual.look());
-    PreflightWorld here;
+    PreflightFixture here;
     here.options.clusters = {"local"};
     ok(here.look());
 }
 
 TEST_CASE("cluster preflight: none answers, --resilient goes on, as it may come back") {
     for (const bool resilient : {false, true}) {
-        PreflightWorld world;
+        PreflightFixture world;
         world.resilient = resilient;
         world.options.clusters = {"a", "b"};
         world.cluster("a", ErrorKind::infrastructure, "no head node found for cluster a");
@@ -249,7 +254,7 @@ TEST_CASE("cluster preflight: what is configured wrong does not come back by its
         for (const auto& [said, kind] : {std::pair{ErrorKind::authentication, ErrorKind::authentication},
                                          {ErrorKind::usage, ErrorKind::usage},
                                          {ErrorKind::config, ErrorKind::usage}}) {
-            PreflightWorld world;
+            PreflightFixture world;
             world.resilient = resilient;
             world.options.clusters = {"a"};
             world.cluster("a", said, "no");
@@ -262,7 +267,7 @@ TEST_CASE("cluster preflight: what is configured wrong does not come back by its
 }
 
 TEST_CASE("cluster preflight: one that never answers has a minute, a signal ends it") {
-    PreflightWorld world;
+    PreflightFixture world;
     world.options.clusters = {"a"};
     world.cluster("a", ErrorKind::timeout, "no answer within 1 min");
     Status looked = world.look();

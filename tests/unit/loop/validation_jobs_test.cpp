@@ -4,12 +4,12 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "loop/engine/log_dir.h"
-#include "validation_world.h"
+#include "validation_fixture.h"
 
 namespace gdnctl::loop {
 
 TEST_CASE("validation: case 27, profile-only never calls the tests, and its profile has its own name") {
-    StageWorld world;
+    StageFixture world;
     world.children.options.clusters = {"c"};
     world.children.child(Children::profile_words("c", "gdn_loopgate_iter007"), 0, report_of("SUCCEEDED"),
                          "throughput/mfu=5.1\nthroughput/duration=0.167\n");
@@ -35,7 +35,7 @@ TEST_CASE("validation: case 27, profile-only never calls the tests, and its prof
         choices.validation.mode = mode;
         choices.perf.mode = perf;
         auto transactions = world.transactions();
-        const auto gate = ok(GateStages::create(world.gate_setup(transactions, choices)));
+        const auto gate = ok(GateStages::create(world.gate_deps(transactions, choices)));
         std::string all;
         for (const auto& one : gate->stages()) all += std::string(one->name()) + " ";
         CHECK(all == names);
@@ -43,7 +43,7 @@ TEST_CASE("validation: case 27, profile-only never calls the tests, and its prof
 }
 
 TEST_CASE("validation: what a log says of a step is not what is measured (defect 22)") {
-    StageWorld world;
+    StageFixture world;
     world.children.options.clusters = {"c"};
     world.write("log.md",
                 "# Log\n- Step duration: `1.0 ms`\n- MFU: `60.0`\nthroughput/mfu=60\nthroughput/duration=0.001\n");
@@ -60,7 +60,7 @@ TEST_CASE("validation: what a log says of a step is not what is measured (defect
 
 TEST_CASE("validation: case 27, required runs both suites and measures parity (defect 21)") {
     for (const bool whole : {true, false}) {
-        StageWorld world;
+        StageFixture world;
         world.children.options.clusters = {"c"};
         if (!whole) world.children.options.pytest_args = "-k few";
         const std::string log = whole ? k_green : "3 passed, 35 deselected in 1.00s";
@@ -80,7 +80,7 @@ TEST_CASE("validation: case 27, required runs both suites and measures parity (d
 }
 
 TEST_CASE("validation: case 28, a held TPU that was lost is got back first") {
-    StageWorld world;
+    StageFixture world;
     FakeHeld held;
     held.answers = {true};
     world.children.child({"dev-tpu-test", "--cluster", "us-east5-a", "--tpu-name", "mine", "--tests", "both"}, 0, {},
@@ -92,7 +92,7 @@ TEST_CASE("validation: case 28, a held TPU that was lost is got back first") {
 }
 
 TEST_CASE("validation: case 29, Ray where there is none, and the held TPU again after that") {
-    StageWorld world;
+    StageFixture world;
     FakeHeld held;
     held.answers = {false, true};
     world.children.options.clusters = {"c"};
@@ -107,7 +107,7 @@ TEST_CASE("validation: case 29, Ray where there is none, and the held TPU again 
 }
 
 TEST_CASE("validation: case 30, a profile that does not end is stopped once, and may be tried again") {
-    StageWorld world;
+    StageFixture world;
     world.children.child(Children::profile_words("c", "p"), 124, report_of("RUNNING", "timeout"), "slow");
     TargetJobs jobs = world.children.jobs();
     JobOrder order{JobKind::profile, {"c", "", ""}, world.path(), world.log_dir() / "x.log", "p", "", {}};
@@ -214,7 +214,7 @@ TEST_CASE("validation: a test that passes alone is flaky, one that fails twice i
         "FAILED t.py::test_gdn_layer_backward_matches_hf[4] - E\nmax_abs=1.19e-05\n1 failed, 87 passed, 2 skipped in "
         "3.00s";
     for (const bool flaky : {true, false}) {
-        StageWorld world;
+        StageFixture world;
         world.children.options.clusters = {"c"};
         const Words alone = world.children.test_words("c", {"--pytest-args", "-k test_gdn_layer_backward_matches_hf"});
         world.children.child(world.children.test_words("c"), 1, report_of("FAILED", "user"), red);
@@ -236,7 +236,7 @@ TEST_CASE("validation: a test that passes alone is flaky, one that fails twice i
 }
 
 TEST_CASE("validation: a target that runs as it is written gets no settings, no cluster is named unless one is") {
-    StageWorld world;
+    StageFixture world;
     world.children.target = plain_target();
     world.children.child({"ray-test", "--timeout", "1800", "--auto-stop", "--json"}, 0, report_of("SUCCEEDED"),
                          "verdict: OK (70 cases, 0 vectors)\n");
@@ -248,7 +248,7 @@ TEST_CASE("validation: a target that runs as it is written gets no settings, no 
 }
 
 TEST_CASE("validation: a job has its name on record before it is submitted, and none without a record") {
-    StageWorld world;
+    StageFixture world;
     world.children.target = plain_target();
     bool fails = false;
     TargetJobs jobs = world.children.jobs();
@@ -322,7 +322,7 @@ TEST_CASE("validation: the order of clusters") {
 namespace {
 
 // A cluster file with node types of these accelerators; the first is what `auto` means.
-void put_cluster(const StageWorld& world, const std::string& name, const Words& types) {
+void put_cluster(const StageFixture& world, const std::string& name, const Words& types) {
     std::string text = "cluster_name: marin-" + name + "\navailable_node_types:\n";
     for (const auto& type : types) {
         std::string word = type;
@@ -340,7 +340,7 @@ Words with_tpu(Words words, const std::string& type) {
 }
 
 // One pass over all sites, none of which works.
-StageResult climb(StageWorld& world, JobKind kind) {
+StageResult climb(StageFixture& world, JobKind kind) {
     world.children.options.max_attempts = 1;
     TargetJobs jobs = world.children.jobs();
     if (kind == JobKind::tests) return ok(TestsStage(world.validation(jobs)).run(world.context()));
@@ -350,7 +350,7 @@ StageResult climb(StageWorld& world, JobKind kind) {
 }  // namespace
 
 TEST_CASE("validation: tests may go to any v5p, v5e or v6e of the clusters, after the one that is meant") {
-    StageWorld world;
+    StageFixture world;
     put_cluster(world, "c", {"v5p-8", "v4-8", "v6e-4"});
     put_cluster(world, "d", {"v5litepod-4"});
     world.children.options.clusters = {"c", "d"};
@@ -365,13 +365,13 @@ TEST_CASE("validation: tests may go to any v5p, v5e or v6e of the clusters, afte
 }
 
 TEST_CASE("validation: without --validation-cross-tpu-test-fallback tests, and profiles always, keep to their TPU") {
-    StageWorld world;
+    StageFixture world;
     put_cluster(world, "c", {"v5p-8", "v6e-4"});
     world.children.options.clusters = {"c"};
     world.children.child(world.children.test_words("c"), 4, {}, "");
     CHECK(climb(world, JobKind::tests).outcome == Outcome::infra);
 
-    StageWorld other;
+    StageFixture other;
     put_cluster(other, "c", {"v5p-8", "v6e-4"});
     other.children.options.clusters = {"c"};
     other.children.options.cross_tpu_tests = true;
@@ -380,7 +380,7 @@ TEST_CASE("validation: without --validation-cross-tpu-test-fallback tests, and p
 }
 
 TEST_CASE("validation: what auto means is not tried a second time") {
-    StageWorld world;
+    StageFixture world;
     put_cluster(world, "c", {"v5p-8", "v6e-4"});
     world.children.options.clusters = {"c"};
     world.children.options.cross_tpu_tests = true;
@@ -392,7 +392,7 @@ TEST_CASE("validation: what auto means is not tried a second time") {
 TEST_CASE(
     "validation: clusters are found by the profile's TPU, --validation-ray-cluster-exclude replaces the defaults") {
     for (const bool replaced : {false, true}) {
-        StageWorld world;
+        StageFixture world;
         for (const char* name : {"a-vllm", "b", "big-run"}) put_cluster(world, name, {"v5p-8"});
         put_cluster(world, "e", {"v6e-4"});
         world.children.options.cluster_auto = true;

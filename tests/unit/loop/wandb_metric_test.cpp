@@ -5,7 +5,7 @@
 
 #include "core/json.h"
 #include "support/fake_clock.h"
-#include "validation_world.h"
+#include "validation_fixture.h"
 
 namespace gdnctl::loop {
 
@@ -50,14 +50,14 @@ std::string run_list(const std::vector<Json>& nodes) {
     return gdnctl::to_text(answer);
 }
 
-struct WandbWorld {
+struct WandbFixture {
     FakeHttp http;
     FakeEnv env{{"WANDB_API_KEY", "0123456789abcdef0123456789abcdef01234567"}};
     FakeClock clock{*parse_iso8601("2026-03-10T17:00:00Z")};
     RecordedOptions options;
     Measurement m;
 
-    WandbWorld() {
+    WandbFixture() {
         m.metric = "throughput/mfu";
         m.metrics = {
             {"throughput/mfu", 0.939}, {"throughput/duration", 0.9}, {"step_duration_ms", 900}, {"while_ms", 3}};
@@ -82,7 +82,7 @@ struct WandbWorld {
 }  // namespace
 
 TEST_CASE("recorded metric: the median of the window stands for the run, not its last step (iteration 47)") {
-    WandbWorld world;
+    WandbFixture world;
     world.answers(one_run(run_node("gdn_x-1f9dea", "2026-03-10T16:51:00Z", "failed"), R"({"throughput/mfu": 0.939})",
                           k_rows_of_nine + ",[]," + k_durations));
     REQUIRE(world.take());
@@ -97,7 +97,7 @@ TEST_CASE("recorded metric: the median of the window stands for the run, not its
 }
 
 TEST_CASE("recorded metric: mean, another window, a metric that follows from another, and what has no number there") {
-    WandbWorld world;
+    WandbFixture world;
     world.options.average = WindowAverage::mean;
     world.options.step_end = 14;
     world.m.metric = "step_duration_ms";
@@ -113,7 +113,7 @@ TEST_CASE("recorded metric: mean, another window, a metric that follows from ano
 }
 
 TEST_CASE("recorded metric: the summary where it is asked for, and where the window has too few numbers") {
-    WandbWorld world;
+    WandbFixture world;
     world.options.aggregation = MetricAggregation::summary;
     world.answers(one_run(run_node("gdn_x-1f9dea", "2026-03-10T16:51:00Z"),
                           R"({"throughput/mfu": 5.0, "throughput/duration": 0.2})", ""));
@@ -124,7 +124,7 @@ TEST_CASE("recorded metric: the summary where it is asked for, and where the win
     CHECK(world.m.metrics.at("step_duration_ms") == doctest::Approx(200.0));
     CHECK(world.m.warnings.empty());
 
-    WandbWorld few;
+    WandbFixture few;
     for (int look = 0; look < 4; ++look) {  // it may come late
         few.answers(one_run(run_node("gdn_x-1f9dea", "2026-03-10T16:51:00Z"), R"({"throughput/mfu": 5.0})",
                             R"([{"_step":10,"throughput/mfu":5.1},{"_step":11,"throughput/mfu":"NaN"}])"));
@@ -139,14 +139,14 @@ TEST_CASE("recorded metric: the summary where it is asked for, and where the win
 }
 
 TEST_CASE("recorded metric: what is still on its way is waited for, and a run that never ends has no last step") {
-    WandbWorld world;
+    WandbFixture world;
     const Json running = run_node("gdn_x-1f9dea", "2026-03-10T16:51:00Z", "running");
     world.answers(one_run(running, R"({"throughput/mfu": 1.0})", R"([{"_step":10,"throughput/mfu":5.1}])"));
     world.answers(one_run(running, R"({"throughput/mfu": 2.0})", k_rows_of_nine));
     REQUIRE(world.take());
     CHECK(world.m.value == 5.185);
 
-    WandbWorld crashed;
+    WandbFixture crashed;
     for (int look = 0; look < 4; ++look) {
         crashed.answers(one_run(run_node("gdn_x-1f9dea", "2026-03-10T16:51:00Z", "crashed"),
                                 R"({"throughput/mfu": 4.0})", R"([{"_step":10,"throughput/mfu":5.1}])"));
@@ -173,22 +173,22 @@ TEST_CASE("recorded metric: nothing that goes wrong there changes the output's n
     };
     for (const Case& one : cases) {
         CAPTURE(one.why);
-        WandbWorld world;
+        WandbFixture world;
         world.http.expect("POST", k_graphql).reply(one.status, one.body);
         REQUIRE(world.take());
         CHECK_MESSAGE(world.kept(one.why), world.m.warnings.front());
     }
-    WandbWorld without;
+    WandbFixture without;
     without.env.values.clear();  // and nothing is asked
     REQUIRE(without.take());
     CHECK(without.kept("no key for W&B at api.wandb.ai"));
-    WandbWorld stopped;
+    WandbFixture stopped;
     stopped.http.expect("POST", k_graphql).fail(Error{ErrorKind::interrupted, "stopped", "", ""});
     CHECK(stopped.take().error().kind == ErrorKind::interrupted);
 }
 
 TEST_CASE("recorded metric: a run whose output does not name it is found by its name, or by its id") {
-    WandbWorld world;
+    WandbFixture world;
     world
         .answers(
             run_list({run_node("gdn_x_130m-new", "2026-03-10T16:50:00Z"),
@@ -202,7 +202,7 @@ TEST_CASE("recorded metric: a run whose output does not name it is found by its 
     CHECK(world.m.value == 5.185);
     CHECK(world.m.run_url == "https://wandb.ai/marin-community/marin/runs/gdn_x_130m-new");
 
-    WandbWorld by_id;
+    WandbFixture by_id;
     Json renamed = run_node("gdn_x_130m-new", "2026-03-10T16:50:30Z");
     renamed["displayName"] = "lively-sun-3";
     by_id.options.entity = "me";
@@ -218,12 +218,12 @@ TEST_CASE("recorded metric: a run whose output does not name it is found by its 
 }
 
 TEST_CASE("recorded metric: a run of somebody else is never taken") {
-    WandbWorld old;
+    WandbFixture old;
     old.answers(run_list({run_node("gdn_x_130m-old", "2026-03-10T16:49:59Z")}));
     old.answers(run_list({run_node("gdn_x_130m-old", "2026-03-10T16:49:59Z")}));
     REQUIRE(old.take(""));
     CHECK(old.kept("no run of W&B's marin-community/marin with gdn_x_ in its name began after the job was submitted"));
-    WandbWorld two;
+    WandbFixture two;
     two.answers(
         run_list({run_node("gdn_x_130m-b", "2026-03-10T16:52:00Z"), run_node("gdn_x_130m-a", "2026-03-10T16:51:00Z")}));
     REQUIRE(two.take(""));
@@ -231,7 +231,7 @@ TEST_CASE("recorded metric: a run of somebody else is never taken") {
         two.kept("2 runs of W&B's marin-community/marin with gdn_x_ in their names began after the job was submitted: "
                  "cannot tell which one belongs to this job"));
     // Our clock is an hour slow: by it, that run of 17:20 would have begun after the job was submitted, at 17:50.
-    WandbWorld slow;
+    WandbFixture slow;
     const std::vector<Json> before = {run_node("gdn_x_130m-old", "2026-03-10T17:20:00Z")};
     for (int i = 0; i < 2; ++i) {
         slow.http.expect("POST", k_graphql).reply(200, run_list(before), {{"date", "Tue, 10 Mar 2026 18:00:00 GMT"}});
@@ -241,7 +241,7 @@ TEST_CASE("recorded metric: a run of somebody else is never taken") {
 }
 
 TEST_CASE("recorded metric: a run that is named but has no such number is no end where the output has none either") {
-    WandbWorld world;
+    WandbFixture world;
     world.m.value.reset();
     world.m.metrics.clear();
     for (int look = 0; look < 4; ++look) {
@@ -252,7 +252,7 @@ TEST_CASE("recorded metric: a run that is named but has no such number is no end
     REQUIRE(world.take());
     CHECK(world.m.value == 5.185);
     CHECK(world.m.run_url.ends_with("/gdn_x_130m-new"));
-    WandbWorld nothing;
+    WandbFixture nothing;
     nothing.m.value.reset();
     nothing.env.values.clear();
     REQUIRE(nothing.take());
@@ -294,7 +294,7 @@ TEST_CASE("recorded metric: which runs report at all, and what the options may b
 }
 
 TEST_CASE("recorded metric: the profile stage stores it, with what was asked for in the fingerprint") {
-    StageWorld world;
+    StageFixture world;
     world.candidate.head = world.base;
     world.children.options.clusters = {"c"};
     world.env.values["WANDB_API_KEY"] = "0123456789abcdef0123456789abcdef01234567";
@@ -304,7 +304,7 @@ TEST_CASE("recorded metric: the profile stage stores it, with what was asked for
         .reply(200, one_run(run_node("gdn_x-1f9dea", "2026-03-10T16:53:07Z"), "{}", k_rows_of_nine));
     TargetJobs jobs = world.children.jobs();
     RecordedMetrics recorded({}, world.http, world.env, world.children.clock);
-    ValidationWorld validation = world.validation(jobs);
+    ValidationDeps validation = world.validation(jobs);
     validation.recorded = &recorded;
     const StageResult result = ok(ProfileStage(validation, "throughput/mfu").run(world.context()));
     CHECK(result.verdict == StageVerdict::pass);

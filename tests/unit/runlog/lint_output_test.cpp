@@ -73,7 +73,7 @@ TEST_CASE("runlog 10.17 sarif golden file") {
     CHECK(empty["runs"][0]["results"].is_array());
 }
 
-TEST_CASE("runlog json schema and order") {
+TEST_CASE("lint output: json schema and order") {
     const LintedSample l;
     const std::string text = lint_as_json(l.report, k_output);
     CHECK(text.starts_with(

@@ -99,7 +99,7 @@ TEST_CASE("runlog 10.5 sequence") {
     CHECK(message({"12a", "13", "14", "12a"}).starts_with("iteration number decreased"));
 }
 
-TEST_CASE("runlog a good entry has no findings") {
+TEST_CASE("lint: a good entry has no findings") {
     FakeFacts facts;
     facts.commits[k_sha] = commit(k_sha);
     facts.ancestors = {k_sha};
@@ -215,10 +215,6 @@ TEST_CASE("runlog dates: L301, L302, L303") {
     CHECK(Linted(late, {}, &facts).find("L303").fix->safe == false);
     CHECK(Linted("### Iteration 1\n- Date: 2026-02-20\n- Commit: abcdef1\n", {}, &facts).count("L303") == 0);
 }
-
-using namespace gdnctl;
-using namespace gdnctl::runlog;
-using namespace gdnctl::runlog::test;
 
 TEST_CASE("runlog metric spellings: L401 and its fix") {
     const Linted l(
@@ -439,7 +435,7 @@ TEST_CASE("runlog generated parts and records: L605, L606, L701") {
     CHECK(Linted("### Iteration 3\n- New argument: the tile fits now\n", {}, nullptr, &ideas).count("L701") == 0);
 }
 
-TEST_CASE("runlog a secret is quoted by no message, fix or diff") {
+TEST_CASE("lint: a secret is quoted by no message, fix or diff") {
     const std::string token = "hf_" + std::string(34, 'Q');
     const Linted l("### Iteration 1 - " + token + "\n### Iteration 1 - " + token + "\n- Decision: " + token +
                        "\n- `while: 1 ms -> 2 ms` (" + token + ")\n- Date: `2026-02-18`\n",
@@ -503,7 +499,7 @@ TEST_CASE("runlog 10.18 fixes are idempotent and keep untouched bytes") {
     CHECK(apply_fixes(bytes, again.report.findings, false).fixed == 0);
 }
 
-TEST_CASE("runlog unified diff") {
+TEST_CASE("lint: unified diff") {
     CHECK(unified_diff("a\n", "a\n", "l.md").empty());
     CHECK(unified_diff("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n", "l.md") ==
           "--- a/l.md\n+++ b/l.md\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n");
@@ -545,7 +541,7 @@ TEST_CASE("runlog 10.20 experiment template") {
     CHECK(with("## 2026-02-14 - B\n### Goal\n/home/me/x \n").count("L601") == 1);
 }
 
-TEST_CASE("experiment template: a heading of three # without a space, underlined, is no part of an entry") {
+TEST_CASE("lint: experiment template: a heading of three # without a space, underlined, is no part of an entry") {
     for (const std::string part : {"###x", "###Experiment 1", "####y"}) {
         const std::string text = "# L\n\n## 2026-02-13 - A\n\n### Goal\ng\n\n" + part + "\n===\n\nmore\n";
         const auto document = parse_document(text);
@@ -558,7 +554,7 @@ TEST_CASE("experiment template: a heading of three # without a space, underlined
     }
 }
 
-TEST_CASE("L602: a secret is found wherever it stands, at every scope") {
+TEST_CASE("lint: L602: a secret is found wherever it stands, at every scope") {
     const std::string token = "ghp_" + std::string(36, 'a');
     const std::string last = entry("abcdef1", "", "2");
     for (const std::string& before : {"# Log " + token + "\n", entry("abcdef1", "- Note: " + token + "\n"),
@@ -597,9 +593,6 @@ TEST_CASE("runlog messages: at most five significant digits, with a unit, and ne
 }
 
 // What stands behind an entry's claims, in the words that people use: L102, L401, L410, L5xx.
-using namespace gdnctl;
-using namespace gdnctl::runlog;
-using namespace gdnctl::runlog::test;
 
 namespace {
 
@@ -617,7 +610,7 @@ std::string with_result(const std::string& result) {
 
 }  // namespace
 
-TEST_CASE("runlog L503: a bad verdict with a commit, in every spelling, L501 knows it for a verdict") {
+TEST_CASE("lint: L503: a bad verdict with a commit, in every spelling, L501 knows it for a verdict") {
     for (const char* verdict : {"verdict: WRONG", "`WRONG`", "WRONG (3 cases: 3 WRONG)", "`verdict: NO_DATA`",
                                 "`FAILED (exit 1, verdict WRONG: 3 WRONG)`", "UNSTABLE_INPUT.", "`run` -> `FAILED`"}) {
         CAPTURE(verdict);
@@ -634,7 +627,7 @@ TEST_CASE("runlog L503: a bad verdict with a commit, in every spelling, L501 kno
     CHECK(Linted(attempt("none (wrong)", "- Correctness checks:\n  - Result: WRONG\n")).count("L503") == 0);
 }
 
-TEST_CASE("runlog L102: infra-blocked wherever it is said asks for command and error text") {
+TEST_CASE("lint: L102: infra-blocked wherever it is said asks for command and error text") {
     const std::string missing = "missing: the failing command, the error text";
     for (const auto& text :
          {attempt("`none (infra-blocked: no TPU)`", ""), attempt("none (x)", "- Interpretation: infra-blocked\n"),
@@ -648,7 +641,7 @@ TEST_CASE("runlog L102: infra-blocked wherever it is said asks for command and e
           0);
 }
 
-TEST_CASE("runlog L410: few points and last-step values in the words of real entries") {
+TEST_CASE("lint: L410: few points and last-step values in the words of real entries") {
     const auto with = [](const std::string& line) { return Linted(entry("abcdef1", line + "\n")).count("L410"); };
     for (const char* line :
          {"- throughput/mfu: 4.1 (last step)", "- throughput/mfu: 4.1 (last-step value only)",
@@ -665,7 +658,7 @@ TEST_CASE("runlog L410: few points and last-step values in the words of real ent
     }
 }
 
-TEST_CASE("runlog L401: a known label and a unit, but no value") {
+TEST_CASE("lint: L401: a known label and a unit, but no value") {
     const auto with = [](const std::string& line) { return Linted(entry("abcdef1", line + "\n")).count("L401"); };
     for (const char* line : {"- while: 8.8 -> ms", "- while: ?? ms", "- while: about 9 ms", "- while: ms",
                              "- gap explained by train-path: ?%"}) {
@@ -678,7 +671,7 @@ TEST_CASE("runlog L401: a known label and a unit, but no value") {
     }
 }
 
-TEST_CASE("runlog L504: job ids") {
+TEST_CASE("lint: L504: job ids") {
     const auto with = [](const std::string& id) {
         return Linted(entry("abcdef1", "- Profile runs:\n  - Job ID: " + id + "\n")).count("L504");
     };
@@ -693,7 +686,7 @@ TEST_CASE("runlog L504: job ids") {
     }
 }
 
-TEST_CASE("runlog L507: settings that took effect otherwise, on one line and on two") {
+TEST_CASE("lint: L507: settings that took effect otherwise, on one line and on two") {
     const auto lint_of = [](const std::string& lines) { return Linted(entry("abcdef1", lines + "\n")); };
     const auto message = [&](const std::string& lines) {
         const Linted l = lint_of(lines);

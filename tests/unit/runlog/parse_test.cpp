@@ -103,7 +103,7 @@ TEST_CASE("runlog limits: file, line, entries") {
     CHECK(parse("").entries.empty());
 }
 
-TEST_CASE("runlog commit values") {
+TEST_CASE("runlog parse: commit values") {
     CHECK(classify_commit("123abcdef").kind == CommitKind::committed);
     CHECK(classify_commit("`0123456789abcdef0123456789abcdef01234567`.").sha.size() == 40);
     CHECK(classify_commit("none (failed attempt)").reason == "failed attempt");
@@ -240,7 +240,7 @@ TEST_CASE("runlog 10.11 spellings C, D and J read the same, n/a is null") {
     CHECK(null.entry.readings[0].form == Reading::Form::absent);
 }
 
-TEST_CASE("runlog spelling E: single values, baseline under a carried-in heading") {
+TEST_CASE("runlog parse: spelling E: single values, baseline under a carried-in heading") {
     const Parsed p(
         "- Current validated baseline carried in:\n  - `step_duration_ms=167.793375`\n  - while: `8.886552 ms`\n"
         "- Hotspots observed (current deployable baseline vs candidate):\n  - `while`: `8.97 ms`\n"
@@ -251,7 +251,7 @@ TEST_CASE("runlog spelling E: single values, baseline under a carried-in heading
     CHECK(p.entry.metric("step_duration_ms")->comparison == Comparison::champion);
 }
 
-TEST_CASE("runlog spellings G, H, I, J, K") {
+TEST_CASE("runlog parse: spellings G, H, I, J, K") {
     const Parsed p(
         "- Gap explained by train-path: 39.72% -> 8.04%\n- Gap explained by decoder-layer shell: 18.45 -> 18.19\n"
         "- CE backend selected: pallas_tpu -> xla\n"
@@ -297,7 +297,7 @@ TEST_CASE("runlog 10.12 lines that are no metrics") {
     CHECK(p.entry.readings.empty());
 }
 
-TEST_CASE("runlog comparison kinds and arms") {
+TEST_CASE("runlog parse: comparison kinds and arms") {
     CHECK(classify_comparison("Hotspots observed (current deployable baseline vs candidate x)") ==
           Comparison::champion);
     CHECK(classify_comparison("Hotspot metrics (fixed-CE shell baseline -> decoder-block prototype)") ==
@@ -362,8 +362,6 @@ TEST_CASE("runlog generated blocks: digest, line endings, tampering") {
 }
 
 // What Markdown does not show is no entry, and what it shows as a heading ends one.
-using namespace gdnctl;
-using namespace gdnctl::runlog;
 using namespace gdnctl::runlog::test;
 
 namespace {
@@ -497,7 +495,7 @@ TEST_CASE("blocks: a commit line in a comment is neither stamped nor found outsi
     CHECK(Linted(text, all_entries()).count("L001") == 0);
 }
 
-TEST_CASE("L108: markers of an unresolved merge conflict") {
+TEST_CASE("runlog parse: L108: markers of an unresolved merge conflict") {
     const auto marks = [](const std::string& middle, const LintOptions& options = {}) {
         return Linted(entry("abcdef1") + middle + entry("abcdef2", "", "2"), options);
     };

@@ -35,7 +35,7 @@ std::string plan_line() {
 
 }  // namespace
 
-TEST_CASE("every event is read as it was written") {
+TEST_CASE("sweep journal: every event is read as it was written") {
     RunEnd end;
     end.status = ResultStatus::failed;
     end.failure = {FailureKind::vmem_oom, 20.0, 16.0};
@@ -52,7 +52,7 @@ TEST_CASE("every event is read as it was written") {
     CHECK(!parse_journal_event("{\"schema\":\"gdnctl.sweep-journal/1\",\"event\":\"end\",\"key\":\"k\"}"));
 }
 
-TEST_CASE("a journal is a log like any other") {
+TEST_CASE("sweep journal: a journal is a log like any other") {
     const std::string text = plan_line() + end_line("k", 0, timed(9)) + end_line("k", 1, timed(0.25)) +
                              end_line("k", 2, timed(0.27)) + end_line("k", 3, timed(0.26)) +
                              "config infer None\nsteady_time_s 1\ntokens_per_s 2\n";
@@ -71,7 +71,7 @@ TEST_CASE("a journal is a log like any other") {
     CHECK(report.results[1].record.line == 6);
 }
 
-TEST_CASE("a failure of its own counts, a lost run does not") {
+TEST_CASE("sweep journal: a failure of its own counts, a lost run does not") {
     RunEnd lost;
     lost.status = ResultStatus::failed;
     lost.failure.kind = FailureKind::infra;
@@ -83,7 +83,7 @@ TEST_CASE("a failure of its own counts, a lost run does not") {
     CHECK(only(end_line("k", 0, timed(1)) + end_line("k", 1, oom)).record.failure.kind == FailureKind::vmem_oom);
 }
 
-TEST_CASE("median and spread") {
+TEST_CASE("sweep journal: median and spread") {
     CHECK(!spread_of({}));
     CHECK(spread_of({3, 1, 2})->median_s == 2);
     CHECK(spread_of({4, 1, 2, 3})->median_s == 2.5);

@@ -16,7 +16,7 @@ constexpr std::string_view k_shape =
 
 }  // namespace
 
-TEST_CASE("old and new lines of the tune script") {
+TEST_CASE("sweep parse: old and new lines of the tune script") {
     const std::string text =
         std::string(k_shape) +
         "config b1024_h256_v512 BlockSizes(b_block_size=1024, h_block_size=256, v_block_size=512)\n"
@@ -42,7 +42,7 @@ TEST_CASE("old and new lines of the tune script") {
     CHECK(!m.forward_s);
 }
 
-TEST_CASE("the copy of January has no label and times the forward alone") {
+TEST_CASE("sweep parse: the copy of January has no label and times the forward alone") {
     const Measured m = only(std::string(k_shape) +
                             "config BlockSizes(b_block_size=1024, h_block_size=512, v_block_size=1024)\nloss 11.9\n"
                             "compile_time_s 3\nsteady_time_s 0.25\ntokens_per_s 524288.0\n");
@@ -51,7 +51,7 @@ TEST_CASE("the copy of January has no label and times the forward alone") {
     CHECK(!m.step_s);
 }
 
-TEST_CASE("a failure over several lines is one failure, and its first line the error") {
+TEST_CASE("sweep parse: a failure over several lines is one failure, and its first line the error") {
     const auto records = parse_results(
         "config b1024_h512_v2048 BlockSizes(b_block_size=1024, h_block_size=512, v_block_size=2048)\n"
         "failed JaxRuntimeError INTERNAL: Mosaic failed to compile:\n\n  Scoped allocation with size 19.85M and limit "
@@ -67,13 +67,13 @@ TEST_CASE("a failure over several lines is one failure, and its first line the e
     CHECK(records[1].status == ResultStatus::ok);
 }
 
-TEST_CASE("an unknown failure is a crash, and no words about memory make it another") {
+TEST_CASE("sweep parse: an unknown failure is a crash, and no words about memory make it another") {
     const auto records = parse_results("config none None\nfailed ValueError batch is odd\n", "t.log");
     REQUIRE(records.size() == 1);
     CHECK(records[0].failure.kind == FailureKind::crashed);
 }
 
-TEST_CASE("lines of several processes are kept apart") {
+TEST_CASE("sweep parse: lines of several processes are kept apart") {
     const std::string text =
         "\x1b[36m(main pid=1)\x1b[0m config b1024_h512_v512 BlockSizes(b_block_size=1024, "
         "h_block_size=512, "
@@ -91,7 +91,7 @@ TEST_CASE("lines of several processes are kept apart") {
     CHECK(*records[1].figure("steady_time_s") == 2.0);
 }
 
-TEST_CASE("the bench script, plain lines and with result_json") {
+TEST_CASE("sweep parse: the bench script, plain lines and with result_json") {
     const std::string plain =
         "devices: [TpuDevice(id=0, process_index=0), TpuDevice(id=1, process_index=0)]\nroofline.device_kind tpu v4\n"
         "roofline.chips 2\nroofline.tokens_per_s 4187792.0\nloss 11.9\ncompile_time_s 9\nsteady_time_s 0.0281\n"
@@ -133,7 +133,7 @@ TEST_CASE("the bench script, plain lines and with result_json") {
     CHECK_FALSE(m.ranked());
 }
 
-TEST_CASE("a bench variant that fails, and kernels that are not the real one") {
+TEST_CASE("sweep parse: a bench variant that fails, and kernels that are not the real one") {
     const auto records = parse_results(
         "variant_failed pallas_tpu MosaicError Mosaic: 'tpu.matmul' op Expected matmul acc to be 32-bit\nvariant "
         "pallas_tpu\n"
@@ -152,7 +152,7 @@ TEST_CASE("a bench variant that fails, and kernels that are not the real one") {
     CHECK_FALSE(records[1].real_kernel);
 }
 
-TEST_CASE("a log that ends in the middle says so") {
+TEST_CASE("sweep parse: a log that ends in the middle says so") {
     CHECK(only("config infer None\nloss 11.9\n").has_flag("truncated"));
     const Measured m = only("config infer None\nsteady_time_s 1\nresult_json {\"label\": \"infer\", \"stat");
     CHECK(m.has_flag("truncated"));
@@ -165,7 +165,7 @@ TEST_CASE("a log that ends in the middle says so") {
     CHECK_FALSE(killed[0].truncated);
 }
 
-TEST_CASE("a job without any result is one failure, where its log says why") {
+TEST_CASE("sweep parse: a job without any result is one failure, where its log says why") {
     const auto records = parse_results(
         "Running entrypoint for job j1: python bench.py --implementation xla --batch 4 --pos 2 "
         "--embed 8 --vocab 16\nJOB_SUPERVISOR_ACTOR_DIED: gone\n",
@@ -178,7 +178,7 @@ TEST_CASE("a job without any result is one failure, where its log says why") {
     CHECK(parse_results("RESOURCE_EXHAUSTED in some other program\n", "t.log").empty());
 }
 
-TEST_CASE("command lines and dicts") {
+TEST_CASE("sweep parse: command lines and dicts") {
     const CommandLine c =
         parse_command_line("X=1 python bench.py --batch=64 --pos 2048 --shard-map --data-shards 4 --forward-only");
     CHECK(c.batch == 64);

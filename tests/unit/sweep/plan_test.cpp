@@ -53,7 +53,7 @@ std::string message(const ConfigTable& table) {
 
 }  // namespace
 
-TEST_CASE("a plan is the product of its block sizes at each shape, and infer once more") {
+TEST_CASE("sweep plan: a plan is the product of its block sizes at each shape, and infer once more") {
     ConfigTable t = plan_table();
     t["infer_command"] = words({"bench", "{batch}"});
     const auto plan = parse_plan(t, "p.toml");
@@ -75,7 +75,7 @@ TEST_CASE("a plan is the product of its block sizes at each shape, and infer onc
     CHECK(command_of(*plan, (*all)[2], "/o", "/i") == std::vector<std::string>{"bench", "1024"});
 }
 
-TEST_CASE("the key is of all that a time depends on, and of nothing else") {
+TEST_CASE("sweep plan: the key is of all that a time depends on, and of nothing else") {
     ConfigTable t = plan_table();
     const auto key = [](const ConfigTable& table, const std::string& revision,
                         const std::map<std::string, std::string>& switches,
@@ -106,7 +106,7 @@ TEST_CASE("the key is of all that a time depends on, and of nothing else") {
     CHECK(switches.size() == 2);
 }
 
-TEST_CASE("mistakes name the line") {
+TEST_CASE("sweep plan: mistakes name the line") {
     ConfigTable t = plan_table();
     t["repeat"] = at(8, std::int64_t{3});
     CHECK(message(t) == "p.toml:8: unknown key repeat");
@@ -141,7 +141,7 @@ TEST_CASE("mistakes name the line") {
     CHECK(message(t).starts_with("p.toml:6: infer_command"));
 }
 
-TEST_CASE("the estimate of VMEM, and the limit that it is held against") {
+TEST_CASE("sweep plan: the estimate of VMEM, and the limit that it is held against") {
     Plan plan;
     plan.x_dtype = "bfloat16";
     CHECK(estimated_vmem_bytes(plan, {1024, 512, 1024}) ==

@@ -4,7 +4,7 @@
 
 namespace gdnctl::sweep {
 
-TEST_CASE("every known message has its class") {
+TEST_CASE("sweep record: every known message has its class") {
     const auto kind = [](std::string_view text) { return classify_failure(text).kind; };
     CHECK(kind("RESOURCE_EXHAUSTED: ran out of VMEM") == FailureKind::vmem_oom);
     CHECK(kind("ran out of memory in memory space vmem") == FailureKind::vmem_oom);
@@ -27,7 +27,9 @@ TEST_CASE("every known message has its class") {
     CHECK(!kind(""));
 }
 
-TEST_CASE("a device that others hold and a full disk are the machine's, memory of the device is the configuration's") {
+TEST_CASE(
+    "sweep record: a device that others hold and a full disk are the machine's, memory of the device is the "
+    "configuration's") {
     const auto kind = [](std::string_view text) { return classify_failure(text).kind; };
     for (const char* machine :
          {"RuntimeError: Unable to initialize backend 'tpu': ABORTED: The TPU is already in use by process with pid "
@@ -48,14 +50,14 @@ TEST_CASE("a device that others hold and a full disk are the machine's, memory o
           FailureKind::unsupported);
 }
 
-TEST_CASE("a message of the kernel compiler is no want of memory") {
+TEST_CASE("sweep record: a message of the kernel compiler is no want of memory") {
     const auto f =
         classify_failure("MosaicError: cannot lower; OOM? Ran out of memory in memory space vmem, RESOURCE_EXHAUSTED");
     CHECK(f.kind == FailureKind::lowering);
     CHECK(!f.vmem_used_bytes);
 }
 
-TEST_CASE("used and limit of VMEM are read, in bytes") {
+TEST_CASE("sweep record: used and limit of VMEM are read, in bytes") {
     constexpr double k_mib = 1 << 20;
     auto f =
         classify_failure("Scoped allocation with size 19.85M and limit 16.00M exceeded scoped vmem limit by 3.85M");
@@ -71,7 +73,7 @@ TEST_CASE("used and limit of VMEM are read, in bytes") {
     CHECK(!classify_failure("RESOURCE_EXHAUSTED: Used 112.37G of 95.74G hbm").vmem_used_bytes);
 }
 
-TEST_CASE("classes that another run may not have") {
+TEST_CASE("sweep record: classes that another run may not have") {
     CHECK_FALSE(is_own(FailureKind::infra));
     CHECK_FALSE(is_own(FailureKind::environment));
     CHECK(is_own(FailureKind::timed_out));

@@ -27,7 +27,7 @@ std::string bench(std::int64_t batch, std::int64_t hidden, std::int64_t vocab, c
 
 }  // namespace
 
-TEST_CASE("global tokens in one shard's time are corrected, and that is no warning") {
+TEST_CASE("sweep report: global tokens in one shard's time are corrected, and that is no warning") {
     Report report = report_of(tune(k_four, 131072 / 607500.0, 2.43e6), {"TPU v5", "bfloat16", {}});
     const Measured& m = report.results.at(0);
     REQUIRE(m.corrections.size() == 1);
@@ -39,7 +39,7 @@ TEST_CASE("global tokens in one shard's time are corrected, and that is no warni
     CHECK(report.warnings.empty());
 }
 
-TEST_CASE("the same rate as one shard's own is above the peak") {
+TEST_CASE("sweep report: the same rate as one shard's own is above the peak") {
     constexpr std::string_view k_one =
         "'global_batch': 128, 'seq_len': 1024, 'data_shards': 1, 'kernel_batch': 131072, 'embed': 512, 'vocab': 128256";
     Report report = report_of(tune(k_one, 131072 / 2.43e6, 2.43e6), {"TPU v5", "bfloat16", {}});
@@ -52,7 +52,7 @@ TEST_CASE("the same rate as one shard's own is above the peak") {
     CHECK(*peak_flops("TPU v4") / (2.0 * 512 * 128256) == doctest::Approx(2093896).epsilon(1e-6));
 }
 
-TEST_CASE("one shard is detected, not assumed away") {
+TEST_CASE("sweep report: one shard is detected, not assumed away") {
     constexpr std::string_view k_one =
         "'global_batch': 32768, 'seq_len': 1, 'data_shards': 1, 'kernel_batch': 32768, 'embed': 8192, 'vocab': 128256";
     const Measured m = only(tune(k_one, 0.699476, 46846.51));
@@ -60,13 +60,13 @@ TEST_CASE("one shard is detected, not assumed away") {
     CHECK(m.step_tok_s == doctest::Approx(46846.51).epsilon(1e-6));
 }
 
-TEST_CASE("a rate that is nobody's is a warning, and the time counts") {
+TEST_CASE("sweep report: a rate that is nobody's is a warning, and the time counts") {
     Report report = report_of(tune(k_four, 0.25, 900000));
     CHECK(kinds(report) == std::vector<std::string>{"rate_mismatch"});
     CHECK(report.results[0].step_tok_s == doctest::Approx(524288));
 }
 
-TEST_CASE("three conventions, one measurement") {
+TEST_CASE("sweep report: three conventions, one measurement") {
     constexpr std::string_view k_v4 =
         "'global_batch': 1024, 'seq_len': 1024, 'data_shards': 4, 'kernel_batch': 262144, 'embed': 1024, 'vocab': "
         "128256";
@@ -85,7 +85,7 @@ TEST_CASE("three conventions, one measurement") {
     CHECK(mapped.corrections[0].factor == 4);
 }
 
-TEST_CASE("the bench's shards are those of the job's command line") {
+TEST_CASE("sweep report: the bench's shards are those of the job's command line") {
     const Measured m = only(
         "Running entrypoint for job j: python bench.py --batch 64 --pos 2048 --embed 1024 --vocab 128256 "
         "--shard-map --data-shards 0\ndevices: [TpuDevice(id=0, x), TpuDevice(id=1, x)]\n"
@@ -95,7 +95,7 @@ TEST_CASE("the bench's shards are those of the job's command line") {
     CHECK(m.corrections.size() == 2);
 }
 
-TEST_CASE("a step holds the forward, and combined counts it twice") {
+TEST_CASE("sweep report: a step holds the forward, and combined counts it twice") {
     const Measured m = only(bench(32768, 4096, 128256, "bfloat16",
                                   "steady_time_s 0.08544\nbwd_steady_time_s 0.33583\ncombined_tokens_per_s 77783.3\n"),
                             {"TPU v5p", "", {}});
@@ -109,7 +109,7 @@ TEST_CASE("a step holds the forward, and combined counts it twice") {
     CHECK_FALSE(m.has_flag("reduced_precision"));
 }
 
-TEST_CASE("a combined figure copied from another row is flagged") {
+TEST_CASE("sweep report: a combined figure copied from another row is flagged") {
     Report report = report_of(bench(8192, 4096, 32768, "float32",
                                     "tokens_per_s 1142884\nbwd_tokens_per_s 284591\ncombined_tokens_per_s 228614\n"),
                               {"TPU v5", "", {}});
@@ -118,7 +118,7 @@ TEST_CASE("a combined figure copied from another row is flagged") {
     CHECK(report.results[0].has_flag("reduced_precision"));
 }
 
-TEST_CASE("every combined figure of the reference is what its passes give") {
+TEST_CASE("sweep report: every combined figure of the reference is what its passes give") {
     const double rows[][3] = {{384372.70, 92101.59, 74298.52}, {383506.87, 97574.35, 77784.03},
                               {323888.27, 86125.78, 68034.57}, {299676, 71761, 57897},
                               {299565, 76505, 60941},          {128056, 36612, 28472},
@@ -132,7 +132,7 @@ TEST_CASE("every combined figure of the reference is what its passes give") {
     }
 }
 
-TEST_CASE("what is not finite, not known or not the device's stays out of the ranking and the MFU") {
+TEST_CASE("sweep report: what is not finite, not known or not the device's stays out of the ranking and the MFU") {
     Measured m = only(bench(8, 8, 8, "float32", "loss nan\ntokens_per_s 5\nbwd_tokens_per_s 1\n"));
     CHECK(m.has_flag("non_finite_loss"));
     CHECK(!m.step_mfu);
@@ -166,7 +166,7 @@ std::size_t count(const Report& report, FailureKind kind) {
 
 }  // namespace
 
-TEST_CASE("the sweep of 25 configurations: 9 ran, and the best is 607,500 a chip") {
+TEST_CASE("sweep report: the sweep of 25 configurations: 9 ran, and the best is 607,500 a chip") {
     const Report report = seed("2026-02-17_tune_v5p.log", {}, {"TPU v5", "", {}});
     CHECK(report.results.size() == 25);
     CHECK(count(report, FailureKind::vmem_oom) == 16);
@@ -185,7 +185,7 @@ TEST_CASE("the sweep of 25 configurations: 9 ran, and the best is 607,500 a chip
     CHECK(count(seed("2026-02-17_tune_v5p_xla.log"), FailureKind::hbm_oom) == 1);
 }
 
-TEST_CASE("forward beside XLA at H = 8192") {
+TEST_CASE("sweep report: forward beside XLA at H = 8192") {
     const Report report = seed("2026-02-17_bench_v5p_h8192.log", "xla");
     CHECK(percent(beside(report, "pallas_tpu", {8192, 8192, 128256}).forward_ratio) == "+12.2 %");
     CHECK(percent(beside(report, "pallas_tpu", {16384, 8192, 128256}).forward_ratio) == "+9.8 %");
@@ -193,7 +193,7 @@ TEST_CASE("forward beside XLA at H = 8192") {
     CHECK(percent(beside(report, "pallas_tpu", {8192, 8192, 128256}).step_ratio) == "-12.8 %");
 }
 
-TEST_CASE("combined beside XLA after the gradient of x stays in VMEM") {
+TEST_CASE("sweep report: combined beside XLA after the gradient of x stays in VMEM") {
     const Report report = seed("2026-02-18_bench_v5p_h8192.log", "xla");
     CHECK(percent(beside(report, "pallas_tpu", {8192, 8192, 128256}).combined_ratio) == "-3.5 %");
     CHECK(percent(beside(report, "pallas_tpu", {16384, 8192, 128256}).combined_ratio) == "-5.5 %");
@@ -201,7 +201,7 @@ TEST_CASE("combined beside XLA after the gradient of x stays in VMEM") {
     CHECK(report.warnings.empty());
 }
 
-TEST_CASE("the ranking at B = 32768, H = 8192") {
+TEST_CASE("sweep report: the ranking at B = 32768, H = 8192") {
     const Report report = seed("2026-02-18_tune_v5p_h8192.log");
     REQUIRE(report.results.size() == 3);
     CHECK(report.results[0].step_tok_s == doctest::Approx(43627.88).epsilon(1e-5));
@@ -212,7 +212,7 @@ TEST_CASE("the ranking at B = 32768, H = 8192") {
     CHECK(report.results[report.best[0]].record.label == "infer");
 }
 
-TEST_CASE("H = 4096: combined, and what the change was worth") {
+TEST_CASE("sweep report: H = 4096: combined, and what the change was worth") {
     const Report before = seed("2026-02-18_bench_v5p_h4096_before.log");
     CHECK(before.results.at(0).combined_tok_s == doctest::Approx(74298.52).epsilon(1e-6));
     const Report report = seed("2026-02-18_bench_v5p_h4096.log", "xla");
@@ -226,7 +226,7 @@ TEST_CASE("H = 4096: combined, and what the change was worth") {
     CHECK(percent(*report.results[0].combined_tok_s / *before.results[0].combined_tok_s) == "+4.7 %");
 }
 
-TEST_CASE("v4: chips of the roofline, and pallas beside XLA") {
+TEST_CASE("sweep report: v4: chips of the roofline, and pallas beside XLA") {
     const Report report = seed("2026-02-20_bench_v4.log", "xla");
     const Measured& pallas = report.results.at(0);
     CHECK(pallas.corrections.at(0).kind == "chips");
@@ -242,7 +242,7 @@ TEST_CASE("v4: chips of the roofline, and pallas beside XLA") {
           "292,500");  // the log's 293k and its 1.17M are one number
 }
 
-TEST_CASE("float32 on v5e and v6e, and a compiler that cannot do bf16") {
+TEST_CASE("sweep report: float32 on v5e and v6e, and a compiler that cannot do bf16") {
     for (const char* name : {"2026-02-21_bench_v5e_f32.log", "2026-02-21_bench_v6e_f32.log"}) {
         const Report report = seed(name, "xla");
         REQUIRE(report.results.size() == 4);
@@ -255,7 +255,7 @@ TEST_CASE("float32 on v5e and v6e, and a compiler that cannot do bf16") {
     CHECK(count(seed("2026-02-18_bench_v6e.log"), FailureKind::infra) == 1);
 }
 
-TEST_CASE("the one-hot table has one figure of another row, and it is found") {
+TEST_CASE("sweep report: the one-hot table has one figure of another row, and it is found") {
     const Report report = seed("2026-02-21_bench_v5p_f32_one_hot.log");
     REQUIRE(report.warnings.size() == 1);
     CHECK(report.warnings[0].kind == "combined_mismatch");
@@ -265,7 +265,7 @@ TEST_CASE("the one-hot table has one figure of another row, and it is found") {
     for (const Measured& m : report.results) CHECK(m.has_flag("reduced_precision"));
 }
 
-TEST_CASE("the overlap fix and the sweep of Tokamax") {
+TEST_CASE("sweep report: the overlap fix and the sweep of Tokamax") {
     const Report overlap = seed("2026-02-21_bench_v5p_f32_overlap.log", "xla");
     CHECK(overlap.warnings.empty());
     const auto& r = overlap.results;
@@ -278,7 +278,7 @@ TEST_CASE("the overlap fix and the sweep of Tokamax") {
     CHECK(rate_text(tokamax.results[5].combined_tok_s) == "143,380");  // the log has nothing else of it
 }
 
-TEST_CASE("value and gradient: where pallas does not fit, and what more VMEM changes") {
+TEST_CASE("sweep report: value and gradient: where pallas does not fit, and what more VMEM changes") {
     const Report tight = seed("2026-02-21_v5p_value_and_grad.log", "streaming_custom_vjp");
     CHECK(count(tight, FailureKind::vmem_oom) == 2);
     CHECK(fmt::format("{:.2f}", 1 / *beside(tight, "pallas_tpu", {512, 512, 128256}).step_ratio) == "1.98");
@@ -292,7 +292,7 @@ TEST_CASE("value and gradient: where pallas does not fit, and what more VMEM cha
     CHECK(rate_text(seed("2026-02-21_bench_sanity.log").results.at(0).forward_tok_s) == "566,785");
 }
 
-TEST_CASE("all logs at once, in every format") {
+TEST_CASE("sweep report: all logs at once, in every format") {
     std::vector<Record> records;
     for (const auto& entry :
          std::filesystem::directory_iterator(std::filesystem::path(GDNCTL_FIXTURES) / "sweep/seed003")) {

@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "support/fake_clock.h"
 #include "support/scratch.h"
-#include "unit/jobs/job_world.h"
+#include "unit/jobs/job_fixture.h"
 
 namespace gdnctl::sweep {
 
@@ -51,7 +51,7 @@ struct World {
         auto contents = read_journal(path);
         auto journal = Journal::open(path);
         REQUIRE(journal.has_value());
-        Place place;
+        RunPlace place;
         place.run = [&](const std::vector<std::string>& argv, double limit,
                         const std::function<Status(JournalEvent)>& on_start) -> Result<RunOutput> {
             JournalEvent where;
@@ -84,7 +84,7 @@ struct World {
 
 }  // namespace
 
-TEST_CASE("all configurations once, then again, the first runs are discarded") {
+TEST_CASE("sweep run: all configurations once, then again, the first runs are discarded") {
     World w;
     w.answer = [](const std::string& label, std::size_t nth) {
         return RunOutput{ok(nth <= 2 ? 9.0 : label.ends_with("v128") ? 0.5 : 0.6), false, false, "", 0, 1};
@@ -111,7 +111,7 @@ TEST_CASE("all configurations once, then again, the first runs are discarded") {
     }
 }
 
-TEST_CASE("killed anywhere, the sweep goes on where it was") {
+TEST_CASE("sweep run: killed anywhere, the sweep goes on where it was") {
     for (std::size_t at = 0; at < 6; ++at) {
         World w;
         w.die_after = at;
@@ -125,7 +125,7 @@ TEST_CASE("killed anywhere, the sweep goes on where it was") {
     }
 }
 
-TEST_CASE("failures of its own are final, and cost no other configuration") {
+TEST_CASE("sweep run: failures of its own are final, and cost no other configuration") {
     World w;
     w.answer = [](const std::string& label, std::size_t) {
         if (label.ends_with("v128")) return RunOutput{ok(0.5), false, false, "", 0, 1};
@@ -139,7 +139,7 @@ TEST_CASE("failures of its own are final, and cost no other configuration") {
     CHECK(w.order() == "abaa");
 }
 
-TEST_CASE("what the machines lost is tried again, and never held against a configuration") {
+TEST_CASE("sweep run: what the machines lost is tried again, and never held against a configuration") {
     World w;
     w.answer = [&](const std::string& label, std::size_t nth) {
         if (label.ends_with("v128") || nth > 4) return RunOutput{ok(0.5), false, false, "", 0, 1};
@@ -155,7 +155,7 @@ TEST_CASE("what the machines lost is tried again, and never held against a confi
     CHECK_FALSE(result->infra_only);
 }
 
-TEST_CASE("a missing module is neither retried nor remembered") {
+TEST_CASE("sweep run: a missing module is neither retried nor remembered") {
     World w;
     w.plan.v = {128};
     w.answer = [](const std::string&, std::size_t) {
@@ -167,7 +167,7 @@ TEST_CASE("a missing module is neither retried nor remembered") {
     CHECK(w.ran.size() == 2);
 }
 
-TEST_CASE("a configuration far behind is dropped after two kept runs") {
+TEST_CASE("sweep run: a configuration far behind is dropped after two kept runs") {
     World w;
     w.plan.repeats = 4;
     w.answer = [](const std::string& label, std::size_t) {
@@ -177,7 +177,7 @@ TEST_CASE("a configuration far behind is dropped after two kept runs") {
     CHECK(w.order() == "abababaa");
 }
 
-TEST_CASE("a hang is the configuration's own, unless the limit is raised") {
+TEST_CASE("sweep run: a hang is the configuration's own, unless the limit is raised") {
     World w;
     w.plan.v = {128};
     w.plan.time_limit_s = 10;
@@ -192,7 +192,7 @@ TEST_CASE("a hang is the configuration's own, unless the limit is raised") {
     CHECK(w.ran.size() == 4);
 }
 
-TEST_CASE("the budget ends the sweep, not a configuration") {
+TEST_CASE("sweep run: the budget ends the sweep, not a configuration") {
     World w;
     w.options.budget_s = 2.5;
     auto result = w.sweep();
@@ -210,7 +210,7 @@ TEST_CASE("the budget ends the sweep, not a configuration") {
     CHECK(result->all_have_outcomes);
 }
 
-TEST_CASE("outputs that are wrong take the time with them") {
+TEST_CASE("sweep run: outputs that are wrong take the time with them") {
     World w;
     w.plan.v = {128};
     w.plan.inputs = "in";
@@ -226,7 +226,7 @@ TEST_CASE("outputs that are wrong take the time with them") {
     CHECK(w.ran.size() == 1);
 }
 
-TEST_CASE("sizes that are estimated not to fit are skipped where that is asked for") {
+TEST_CASE("sweep run: sizes that are estimated not to fit are skipped where that is asked for") {
     World w;
     w.plan.b = {1024, 8192};
     w.options.prune_vmem = true;
@@ -239,7 +239,7 @@ TEST_CASE("sizes that are estimated not to fit are skipped where that is asked f
     CHECK(w.ran.size() == 12);
 }
 
-TEST_CASE("what a run's output comes to") {
+TEST_CASE("sweep run: what a run's output comes to") {
     const Plan plan;
     const auto kind = [&](const RunOutput& o) { return judge_output(o, plan).failure.kind; };
     CHECK(kind({"", false, false, "", 0, 1}) == FailureKind::no_result);
@@ -262,10 +262,10 @@ namespace {
 
 using namespace test;
 
-struct PlaceWorld : JobWorld {
-    PlaceWorld() { write_text(context.cwd / "a", "a"); }  // jobs take the folder with them
+struct RunAsJobsFixture : JobFixture {
+    RunAsJobsFixture() { write_text(context.cwd / "a", "a"); }  // jobs take the folder with them
     Result<RunOutput> run_here() {
-        const Place place = job_place(jobs, {"s", {}, {}, {}, {}}, context);
+        const RunPlace place = run_as_jobs(jobs, {"s", {}, {}, {}, {}}, context);
         return place.run({"true"}, 3600, [](JournalEvent) { return Status(); });
     }
 };
@@ -274,7 +274,7 @@ struct PlaceWorld : JobWorld {
 
 TEST_CASE("sweep as jobs: a failed run without its log is the machines' loss, and not waited for") {
     for (const ErrorKind kind : {ErrorKind::infrastructure, ErrorKind::remote_missing}) {
-        PlaceWorld world;
+        RunAsJobsFixture world;
         world.jobs.script.turns = {{0, JobState::running}, {10, JobState::failed, 1}};
         world.jobs.script.log_away = {{0, 1e9, trouble(kind)}};
         const auto output = world.run_here();
@@ -283,7 +283,7 @@ TEST_CASE("sweep as jobs: a failed run without its log is the machines' loss, an
         CHECK(output->lost_because == "its log could not be read");
         CHECK(world.jobs.now() < 27);
     }
-    PlaceWorld told;  // with its log, the failure is the configuration's
+    RunAsJobsFixture told;  // with its log, the failure is the configuration's
     told.jobs.script.turns = {{0, JobState::running}, {10, JobState::failed, 1}};
     told.jobs.script.log = {{5, "ValueError: no such block\n"}};
     const auto output = told.run_here();
@@ -294,14 +294,14 @@ TEST_CASE("sweep as jobs: a failed run without its log is the machines' loss, an
 }
 
 TEST_CASE("sweep as jobs: a successful run's result is waited for, ten minutes at most") {
-    PlaceWorld back;
+    RunAsJobsFixture back;
     back.jobs.script.log = {{5, "result\n"}};
     back.jobs.script.log_away = {{0, 300, trouble(ErrorKind::infrastructure)}};
     const auto output = back.run_here();
     REQUIRE(output);
     CHECK_FALSE(output->lost);
     CHECK(output->text == "result\n");
-    PlaceWorld away;
+    RunAsJobsFixture away;
     away.jobs.script.log_away = {{0, 1e9, trouble(ErrorKind::infrastructure)}};
     const auto lost = away.run_here();
     REQUIRE(lost);

@@ -20,7 +20,7 @@ AppliedEdits apply(const std::string& reply) { return apply_edits(parse_edits(re
 
 }  // namespace
 
-TEST_CASE("EDIT v1 replaces whole lines that occur once, and keeps indentation") {
+TEST_CASE("evolve dialogue: EDIT v1 replaces whole lines that occur once, and keeps indentation") {
     const auto one = apply("I change b.\n" + block("k.c", "  int b;\n", "\tint b2;\n    int b3;\n"));
     REQUIRE(one.all);
     CHECK(one.files.at("k.c") == "int a;\n\tint b2;\n    int b3;\nint a;\nint c;");
@@ -34,7 +34,7 @@ TEST_CASE("EDIT v1 replaces whole lines that occur once, and keeps indentation")
     CHECK(windows.files.at("w.c") == "x\r\nz\r\n");
 }
 
-TEST_CASE("EDIT v1 applies all edits or none") {
+TEST_CASE("evolve dialogue: EDIT v1 applies all edits or none") {
     const auto half = apply(block("k.c", "  int b;\n", "B\n") + block("k.c", "int d;\n", "D\n"));
     CHECK_FALSE(half.all);
     CHECK(half.files.empty());
@@ -47,7 +47,7 @@ TEST_CASE("EDIT v1 applies all edits or none") {
     CHECK(both.files.at("k.c") == "int a;\nBB\nint a;\nint c;");
 }
 
-TEST_CASE("EDIT v1 says what a failed match is closest to") {
+TEST_CASE("evolve dialogue: EDIT v1 says what a failed match is closest to") {
     CHECK(apply(block("k.c", "int a;\n", "A\n")).near_misses.find("occur 2 times") != std::string::npos);
     const auto near = apply(block("k.c", "int b;\n", "B\n"));
     CHECK(near.near_misses.find("Closest, from line 2") != std::string::npos);
@@ -60,7 +60,7 @@ TEST_CASE("EDIT v1 says what a failed match is closest to") {
     CHECK(three.near_misses.find("at most 2") != std::string::npos);
 }
 
-TEST_CASE("EDIT v1 tells a reply that was cut off from one without edits") {
+TEST_CASE("evolve dialogue: EDIT v1 tells a reply that was cut off from one without edits") {
     const std::string whole = block("k.c", "  int b;\n", "B\n");
     for (std::size_t cut = 0; cut < whole.size() - 1; ++cut) {
         const auto part = apply(whole.substr(0, cut));
@@ -74,7 +74,7 @@ TEST_CASE("EDIT v1 tells a reply that was cut off from one without edits") {
     CHECK_FALSE(abstains("print <NO_VALID_EDIT/> when"));
 }
 
-TEST_CASE("traces are taken out of a reply where they are whole") {
+TEST_CASE("evolve dialogue: traces are taken out of a reply where they are whole") {
     const auto fenced = split_trace("```json\n{\"technique\": \"fuse\", \"a\": {\"b\": \"}\"}}\n```\n\nEDIT v1 k.c\n");
     CHECK(fenced.technique == "fuse");
     CHECK(fenced.reply == "EDIT v1 k.c\n");
@@ -92,7 +92,7 @@ TEST_CASE("traces are taken out of a reply where they are whole") {
     }
 }
 
-TEST_CASE("evolve budgets end a run, the reserve aside") {
+TEST_CASE("evolve dialogue: budgets end a run, the reserve aside") {
     Budget budget;
     CHECK_FALSE(budget.any());
     budget.attempts = 3;

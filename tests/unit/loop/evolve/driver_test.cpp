@@ -66,8 +66,8 @@ private:
     const RunInstead& m_instead;
 };
 
-struct EvolveWorld : test::GitRepo {
-    EvolveWorld() {
+struct EvolveFixture : test::GitRepo {
+    EvolveFixture() {
         write("kernel.c", "/* base */\nint speed = 10000;\n");
         write("tests/cases.txt", "cases\n");
         write("gdnctl.toml", "# configuration\n");
@@ -99,7 +99,7 @@ struct EvolveWorld : test::GitRepo {
         const bool resumed = journal.state().begun();
         DriverSettings s = settings(attempts);
         if (change) change(s);
-        Driver driver(std::move(s), DriverParts{store, journal, scorer, agent, by, {}, {}, room});
+        Driver driver(std::move(s), DriverDeps{store, journal, scorer, agent, by, {}, {}, room});
         const DriverEnd end = driver.run(resumed);
         state = journal.state();
         return end;
@@ -129,7 +129,7 @@ struct EvolveWorld : test::GitRepo {
 };
 
 // Every attempt was drawn as the rule says for what was on record before it.
-inline void check_draws(const EvolveWorld& world) {
+inline void check_draws(const EvolveFixture& world) {
     State before;
     CHECK(each_record(world.folder, [&](const Json& record, std::size_t line) -> Status {
         if (record["type"] == "attempt_start") {
@@ -145,7 +145,7 @@ inline void check_draws(const EvolveWorld& world) {
     }));
 }
 
-inline void check_whole(EvolveWorld& world, int attempts) {
+inline void check_whole(EvolveFixture& world, int attempts) {
     const auto repository = ok(GitCheckout::open(world.path(), system_process(), world.clock));
     world.state = ok(load_state(world.folder));
     CHECK(world.state.spent.attempts == attempts);
@@ -185,7 +185,7 @@ private:
 };
 
 // A session in a process of its own, which dies with the record, or `after` that time; whether it came to its end.
-bool session(EvolveWorld& world, int attempts, int asks, std::chrono::milliseconds after) {
+bool session(EvolveFixture& world, int attempts, int asks, std::chrono::milliseconds after) {
     const pid_t child = fork();
     if (child == 0) {
         DyingClock clock(asks);
@@ -211,7 +211,7 @@ bool session(EvolveWorld& world, int attempts, int asks, std::chrono::millisecon
 }  // namespace
 
 TEST_CASE("evolve run: candidates on refs, a best one, and the user's branch where it was") {
-    EvolveWorld world;
+    EvolveFixture world;
     const DriverEnd end = world.run(10);
     CHECK(end.reason == "max-attempts");
     CHECK(end.attempt == 10);
@@ -249,7 +249,7 @@ TEST_CASE("evolve run: candidates on refs, a best one, and the user's branch whe
 }
 
 TEST_CASE("evolve run: going on later chooses what an undisturbed run chooses") {
-    EvolveWorld whole, parts;
+    EvolveFixture whole, parts;
     CHECK(whole.run(6).rc == 0);
     CHECK(parts.run(2).reason == "max-attempts");
     CHECK(parts.run(2).reason == "max-attempts");  // nothing is left to do
@@ -265,7 +265,7 @@ TEST_CASE("evolve run: going on later chooses what an undisturbed run chooses") 
 
 // Sessions that die before their second record, third, ...: each boundary between two records is one of an end.
 TEST_CASE("evolve run: kill -9 at every record of the journal") {
-    EvolveWorld world;
+    EvolveFixture world;
     const int attempts = 3;
     int asks = 2, sessions = 0;
     while (!session(world, attempts, asks, {})) {
@@ -278,7 +278,7 @@ TEST_CASE("evolve run: kill -9 at every record of the journal") {
 
 // 20 instants, or 200 with GDNCTL_SLOW=1.
 TEST_CASE("evolve run: kill -9 at random instants") {
-    EvolveWorld world;
+    EvolveFixture world;
     const int kills = std::getenv("GDNCTL_SLOW") != nullptr ? 200 : 20;
     std::uint64_t seed = 20'261'126;
     CAPTURE(seed);
@@ -298,7 +298,7 @@ TEST_CASE("evolve run: kill -9 at random instants") {
 }
 
 TEST_CASE("evolve run: STOP ends it before an attempt, and a landed candidate moves the branch") {
-    EvolveWorld world;
+    EvolveFixture world;
     world.run(6);
     REQUIRE(world.state.best != 0);
     test::write_text(world.folder / "STOP", "");
@@ -347,7 +347,7 @@ std::map<int, std::string> verdicts_of(const State& state) {
 
 TEST_CASE("evolve run: what is lost once at each stage is done again, and no candidate is blamed") {
     constexpr int k_attempts = 4;
-    EvolveWorld whole, world;
+    EvolveFixture whole, world;
     whole.launch_instead = losing([](const std::string&) { return false; });
     CHECK(whole.run(k_attempts).rc == 0);
     std::set<std::string> seen;
@@ -371,7 +371,7 @@ TEST_CASE("evolve run: what is lost once at each stage is done again, and no can
 }
 
 TEST_CASE("evolve run: after three losses in a row it looks once a minute, gives up, and goes on later") {
-    EvolveWorld whole, world;
+    EvolveFixture whole, world;
     CHECK(whole.run(3).rc == 0);
     bool down = true;
     world.launch_instead = losing([&down](const std::string& stage) { return down && stage.ends_with("stage-bench"); });
@@ -392,7 +392,7 @@ TEST_CASE("evolve run: after three losses in a row it looks once a minute, gives
 }
 
 TEST_CASE("evolve run: an agent service that is down costs no attempt, and a login that is gone ends it") {
-    EvolveWorld world;
+    EvolveFixture world;
     int calls = 0;
     world.run_instead = [&calls](const AgentRequest&) -> std::optional<AgentOutcome> {
         if (++calls > 3) return std::nullopt;
@@ -424,7 +424,7 @@ TEST_CASE("evolve run: an agent service that is down costs no attempt, and a log
 }
 
 TEST_CASE("evolve run: waits for the provider as long as it asks, and costs no attempt") {
-    EvolveWorld world;
+    EvolveFixture world;
     int calls = 0;
     const auto reset = world.clock.wall() + std::chrono::hours(3);
     world.run_instead = [&](const AgentRequest&) -> std::optional<AgentOutcome> {
@@ -445,7 +445,7 @@ TEST_CASE("evolve run: waits for the provider as long as it asks, and costs no a
     // 15 min, until the reset, 1 h
     CHECK(world.clock.wall() - begun >= std::chrono::hours(4));
 
-    EvolveWorld far;
+    EvolveFixture far;
     far.run_instead = [&](const AgentRequest&) -> std::optional<AgentOutcome> {
         AgentOutcome limit;
         limit.kind = AgentClass::usage_limit;
@@ -461,7 +461,7 @@ TEST_CASE("evolve run: waits for the provider as long as it asks, and costs no a
 
 TEST_CASE("evolve run: an agent that always fails in the same way ends it, one that varies is started slowly") {
     for (const bool varies : {false, true}) {
-        EvolveWorld world;
+        EvolveFixture world;
         int calls = 0;
         world.run_instead = [&](const AgentRequest&) -> std::optional<AgentOutcome> {
             AgentOutcome failed;
@@ -481,7 +481,7 @@ TEST_CASE("evolve run: an agent that always fails in the same way ends it, one t
 }
 
 TEST_CASE("evolve run: a budget that ends in an evaluation finishes it, and leaves the reserve") {
-    EvolveWorld world;
+    EvolveFixture world;
     // A launch takes a tenth of a second of the device: 18 for the noise, at least 7 for a candidate that is measured.
     world.change = [](DriverSettings& settings) {
         settings.budget.device_s = 5;
@@ -501,7 +501,7 @@ TEST_CASE("evolve run: a budget that ends in an evaluation finishes it, and leav
 }
 
 TEST_CASE("evolve run: it ends when the best is near what is physically possible") {
-    EvolveWorld world;
+    EvolveFixture world;
     double of_base = .5;
     const LaunchInstead near = [&of_base](LaunchKind kind, const std::filesystem::path& log) -> std::optional<Launch> {
         if (kind != LaunchKind::profile) return std::nullopt;
@@ -515,7 +515,7 @@ TEST_CASE("evolve run: it ends when the best is near what is physically possible
     world.launch_instead = near;
     CHECK(world.run(2).reason == "max-attempts");
     of_base = .96;
-    EvolveWorld done;
+    EvolveFixture done;
     done.launch_instead = near;
     const DriverEnd end = done.run(2);
     CHECK(end.reason == "roofline");
@@ -525,7 +525,7 @@ TEST_CASE("evolve run: it ends when the best is near what is physically possible
 
 // Each of the first steps meets a full disk once.
 TEST_CASE("evolve run: a disk that is full before or after a step") {
-    EvolveWorld world;
+    EvolveFixture world;
     int asks = 0, full_at = 0, sessions = 0;
     world.room = [&]() -> Status {
         return ++asks == full_at ? fail(ErrorKind::local_io, "No space left on device") : Status();

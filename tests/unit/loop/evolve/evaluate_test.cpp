@@ -123,7 +123,7 @@ TEST_CASE("anticheat: what is impossible is quarantined for good") {
 
 // What the noise of a pair hides, and what is said about it.
 
-TEST_CASE("evolve gives no hint about noise that nobody can follow") {
+TEST_CASE("evolve evaluate: gives no hint about noise that nobody can follow") {
     const auto hint = [](double sd, double min_gain, double target, int pairs) {
         return noise_hint(judge_noise(sd, min_gain, target, pairs), min_gain, target, pairs);
     };
@@ -135,7 +135,7 @@ TEST_CASE("evolve gives no hint about noise that nobody can follow") {
     CHECK(hint(5, .005, .02, 9).find("more than 1000 pairs would be needed") == 0);
 }
 
-TEST_CASE("evolve says which gain the noise hides") {
+TEST_CASE("evolve evaluate: says which gain the noise hides") {
     const NoiseVerdict quiet = judge_noise(.003, .005, .02, 9);
     CHECK(quiet.fits);
     CHECK(quiet.detectable_pct == doctest::Approx(100 * std::expm1(std::log(1.005) + 2.306 * .001)).epsilon(1e-6));
@@ -146,7 +146,7 @@ TEST_CASE("evolve says which gain the noise hides") {
     CHECK(judge_noise(1.0, .005, .0051, 9).pairs_needed == 0);
 }
 
-TEST_CASE("evolve keeps few candidates that change nothing, and the naive rule keeps many") {
+TEST_CASE("evolve evaluate: keeps few candidates that change nothing, and the naive rule keeps many") {
     std::mt19937_64 random(20260310);
     std::normal_distribution<double> normal;
     constexpr int k_trials = 2000;

@@ -31,7 +31,7 @@ Member attempt(int number, Verdict verdict, double gain, int lineage, std::vecto
 
 }  // namespace
 
-TEST_CASE("evolve draws are those of the golden table") {
+TEST_CASE("evolve selection: draws are those of the golden table") {
     CHECK(draw(0, 0, "operator", 0) == 0.8203597057801175);
     CHECK(draw(0, 1, "parent", 1) == 0.44592729775520656);
     CHECK(draw(42, 7, "lineage", 0) == 0.8840998578557792);
@@ -40,7 +40,7 @@ TEST_CASE("evolve draws are those of the golden table") {
     CHECK(unit_of(~0ULL) < 1.0);
 }
 
-TEST_CASE("evolve parents are weighted by rank and children") {
+TEST_CASE("evolve selection: parents are weighted by rank and children") {
     const auto weights = parent_weights(std::vector{2, 0, 0});
     REQUIRE(weights.size() == 3);
     CHECK(weights[0] == doctest::Approx(0.285714).epsilon(1e-5));
@@ -53,7 +53,7 @@ TEST_CASE("evolve parents are weighted by rank and children") {
     CHECK(index_at(weights, std::nextafter(1.0, 0.0)) == 2);
 }
 
-TEST_CASE("evolve ranks base, kept and tied by gain, then by diff") {
+TEST_CASE("evolve selection: ranks base, kept and tied by gain, then by diff") {
     std::vector<Member> all = {base(), attempt(1, Verdict::kept, 0.02, 0), attempt(2, Verdict::tie, 0.02, 1),
                                attempt(3, Verdict::rejected, 0.5, 1), attempt(4, Verdict::tie, 0.0, 2)};
     all[1].lines = 9;
@@ -63,13 +63,13 @@ TEST_CASE("evolve ranks base, kept and tied by gain, then by diff") {
     CHECK(best_of(std::vector{base(), attempt(1, Verdict::tie, 0.01, 0)}) == 0);
 }
 
-TEST_CASE("evolve counts children whatever their verdict but infra and abandoned") {
+TEST_CASE("evolve selection: counts children whatever their verdict but infra and abandoned") {
     const std::vector<Member> all = {base(), attempt(1, Verdict::noop, 0, 0), attempt(2, Verdict::infra, 0, 0),
                                      attempt(3, Verdict::abandoned, 0, 0), attempt(4, Verdict::invalid, 0, 0)};
     CHECK(children_counts(all)[0] == 2);
 }
 
-TEST_CASE("evolve picks are a function of seed and attempt") {
+TEST_CASE("evolve selection: picks are a function of seed and attempt") {
     const std::vector<Member> all = {base(), attempt(1, Verdict::kept, 0.02, 1), attempt(2, Verdict::tie, 0.01, 2)};
     SelectionRules rules;
     for (int number = 1; number < 400; ++number) {
@@ -91,7 +91,7 @@ TEST_CASE("evolve picks are a function of seed and attempt") {
     }
 }
 
-TEST_CASE("evolve operators follow the mix, and one without a parent explores") {
+TEST_CASE("evolve selection: operators follow the mix, and one without a parent explores") {
     const std::vector<Member> only_base = {base()};
     SelectionRules rules;
     int explored = 0;
@@ -108,7 +108,7 @@ TEST_CASE("evolve operators follow the mix, and one without a parent explores") 
     CHECK(explored / static_cast<double>(k_trials) == doctest::Approx(0.65).epsilon(0.05));
 }
 
-TEST_CASE("evolve repairs what is broken, and never a no-op") {
+TEST_CASE("evolve selection: repairs what is broken, and never a no-op") {
     std::vector<Member> all = {base(), attempt(1, Verdict::noop, 0, 0), attempt(2, Verdict::invalid, 0, 1)};
     all[2].broken = true;
     SelectionRules rules;
@@ -119,7 +119,7 @@ TEST_CASE("evolve repairs what is broken, and never a no-op") {
     CHECK(pick(all, 3, rules).op == Operator::explore);
 }
 
-TEST_CASE("evolve restarts a stagnating lineage from another one's best") {
+TEST_CASE("evolve selection: restarts a stagnating lineage from another one's best") {
     SelectionRules rules;
     rules.lineages = 1;
     std::vector<Member> all = {base()};
@@ -139,7 +139,7 @@ TEST_CASE("evolve restarts a stagnating lineage from another one's best") {
     CHECK(stagnant_for(all, 0) == 7);  // infrastructure says nothing of a lineage
 }
 
-TEST_CASE("evolve archive keeps the best of a place and technique") {
+TEST_CASE("evolve selection: archive keeps the best of a place and technique") {
     std::vector<Member> all = {base(), attempt(1, Verdict::kept, 0.01, 0), attempt(2, Verdict::kept, 0.03, 1),
                                attempt(3, Verdict::tie, 0.02, 2)};
     all[1].technique = all[2].technique = "fuse";
@@ -153,7 +153,7 @@ TEST_CASE("evolve archive keeps the best of a place and technique") {
     CHECK(one.inspirations == std::vector{3});
 }
 
-TEST_CASE("evolve operator mixes are checked") {
+TEST_CASE("evolve selection: operator mixes are checked") {
     const auto mix = parse_mix("explore=.5,cross=0.5");
     REQUIRE(mix);
     CHECK((*mix)[0] == 0.5);
@@ -167,7 +167,7 @@ TEST_CASE("evolve operator mixes are checked") {
     CHECK(*parse_mix(to_text(k_default_mix)) == k_default_mix);
 }
 
-TEST_CASE("evolve keeps, rejects and ties as the golden table of pairs says") {
+TEST_CASE("evolve selection: keeps, rejects and ties as the golden table of pairs says") {
     const PairRule rule;  // min_gain .005, nine pairs
     struct Row {
         std::vector<double> d;
@@ -215,7 +215,9 @@ PairLook verdict(const std::vector<double>& all, const PairRule& rule) {
 
 }  // namespace
 
-TEST_CASE("climb and evolve keep the same from the same pairs, and part where the table of docs/evolve.md says") {
+TEST_CASE(
+    "evolve selection: climb and evolve keep the same from the same pairs, and part where the table of docs/evolve.md "
+    "says") {
     const PairRule evolve = pair_rule(GateChoices{}), climb = climb_rule();
     CHECK(evolve.min_gain == climb.min_gain);
     CHECK(evolve.cap == climb.cap);

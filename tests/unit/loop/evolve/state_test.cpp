@@ -84,7 +84,7 @@ struct Told {
 
 }  // namespace
 
-TEST_CASE("evolve goes from record to record") {
+TEST_CASE("evolve state: goes from record to record") {
     Told told;
     CHECK(told.step() == StepKind::start_run);
     told.must("run_start", {{"run", "r"}, {"base", "b0"}, {"seed", 7}});
@@ -125,7 +125,7 @@ TEST_CASE("evolve goes from record to record") {
     CHECK(told.step() == StepKind::begin_attempt);
 }
 
-TEST_CASE("evolve judges by class, content, stages and pairs") {
+TEST_CASE("evolve state: judges by class, content, stages and pairs") {
     Told told;
     told.start();
     int n = 0;
@@ -173,7 +173,7 @@ TEST_CASE("evolve judges by class, content, stages and pairs") {
     CHECK(told.state.verdicts().at("invalid") == 3);
 }
 
-TEST_CASE("evolve measures a gain above 2x again before it believes it") {
+TEST_CASE("evolve state: measures a gain above 2x again before it believes it") {
     for (const bool agrees : {true, false}) {
         Told told;
         told.start();
@@ -191,7 +191,7 @@ TEST_CASE("evolve measures a gain above 2x again before it believes it") {
     }
 }
 
-TEST_CASE("evolve charges a killed agent the largest of recent attempts") {
+TEST_CASE("evolve state: charges a killed agent the largest of recent attempts") {
     Told told;
     told.start();
     told.begin(1);
@@ -203,7 +203,7 @@ TEST_CASE("evolve charges a killed agent the largest of recent attempts") {
     CHECK_FALSE(told.state.at(2).tokens);
 }
 
-TEST_CASE("evolve refuses records that do not fit") {
+TEST_CASE("evolve state: refuses records that do not fit") {
     Told told;
     CHECK(told.add("attempt_start", {{"attempt", 1}}).error().kind == ErrorKind::conflict);
     told.start();
@@ -215,7 +215,7 @@ TEST_CASE("evolve refuses records that do not fit") {
     CHECK(told.add("verdict", {{"attempt", 2}, {"verdict", "kept"}}).error().kind == ErrorKind::conflict);
 }
 
-TEST_CASE("the chain tells which line was changed, lost or doubled") {
+TEST_CASE("evolve state: the chain tells which line was changed, lost or doubled") {
     std::string text, last;
     for (int i = 1; i <= 4; ++i) {
         last = *chain_line(static_cast<std::uint64_t>(i), "2026-03-10T16:53:07Z", "steer",
@@ -245,7 +245,7 @@ TEST_CASE("the chain tells which line was changed, lost or doubled") {
     CHECK(line_of("x\n" + text) == "j:1:");
 }
 
-TEST_CASE("evolve does not count the time between sessions, whatever record a session begins with") {
+TEST_CASE("evolve state: does not count the time between sessions, whatever record a session begins with") {
     const std::pair<const char*, Json> firsts[] = {
         {"resume", Json::object()},
         {"repair", {{"what", "a torn last line was dropped"}}},
@@ -276,7 +276,7 @@ TEST_CASE("evolve does not count the time between sessions, whatever record a se
     CHECK(told.state.spent.device_s == 20);
 }
 
-TEST_CASE("evolve says what is left of a budget now, not when the attempt began") {
+TEST_CASE("evolve state: says what is left of a budget now, not when the attempt began") {
     Told told;
     told.start();
     told.must("attempt_start",
@@ -298,7 +298,7 @@ TEST_CASE("evolve says what is left of a budget now, not when the attempt began"
     CHECK(told.state.left_now() == std::map<std::string, double>{{"attempts", 7}});
 }
 
-TEST_CASE("evolve builds on no candidate whose commit is missing, until it is back") {
+TEST_CASE("evolve state: builds on no candidate whose commit is missing, until it is back") {
     Told told;
     told.start();
     for (const int number : {1, 2}) {
@@ -341,7 +341,7 @@ TEST_CASE("evolve builds on no candidate whose commit is missing, until it is ba
     CHECK(next(told.state, true).kind == StepKind::abandon);
 }
 
-TEST_CASE("evolve measures the noise again for another evaluator, and forgets a verification") {
+TEST_CASE("evolve state: measures the noise again for another evaluator, and forgets a verification") {
     const Json config = {{"lineages", 2}, {"stagnation", 8}};
     Told told;
     told.start();

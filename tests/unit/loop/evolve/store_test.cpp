@@ -13,8 +13,8 @@ using test::ok;
 
 namespace {
 
-struct StoreWorld : test::GitRepo {
-    StoreWorld() {
+struct StoreFixture : test::GitRepo {
+    StoreFixture() {
         write("src/kernel.c", "int speed = 1;\n");
         write("src/other.c", "int other;\n");
         write("tests/cases.txt", "cases\n");
@@ -40,8 +40,8 @@ using Paths = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("evolve takes the mutable files of what an agent left, and names the rest") {
-    StoreWorld world;
+TEST_CASE("evolve store: takes the mutable files of what an agent left, and names the rest") {
+    StoreFixture world;
     world.put("src/kernel.c", "int speed = 2;\n");
     world.put("src/new.c", "new\n");
     std::filesystem::remove(world.tree / "src/other.c");
@@ -83,8 +83,8 @@ TEST_CASE("evolve takes the mutable files of what an agent left, and names the r
     CHECK_FALSE(std::filesystem::exists(again));
 }
 
-TEST_CASE("evolve tells protected files, large ones, links out of the tree and repositories") {
-    StoreWorld world;
+TEST_CASE("evolve store: tells protected files, large ones, links out of the tree and repositories") {
+    StoreFixture world;
     world.put("tests/cases.txt", "fewer\n");
     std::filesystem::remove(world.tree / "gdnctl.toml");
     world.put("src/guard.c", "protected, although src is mutable\n");
@@ -104,8 +104,8 @@ TEST_CASE("evolve tells protected files, large ones, links out of the tree and r
     CHECK(work.changes[0].path == "src/in");
 }
 
-TEST_CASE("evolve gives each launch a checkout of its own") {
-    StoreWorld world;
+TEST_CASE("evolve store: gives each launch a checkout of its own") {
+    StoreFixture world;
     std::filesystem::path first;
     for (int i = 0; i < 2; ++i) {
         REQUIRE(world.store->with_fresh_checkout(world.base, [&](const std::filesystem::path& tree) -> Status {

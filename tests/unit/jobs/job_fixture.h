@@ -130,7 +130,7 @@ private:
     std::optional<double> m_stopped_at;
 };
 
-struct JobWorld {
+struct JobFixture {
     TempDir folder;
     FakeEnv env{{"USER", "me"}};
     FakeClock clock;
@@ -148,7 +148,7 @@ struct JobWorld {
     JobPlan plan{"test", "t", {}, {}, {}};
     SubmitOptions options;
 
-    JobWorld() {
+    JobFixture() {
         plan.command.entrypoint = "true";
         options.working_dir = "none";
     }

@@ -18,8 +18,8 @@ using test::ok;
 using test::read_text;
 using test::write_text;
 
-struct LoopWorld : test::GitRepo {
-    LoopWorld() {
+struct LoopFixture : test::GitRepo {
+    LoopFixture() {
         write("kernel.c", "int speed = 1;\n");
         write("tests/cases.txt", "cases\n");
         write("log.md", "# Log\n");

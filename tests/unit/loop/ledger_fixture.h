@@ -7,7 +7,7 @@
 #include "loop/memory/ideas.h"
 #include "loop/memory/ledger.h"
 #include "loop/memory/run_view.h"
-#include "loop_world.h"
+#include "loop_fixture.h"
 #include "run_script.h"
 
 namespace gdnctl::loop {

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "loop/gates/validation_gate.h"
-#include "loop_world.h"
+#include "loop_fixture.h"
 #include "support/fake_clock.h"
 #include "support/fake_env.h"
 #include "support/fake_http.h"
@@ -144,7 +144,7 @@ struct FakeHeld final : HeldTpu {
     }
 };
 
-struct StageWorld : LoopWorld {
+struct StageFixture : LoopFixture {
     Children children;
     FakeHttp http;
     FakeEnv env;
@@ -153,12 +153,12 @@ struct StageWorld : LoopWorld {
     Candidate candidate;
     std::filesystem::path tree = path();
     StageContext context(int iteration = 7) { return {iteration, where, candidate, tree, artefacts, {}}; }
-    ValidationWorld validation(TargetJobs& jobs, HeldTpu* held = nullptr) {
+    ValidationDeps validation(TargetJobs& jobs, HeldTpu* held = nullptr) {
         HoldOptions hold;
         hold.on = held != nullptr;
         return {jobs, held, children.clock, hold, path()};
     }
-    GateSetup gate_setup(Transactions& transactions, GateChoices choices) {
+    GateDeps gate_deps(Transactions& transactions, GateChoices choices) {
         choices.used = true;
         return {children.target,
                 std::move(choices),

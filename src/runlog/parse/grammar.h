@@ -1,4 +1,4 @@
-// Declarations that the parser's files share.
+// The grammar of a log: characters, headings, bullets, labels, numbers, and how metrics follow from each other.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "runlog/parse/log.h"
 
-namespace gdnctl::runlog::detail {
+namespace gdnctl::runlog {
 
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 inline bool is_alpha(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -113,10 +113,6 @@ std::optional<Printed> read_number(std::string_view s, std::size_t at);
 std::optional<Values> read_values(std::string_view s, std::size_t at);
 // Length of the arrow at this position (->, U+2192, =>); 0: none.
 std::size_t arrow_length(std::string_view s, std::size_t at);
-
-}  // namespace gdnctl::runlog::detail
-
-namespace gdnctl::runlog {
 
 // Relations between the known metrics. The parser uses them to derive missing values, the linter to check given ones.
 
