@@ -5,9 +5,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "core/time.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json.h"
 #include "core/redact.h"
 #include "loop/report/run_report.h"
 #include "loop/report/wording.h"

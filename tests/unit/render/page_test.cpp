@@ -5,8 +5,8 @@
 #include <limits>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "render/chart.h"
 
 namespace gdnctl::html {
