@@ -481,8 +481,8 @@ Result<std::vector<JobEnv>> extra_env(const HeldRun& options, const Context& con
     return parse_env_items(items, "-e");
 }
 
-std::chrono::milliseconds limit_of(const std::optional<double>& seconds) {
-    return std::chrono::milliseconds(seconds ? static_cast<std::int64_t>(*seconds * 1000.0) : 0);
+std::chrono::milliseconds limit_of(const std::optional<double>& limit_s) {
+    return std::chrono::milliseconds(limit_s ? static_cast<std::int64_t>(*limit_s * 1000.0) : 0);
 }
 
 Result<FoundHold> ready_hold(const std::string& tpu_name, const DestinationOptions& place, const HeldSync& sync,
