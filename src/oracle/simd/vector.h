@@ -12,6 +12,11 @@
 #include <immintrin.h>
 #endif
 
+// See CMakeLists.txt: GDNCTL_KERNEL(decode) is decode_avx2 where a source is compiled for AVX2.
+#define GDNCTL_KERNEL(name) GDNCTL_KERNEL_OF(name, GDNCTL_ISA)
+#define GDNCTL_KERNEL_OF(name, isa) GDNCTL_JOINED(name, isa)
+#define GDNCTL_JOINED(name, isa) name##_##isa
+
 namespace gdnctl::oracle {
 namespace {
 

@@ -104,7 +104,7 @@ void Multiplier::accumulate(Matrix a, Matrix b, float* c, float sign) {
 
 // The chunked form with operands rounded as in a matrix unit. Each stage is one function, named as in
 // docs/reference/oracle-methods.md. If the contract says so, the state is rounded to bf16 after each chunk. Slow; the
-// fast one for plain fp32 is in simd/chunk_body.h.
+// fast one for plain fp32 is in simd/chunk.cpp.
 //
 // Rows i, j = 0..C-1 of one chunk, S = state at its start, c_i = g_0 + ... + g_i:
 //   Gam_ij = exp(c_i - c_j) for i >= j      the difference first, then exp

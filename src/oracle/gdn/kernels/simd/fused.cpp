@@ -2,8 +2,6 @@
 // write, is stored, and feeds S^T k and S^T q of this block. Sums stay in registers, and S stays in the first-level
 // cache during a segment. Segments are the outer loop, so that rows of v, out, k and q on the same pages are used
 // together.
-#pragma once
-
 #include "oracle/gdn/kernels/simd/fused_task.h"
 #include "oracle/simd/phases.h"
 #include "oracle/simd/vector.h"
@@ -386,4 +384,11 @@ private:
 };
 
 }  // namespace
+
+FusedKernel GDNCTL_KERNEL(fused)() {
+    constexpr bool k_many_registers = GDNCTL_BYTES == 64;
+    using Sweep = FusedSweep<GDNCTL_BYTES, k_many_registers ? 2 : 1, k_many_registers ? 2 : 4>;
+    return {Sweep::k_columns, Sweep::scratch, [](const FusedTask& task) { Sweep(task).run(); }};
+}
+
 }  // namespace gdnctl::oracle

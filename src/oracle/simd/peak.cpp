@@ -1,5 +1,3 @@
-#pragma once
-
 #include "oracle/simd/isa.h"
 #include "oracle/simd/vector.h"
 
@@ -41,4 +39,8 @@ void negate(float* values, std::size_t count) {
 }
 
 }  // namespace
+
+double GDNCTL_KERNEL(multiply_adds)(std::size_t steps) { return multiply_adds<GDNCTL_BYTES>(steps); }
+void GDNCTL_KERNEL(negate)(float* values, std::size_t count) { negate<GDNCTL_BYTES>(values, count); }
+
 }  // namespace gdnctl::oracle

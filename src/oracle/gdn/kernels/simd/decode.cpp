@@ -1,6 +1,4 @@
 // How a decode step reads its state, v and out.
-#pragma once
-
 #include "oracle/gdn/kernels/simd/decode_task.h"
 #include "oracle/simd/vector.h"
 
@@ -716,5 +714,10 @@ DecodeKernel decode_kernel() {
 }
 
 }  // namespace
+
+DecodeKernel GDNCTL_KERNEL(decode)() {
+    constexpr std::size_t k_most = GDNCTL_BYTES == 64 ? 4 : 2;
+    return decode_kernel<GDNCTL_BYTES, GDNCTL_BYTES == 16 ? 2 : 4, k_most, k_most>();
+}
 
 }  // namespace gdnctl::oracle

@@ -1,8 +1,6 @@
 // Every product is computed in tiles of Rows x 2 vectors whose sums stay in registers. The factors of a tile's rows are
 // contiguous, because K, Q, M and P are kept transposed. The substitution happens inside the tile: a tile of U starts
 // as K S, receives the finished rows above it, then its own triangle, and is stored once.
-#pragma once
-
 #include "oracle/gdn/kernels/simd/chunk_task.h"
 #include "oracle/simd/phases.h"
 #include "oracle/simd/vector.h"
@@ -410,5 +408,7 @@ ChunkKernel chunk_kernel() {
 }
 
 }  // namespace
+
+ChunkKernel GDNCTL_KERNEL(chunk)() { return chunk_kernel<GDNCTL_BYTES, GDNCTL_BYTES == 64 ? 8 : 4>(); }
 
 }  // namespace gdnctl::oracle

@@ -1,5 +1,3 @@
-#pragma once
-
 #include "oracle/linear_ce/kernels/row_kernel.h"
 #include "oracle/simd/vector.h"
 
@@ -146,4 +144,9 @@ RowKernel<double> kernel64() {
 }
 
 }  // namespace
+
+constexpr std::size_t k_height = GDNCTL_BYTES == 64 ? 12 : GDNCTL_BYTES == 32 ? 6 : 4;
+RowKernel<float> GDNCTL_KERNEL(row_kernel32)() { return kernel32<GDNCTL_BYTES, k_height, 2>(); }
+RowKernel<double> GDNCTL_KERNEL(row_kernel64)() { return kernel64<GDNCTL_BYTES, k_height, 2>(); }
+
 }  // namespace gdnctl::oracle::linear_ce

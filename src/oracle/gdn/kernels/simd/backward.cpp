@@ -1,7 +1,5 @@
 // What the backward stores for a chunk, and how it gets there. Rows are packed, transposed and padded with zeros, so
 // that the products need no special cases. Values (out, u, v) are in panels two vectors wide, tokens in rows of 32.
-#pragma once
-
 #include "oracle/gdn/kernels/simd/backward_task.h"
 #include "oracle/gdn/kernels/simd/chunk_task.h"
 #include "oracle/simd/phases.h"
@@ -755,5 +753,11 @@ private:
 };
 
 }  // namespace
+
+BackwardKernel GDNCTL_KERNEL(backward)() {
+    using Data = BackwardData<GDNCTL_BYTES>;
+    return {Data::k_columns, Data::scratch,
+            [](const BackwardTask& task) { BackwardSweep<GDNCTL_BYTES, GDNCTL_BYTES == 64 ? 8 : 4>(task).run(); }};
+}
 
 }  // namespace gdnctl::oracle

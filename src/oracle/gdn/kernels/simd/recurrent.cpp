@@ -1,8 +1,6 @@
 // Token by token. Per token and row i of the panel, with u = beta (v - Sb^T k) of the previous token:
 //   S = row + k'_i u,  out' += q'_i S,  Sb = alpha S,  r -= k_i Sb,  row = Sb      (' = the previous token)
 // Each row is loaded and stored once per token: a token's write and output are done during the pass of the next token.
-#pragma once
-
 #include "oracle/gdn/kernels/simd/recurrent_panel.h"
 #include "oracle/simd/vector.h"
 
@@ -141,4 +139,8 @@ private:
 };
 
 }  // namespace
+
+void GDNCTL_KERNEL(recurrent64)(RecurrentPanel<double>& panel) { RecurrentSweep<double, GDNCTL_BYTES>(panel).run(); }
+void GDNCTL_KERNEL(recurrent32)(RecurrentPanel<float>& panel) { RecurrentSweep<float, GDNCTL_BYTES>(panel).run(); }
+
 }  // namespace gdnctl::oracle

@@ -2,8 +2,6 @@
 //   G += s q do^T;  dq = s S_t do;  dd = G^T k;  dbeta = dd.r;  dv = dr = beta dd;  dk = G d - Sb dr
 //   G -= k dr^T;  dg = <G, Sb>;  G = alpha G;  at the end dS0 = G
 // S is recomputed from a checkpoint at the start of each segment; nothing is divided by alpha.
-#pragma once
-
 #include "oracle/gdn/kernels/simd/adjoint_panel.h"
 #include "oracle/simd/vector.h"
 
@@ -317,4 +315,7 @@ private:
 };
 
 }  // namespace
+
+void GDNCTL_KERNEL(adjoint64)(const AdjointPanel& panel) { AdjointSweep<GDNCTL_BYTES>(panel).run(); }
+
 }  // namespace gdnctl::oracle
