@@ -1,4 +1,5 @@
-// How a decode step reads its state, v and out.
+// One decode step of some heads: a sweep over some columns of a state at a time, row by row. The sums S^T k and S^T q
+// stay in registers.
 #include "oracle/gdn/kernels/simd/decode_task.h"
 #include "oracle/simd/vector.h"
 
@@ -17,45 +18,6 @@ __attribute__((always_inline)) inline typename VectorOf<float, Bytes>::type load
     return x;
 }
 
-// The number of lanes in use in a vector that starts at `column`.
-template <int Bytes>
-inline std::size_t lanes_in_use(const DecodeTask& task, std::size_t column) {
-    constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
-    return column >= task.columns ? 0 : task.columns - column < k_lanes ? task.columns - column : k_lanes;
-}
-
-// v of token t; 0 in lanes beyond the columns.
-template <int Bytes>
-inline typename VectorOf<float, Bytes>::type decode_value(const DecodeTask& task, std::size_t t, std::size_t column) {
-    constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
-    const std::size_t count = lanes_in_use<Bytes>(task, column);
-    const std::size_t at = t * task.value_stride + column;
-    if (count == k_lanes) return load<Bytes>(task.v, at);
-    float padded[k_lanes] = {};
-    for (std::size_t j = 0; j < count; ++j) padded[j] = value_at(task.v, at + j);
-    return load<float, Bytes>(padded);
-}
-
-// out of token t. Nothing is stored for tokens beyond the step's.
-template <int Bytes>
-inline void write_decoded(const DecodeTask& task, std::size_t t, std::size_t column,
-                          typename VectorOf<float, Bytes>::type x) {
-    constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
-    if (t >= task.tokens) return;
-    const std::size_t count = lanes_in_use<Bytes>(task, column);
-    const std::size_t at = t * task.value_stride + column;
-    if (count == k_lanes) return store<Bytes>(task.out, at, x);
-    float padded[k_lanes];
-    store<float, Bytes>(padded, x);
-    for (std::size_t j = 0; j < count; ++j) set_value(task.out, at + j, padded[j]);
-}
-
-}  // namespace
-
-// Prefetches what later heads of a decode step need during the sweep of the current one.
-
-namespace {
-
 // Prefetches the next task's state to the second-level cache, as many lines at a time as a row of the current one has.
 // The processor's own prefetching ends at each page.
 class DecodeAhead {
@@ -64,7 +26,7 @@ public:
     DecodeAhead() = default;
     explicit DecodeAhead(const DecodeTask& task)
         : m_at(reinterpret_cast<const char*>(task.next)),
-          m_end(task.next == nullptr ? m_at : m_at + task.dk * task.state_stride * sizeof(float)) {}
+          m_end(task.next == nullptr ? m_at : m_at + task.dk * task.columns * sizeof(float)) {}
 
     bool done() const { return m_at == m_end; }
 
@@ -93,7 +55,7 @@ inline void decode_fetch_tokens(const DecodeTask& task, const DecodeTask* next) 
         decode_fetch(address_of(next->v, 0), next->columns * element_size(next->v.storage));
         decode_fetch(static_cast<const char*>(next->out.data), next->columns * element_size(next->out.storage));
     }
-    for (std::size_t i = 0; i < 3; ++i) decode_fetch(static_cast<const char*>(task.soon[i]), task.soon_bytes[i]);
+    for (std::size_t i = 0; i < 2; ++i) decode_fetch(static_cast<const char*>(task.soon[i]), task.soon_bytes[i]);
 }
 
 // Calls sweep(task, ahead) for all tasks that are not empty.
@@ -108,14 +70,8 @@ __attribute__((always_inline)) inline void decode_all(const DecodeTask* tasks, s
     }
 }
 
-}  // namespace
-
-// In place: a sweep over some columns of the caller's state, row by row. The sums S^T k and S^T q stay in registers.
-
-namespace {
-
 // Rounds the product separately. In a * b + c * d, the compiler may fuse either product, and may choose differently
-// each time it inlines the sum. The state would then depend on where a thread's share ends.
+// each time it inlines the sum. Results would then depend on where a thread's share ends.
 template <class Vector>
 __attribute__((always_inline)) inline Vector product(Vector a, float b) {
     Vector x = a * b;
@@ -142,7 +98,7 @@ public:
         sums();
         finish();
         const float decay = m_t.decay;
-        const std::size_t stride = m_t.state_stride;
+        const std::size_t stride = m_t.columns;
         const float* k = m_t.k;
         const float* from = m_t.read + m_column;
         float* to = m_t.write + m_column;
@@ -175,11 +131,11 @@ public:
         } else {
             sums_beside<true>(unwritten);
         }
-        finish_one();
+        finish();
         unwritten.k = m_t.k;
         unwritten.read = m_t.read + m_column;
         unwritten.write = m_t.write + m_column;
-        unwritten.state_stride = m_t.state_stride;
+        unwritten.columns = m_t.columns;
         unwritten.dk = m_t.dk;
         unwritten.decay = m_t.decay;
         for (std::size_t v = 0; v < Vectors; ++v) store<float, Bytes>(unwritten.d + v * k_lanes, m_d[0][v]);
@@ -196,7 +152,7 @@ public:
 private:
     __attribute__((always_inline)) static void write_row(const DecodePanel& p, std::size_t i,
                                                          const Vector (&d)[Vectors]) {
-        const std::size_t at = i * p.state_stride;
+        const std::size_t at = i * p.columns;
         const Vector factor = broadcast<Bytes>(p.k + i);
         for (std::size_t v = 0; v < Vectors; ++v) {
             const Vector s = product(load<float, Bytes>(p.read + at + v * k_lanes), p.decay);
@@ -215,7 +171,7 @@ private:
         }
         const float *k = m_t.k, *q = m_t.q;
         const float* from = m_t.read + m_column;
-        const std::size_t stride = m_t.state_stride;
+        const std::size_t stride = m_t.columns;
         const std::size_t rows = m_t.dk;
         DecodeAhead ahead = m_ahead;
         const auto read_row = [&](std::size_t i) __attribute__((always_inline)) {
@@ -254,7 +210,7 @@ private:
         for (std::size_t t = 0; t < Tokens; ++t) {
             for (std::size_t v = 0; v < Vectors; ++v) with_k[t][v] = with_q[t][v] = Vector{};
         }
-        const std::size_t rows = m_t.dk, stride = m_t.state_stride;
+        const std::size_t rows = m_t.dk, stride = m_t.columns;
         const float *k = m_t.k, *q = m_t.q, *from = m_t.read + m_column;
         DecodeAhead ahead = m_ahead;
         for (std::size_t i = 0; i < rows; ++i, from += stride) {
@@ -279,35 +235,21 @@ private:
         }
     }
 
-    // One token, full columns.
-    void finish_one() {
-        if (m_column + k_columns > m_t.columns) return finish();
-        const float beta = m_t.factors[0].beta, in_o = m_t.factors[0].in_o[0], later = m_t.factors[0].later;
-        const float from_state = m_t.factors[0].from_state, out_state = m_t.factors[0].out_state;
-#pragma GCC unroll 8
-        for (std::size_t v = 0; v < Vectors; ++v) {
-            Vector d = from_state * m_with_k[0][v];
-            if (beta != 0) d += beta * load<Bytes>(m_t.v, m_column + v * k_lanes);
-            store<Bytes>(m_t.out, m_column + v * k_lanes, out_state * m_with_q[0][v] + in_o * d);
-            m_d[0][v] = later * d;
-        }
-    }
-
     // Computes d and out of the tokens, and stores in m_d what is added to the state.
     void finish() {
         for (std::size_t v = 0; v < Vectors; ++v) {
             Vector d[Tokens];
             for (std::size_t t = 0; t < Tokens; ++t) {
-                Vector o = m_t.factors[t].out_state * m_with_q[t][v];
-                d[t] = m_t.factors[t].from_state * m_with_k[t][v];
-                const std::size_t column = m_column + v * k_lanes;
-                if (m_t.factors[t].beta != 0) d[t] += m_t.factors[t].beta * decode_value<Bytes>(m_t, t, column);
+                Vector o = product(m_with_q[t][v], m_t.factors[t].out_state);
+                d[t] = product(m_with_k[t][v], m_t.factors[t].from_state);
+                const std::size_t at = t * m_t.value_stride + m_column + v * k_lanes;
+                if (m_t.factors[t].beta != 0) d[t] += m_t.factors[t].beta * load<Bytes>(m_t.v, at);
                 for (std::size_t j = 0; j < t; ++j) {
                     d[t] += m_t.factors[t].in_d[j] * d[j];
                     o += m_t.factors[t].in_o[j] * d[j];
                 }
                 o += m_t.factors[t].in_o[t] * d[t];
-                write_decoded<Bytes>(m_t, t, column, o);
+                if (t < m_t.tokens) store<Bytes>(m_t.out, at, o);
             }
             for (std::size_t t = 0; t < Tokens; ++t) m_d[t][v] = m_t.factors[t].later * d[t];
         }
@@ -359,273 +301,6 @@ void decode_in_place(const DecodeTask* tasks, std::size_t count, DecodePanel& un
             case 4: return decode_columns<Bytes, 4, 1>(task, 0, ahead);
             default: return decode_columns<Bytes, 8, 1>(task, 0, ahead);
         }
-    });
-}
-
-}  // namespace
-
-// Deferred: reads a state panel by panel, each as one stream. A panel is two vectors wide, so that what is folded into
-// it stays in registers.
-
-namespace {
-
-inline constexpr std::size_t k_panel_vectors = 2;
-
-template <int Bytes>
-struct DeferredPanel {
-    using Vector = typename VectorOf<float, Bytes>::type;
-    static constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
-    static constexpr std::size_t k_columns = k_panel_vectors * k_lanes;
-    static constexpr std::size_t k_all = k_panel_vectors;
-};
-
-template <int Bytes>
-using DeferredRow = typename VectorOf<float, Bytes>::type[k_panel_vectors];
-
-// Rows [i, i + Rows) of a panel, with `count` writes (Count, unless that is 0); d already has its weights.
-template <int Bytes, std::size_t Rows, std::size_t Count>
-__attribute__((always_inline)) inline void fold_rows(const float* k, std::size_t dk, const DeferredRow<Bytes>* d,
-                                                     std::size_t count, float keep, float* s) {
-    using P = DeferredPanel<Bytes>;
-    typename P::Vector row[Rows][P::k_all];
-#pragma GCC unroll 8
-    for (std::size_t r = 0; r < Rows; ++r) {
-#pragma GCC unroll 2
-        for (std::size_t v = 0; v < P::k_all; ++v) {
-            row[r][v] = load<float, Bytes>(s + r * P::k_columns + v * P::k_lanes);
-            if (keep != 1) row[r][v] *= keep;
-        }
-    }
-    const std::size_t all = Count > 0 ? Count : count;
-#pragma GCC unroll 8
-    for (std::size_t j = 0; j < all; ++j) {
-#pragma GCC unroll 8
-        for (std::size_t r = 0; r < Rows; ++r) {
-            const typename P::Vector factor = broadcast<Bytes>(k + j * dk + r);
-#pragma GCC unroll 2
-            for (std::size_t v = 0; v < P::k_all; ++v) row[r][v] += factor * d[j][v];
-        }
-    }
-#pragma GCC unroll 8
-    for (std::size_t r = 0; r < Rows; ++r) {
-#pragma GCC unroll 2
-        for (std::size_t v = 0; v < P::k_all; ++v) {
-            store<float, Bytes>(s + r * P::k_columns + v * P::k_lanes, row[r][v]);
-        }
-    }
-}
-
-template <int Bytes, std::size_t Count>
-void fold_all_rows(const DecodeWrites& w, const DeferredRow<Bytes>* weighed, std::size_t dk, float* panel) {
-    using P = DeferredPanel<Bytes>;
-    DeferredRow<Bytes> d[k_decode_most];
-    for (std::size_t j = 0; j < k_decode_most; ++j) {
-        for (std::size_t v = 0; v < P::k_all; ++v) d[j][v] = j < w.folded ? weighed[j][v] : typename P::Vector{};
-    }
-    constexpr std::size_t k_rows = 2;
-    std::size_t i = 0;
-    for (; i + k_rows <= dk; i += k_rows) {
-        fold_rows<Bytes, k_rows, Count>(w.k + i, dk, d, w.folded, w.keep, panel + i * P::k_columns);
-    }
-    for (; i < dk; ++i) fold_rows<Bytes, 1, 0>(w.k + i, dk, d, w.folded, w.keep, panel + i * P::k_columns);
-}
-
-template <int Bytes>
-void fold_panel(const DecodeWrites& w, std::size_t state_stride, std::size_t column, std::size_t dk, float* panel) {
-    using P = DeferredPanel<Bytes>;
-    DeferredRow<Bytes> weighed[k_decode_most];
-    for (std::size_t j = 0; j < w.folded; ++j) {
-        for (std::size_t v = 0; v < P::k_all; ++v) {
-            weighed[j][v] = w.weights[j] * load<float, Bytes>(w.d + j * state_stride + column + v * P::k_lanes);
-        }
-    }
-    if (w.folded == k_decode_most) return fold_all_rows<Bytes, k_decode_most>(w, weighed, dk, panel);
-    fold_all_rows<Bytes, 0>(w, weighed, dk, panel);
-}
-
-// S^T k and S^T q of Tokens tokens from `first` on, to [token][k, q][state_stride]. One token takes two rows at a time,
-// because its few sums would wait for each other.
-template <int Bytes, std::size_t Tokens>
-__attribute__((always_inline)) inline void panel_sums(const DecodeTask& task, const float* panel, std::size_t first,
-                                                      float* sums) {
-    using P = DeferredPanel<Bytes>;
-    constexpr std::size_t k_rows = Tokens == 1 ? 2 : 1;
-    typename P::Vector sum_k[k_rows][Tokens][P::k_all], sum_q[k_rows][Tokens][P::k_all];
-#pragma GCC unroll 2
-    for (std::size_t r = 0; r < k_rows; ++r) {
-#pragma GCC unroll 4
-        for (std::size_t t = 0; t < Tokens; ++t) {
-#pragma GCC unroll 2
-            for (std::size_t v = 0; v < P::k_all; ++v) sum_k[r][t][v] = sum_q[r][t][v] = typename P::Vector{};
-        }
-    }
-    const std::size_t rows = task.dk, tokens = task.padded;
-    const float *k = task.k + first, *q = task.q + first;
-    const auto row = [&](std::size_t r) __attribute__((always_inline)) {
-        typename P::Vector s[P::k_all];
-#pragma GCC unroll 2
-        for (std::size_t v = 0; v < P::k_all; ++v) s[v] = load_once<Bytes>(panel + v * P::k_lanes);
-#pragma GCC unroll 4
-        for (std::size_t t = 0; t < Tokens; ++t) {
-            const typename P::Vector one_k = broadcast<Bytes>(k + t), one_q = broadcast<Bytes>(q + t);
-#pragma GCC unroll 2
-            for (std::size_t v = 0; v < P::k_all; ++v) {
-                sum_k[r][t][v] += one_k * s[v];
-                sum_q[r][t][v] += one_q * s[v];
-            }
-        }
-        panel += P::k_columns;
-        k += tokens;
-        q += tokens;
-    };
-    constexpr std::size_t k_page = 4096;
-    constexpr std::size_t k_page_rows = k_page / (P::k_columns * sizeof(float));
-    for (std::size_t i = 0; i < rows;) {
-        const std::size_t end = i + k_page_rows < rows ? i + k_page_rows : rows;
-        // The processor's own prefetching ends at a page; this prefetches what follows, of this state or (mostly) the
-        // next.
-        if (task.far) decode_fetch(reinterpret_cast<const char*>(panel) + k_page, k_page / 8);
-        for (; i + k_rows <= end; i += k_rows) {
-            row(0);
-            if constexpr (k_rows == 2) row(1);
-        }
-        if (i < end) {
-            row(0);
-            ++i;
-        }
-    }
-    sums += 2 * first * task.state_stride;
-#pragma GCC unroll 4
-    for (std::size_t t = 0; t < Tokens; ++t, sums += 2 * task.state_stride) {
-#pragma GCC unroll 2
-        for (std::size_t v = 0; v < P::k_all; ++v) {
-            if constexpr (k_rows == 2) {
-                sum_k[0][t][v] += sum_k[1][t][v];
-                sum_q[0][t][v] += sum_q[1][t][v];
-            }
-            store<float, Bytes>(sums + v * P::k_lanes, sum_k[0][t][v]);
-            store<float, Bytes>(sums + task.state_stride + v * P::k_lanes, sum_q[0][t][v]);
-        }
-    }
-}
-
-// Both at once for one token: Count writes are added to each row, which then feeds the sums. From Count = 2 on, there
-// is enough work between two additions to one sum.
-template <int Bytes, std::size_t Count>
-void fold_and_sum(const DecodeTask& task, std::size_t column, float* panel, float* sums) {
-    using P = DeferredPanel<Bytes>;
-    const DecodeWrites& w = task.writes;
-    typename P::Vector d[Count][P::k_all], sum_k[P::k_all], sum_q[P::k_all];
-#pragma GCC unroll 8
-    for (std::size_t j = 0; j < Count; ++j) {
-#pragma GCC unroll 2
-        for (std::size_t v = 0; v < P::k_all; ++v) {
-            d[j][v] = w.weights[j] * load<float, Bytes>(w.d + j * task.state_stride + column + v * P::k_lanes);
-        }
-    }
-#pragma GCC unroll 2
-    for (std::size_t v = 0; v < P::k_all; ++v) sum_k[v] = sum_q[v] = typename P::Vector{};
-    const float keep = w.keep;
-    const float *k = task.k, *q = task.q, *before = w.k;
-    const std::size_t dk = task.dk;
-    for (std::size_t i = 0; i < dk; ++i, panel += P::k_columns) {
-        // Broadcast the factors before any store, because the compiler must assume that a store changes them.
-        const typename P::Vector one_k = broadcast<Bytes>(k + i), one_q = broadcast<Bytes>(q + i);
-        typename P::Vector s[P::k_all];
-#pragma GCC unroll 2
-        for (std::size_t v = 0; v < P::k_all; ++v) {
-            s[v] = load<float, Bytes>(panel + v * P::k_lanes);
-            if (keep != 1) s[v] *= keep;
-        }
-#pragma GCC unroll 8
-        for (std::size_t j = 0; j < Count; ++j) {
-            const typename P::Vector factor = broadcast<Bytes>(before + j * dk + i);
-#pragma GCC unroll 2
-            for (std::size_t v = 0; v < P::k_all; ++v) s[v] += factor * d[j][v];
-        }
-#pragma GCC unroll 2
-        for (std::size_t v = 0; v < P::k_all; ++v) {
-            store<float, Bytes>(panel + v * P::k_lanes, s[v]);
-            sum_k[v] += one_k * s[v];
-            sum_q[v] += one_q * s[v];
-        }
-    }
-#pragma GCC unroll 2
-    for (std::size_t v = 0; v < P::k_all; ++v) {
-        store<float, Bytes>(sums + v * P::k_lanes, sum_k[v]);
-        store<float, Bytes>(sums + task.state_stride + v * P::k_lanes, sum_q[v]);
-    }
-}
-
-// d and out of token t from the writes of its sources, in Vectors vectors at `column`.
-template <int Bytes, std::size_t Vectors>
-__attribute__((always_inline)) inline void finish_columns(const DecodeTask& task, std::size_t t, std::size_t column,
-                                                          const float* sums) {
-    using Vector = typename VectorOf<float, Bytes>::type;
-    constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
-    const DecodeFactors& f = task.factors[t];
-    const std::size_t sources = task.writes.count + t, stride = task.state_stride;
-    float* own = task.writes.d + column;
-    const float* with_k = sums + 2 * t * stride + column;
-    Vector d[Vectors], o[Vectors];
-#pragma GCC unroll 4
-    for (std::size_t v = 0; v < Vectors; ++v) {
-        d[v] = f.from_state * load<float, Bytes>(with_k + v * k_lanes);
-        o[v] = f.out_state * load<float, Bytes>(with_k + stride + v * k_lanes);
-        if (f.beta != 0) d[v] += f.beta * decode_value<Bytes>(task, t, column + v * k_lanes);
-    }
-    for (std::size_t j = 0; j < sources; ++j) {
-        const Vector in_d = broadcast<Bytes>(&f.in_d[j]), in_o = broadcast<Bytes>(&f.in_o[j]);
-#pragma GCC unroll 4
-        for (std::size_t v = 0; v < Vectors; ++v) {
-            const Vector x = load<float, Bytes>(own + j * stride + v * k_lanes);
-            d[v] += in_d * x;
-            o[v] += in_o * x;
-        }
-    }
-#pragma GCC unroll 4
-    for (std::size_t v = 0; v < Vectors; ++v) {
-        store<float, Bytes>(own + sources * stride + v * k_lanes, d[v]);
-        write_decoded<Bytes>(task, t, column + v * k_lanes, o[v] + f.in_o[sources] * d[v]);
-    }
-}
-
-template <int Bytes>
-inline void finish_tokens(const DecodeTask& task, const float* sums) {
-    using P = DeferredPanel<Bytes>;
-    for (std::size_t t = 0; t < task.tokens; ++t) {
-        std::size_t column = 0;
-        for (; column + 2 * P::k_columns <= task.state_stride; column += 2 * P::k_columns) {
-            finish_columns<Bytes, 2 * k_panel_vectors>(task, t, column, sums);
-        }
-        if (column < task.state_stride) finish_columns<Bytes, k_panel_vectors>(task, t, column, sums);
-    }
-}
-
-// MostWrites: maximum of pending writes; Most: tokens whose sums fit in registers.
-template <int Bytes, std::size_t MostWrites, std::size_t Most>
-void decode_deferred(const DecodeTask* tasks, std::size_t count, float* sums) {
-    using P = DeferredPanel<Bytes>;
-    decode_all(tasks, count, [&](const DecodeTask& task, DecodeAhead&) {
-        for (std::size_t column = 0; column < task.state_stride; column += P::k_columns) {
-            float* panel = task.write + column * task.dk;
-            if (task.writes.folded == MostWrites && task.padded == 1) {
-                fold_and_sum<Bytes, MostWrites>(task, column, panel, sums + column);
-                continue;
-            }
-            if (task.writes.folded > 0) {
-                fold_panel<Bytes>(task.writes, task.state_stride, column, task.dk, panel);
-            }
-            switch (task.padded) {
-                case 1: panel_sums<Bytes, 1>(task, panel, 0, sums + column); break;
-                case 2: panel_sums<Bytes, 2>(task, panel, 0, sums + column); break;
-                default:
-                    for (std::size_t t = 0; t < task.padded; t += Most) {
-                        panel_sums<Bytes, Most>(task, panel, t, sums + column);
-                    }
-            }
-        }
-        finish_tokens<Bytes>(task, sums);
     });
 }
 
@@ -694,30 +369,10 @@ void row_products(const float* from, std::size_t rows, std::size_t dk, const flo
 
 }  // namespace
 
-// A decode kernel for one instruction set.
-
-namespace {
-
-// Piped: vectors of a panel that is written during the next. MostWrites, Most: see decode_deferred.
-template <int Bytes, std::size_t Piped, std::size_t MostWrites, std::size_t Most>
-DecodeKernel decode_kernel() {
-    DecodeKernel kernel;
-    kernel.lanes = VectorOf<float, Bytes>::k_lanes;
-    kernel.in_place = decode_in_place<Bytes, Piped>;
-    kernel.finish = DecodeSweep<Bytes, 1, Piped>::write;
-    kernel.most_writes = MostWrites;
-    kernel.panel = DeferredPanel<Bytes>::k_columns;
-    kernel.deferred = decode_deferred<Bytes, MostWrites, Most>;
-    kernel.fold = fold_panel<Bytes>;
-    kernel.products = row_products<Bytes>;
-    return kernel;
-}
-
-}  // namespace
-
 DecodeKernel GDNCTL_KERNEL(decode)() {
-    constexpr std::size_t k_most = GDNCTL_BYTES == 64 ? 4 : 2;
-    return decode_kernel<GDNCTL_BYTES, GDNCTL_BYTES == 16 ? 2 : 4, k_most, k_most>();
+    constexpr std::size_t k_piped = GDNCTL_BYTES == 16 ? 2 : 4;  // vectors of a panel that is written during the next
+    return {VectorOf<float, GDNCTL_BYTES>::k_lanes, decode_in_place<GDNCTL_BYTES, k_piped>,
+            DecodeSweep<GDNCTL_BYTES, 1, k_piped>::write, row_products<GDNCTL_BYTES>};
 }
 
 }  // namespace gdnctl::oracle
