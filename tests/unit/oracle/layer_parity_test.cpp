@@ -7,9 +7,9 @@
 #include "oracle/gdn/contract/gradients.h"
 #include "oracle/gdn/kernels/backward32.h"
 #include "oracle/gdn/layer_inputs/layer_parts.h"
-#include "oracle/gdn/selftest/backward_mutants.h"
 #include "unit/oracle/judging.h"
 #include "unit/oracle/layer_fixtures.h"
+#include "unit/oracle/mutants/backward_mutants.h"
 
 using namespace gdnctl::oracle;
 using namespace gdnctl::oracle::testing;

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "oracle/gdn/selftest/mutants.h"
-#include "oracle/gdn/selftest/selftest.h"
 #include "unit/oracle/judging.h"
-#include "unit/oracle/tapped_kernel.h"
+#include "unit/oracle/mutants/forward_mutants.h"
+#include "unit/oracle/mutants/mutant_set.h"
+#include "unit/oracle/mutants/tapped_kernel.h"
 
 using namespace gdnctl::oracle;
 using namespace gdnctl::oracle::testing;
@@ -15,7 +15,7 @@ namespace {
 using Row = std::size_t;
 
 const GdnReference& small_lanes() {
-    static const GdnReference k_reference = selftest_reference(selftest_case(false, {1, 80, 2, 4, 16, 16}), 2);
+    static const GdnReference k_reference = mutant_reference(mutant_case(false, {1, 80, 2, 4, 16, 16}), 2);
     return k_reference;
 }
 

@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "oracle/gdn/kernels/prepare.h"
-#include "oracle/gdn/selftest/mutants.h"
 #include "unit/oracle/gdn_fixtures.h"
 #include "unit/oracle/judging.h"
+#include "unit/oracle/mutants/forward_mutants.h"
 
 using namespace gdnctl;
 using namespace gdnctl::oracle;

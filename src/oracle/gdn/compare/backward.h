@@ -65,6 +65,17 @@ std::string written_outside(const GdnReference& reference, const std::vector<Gra
 Diagnosis diagnose_backward(const GdnReference& reference, const std::vector<GradientEvidence>& all, bool in_sequence,
                             int threads);
 
+// A mistake that the search knows, and the gradients of a kernel that makes it.
+struct BackwardMistake {
+    std::string stage, text;
+    GdnGradients gradients;
+};
+std::vector<BackwardMistake> known_backward_mistakes(const GdnReference& reference, int threads);
+
+// The gradient of that canonical name.
+std::vector<double>& gradient_of(GdnGradients& gradients, std::string_view canonical);
+const std::vector<double>& gradient_of(const GdnGradients& gradients, std::string_view canonical);
+
 // The RMS error that a correct gradient may have.
 double honest_error(const GradientEvidence& gradient);
 // How many times smaller its error would be if the truth were `other`; 0: no match.

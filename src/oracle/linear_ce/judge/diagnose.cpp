@@ -115,8 +115,8 @@ struct Explanation {
 
 class LseSearch {
 public:
-    LseSearch(const Findings& findings, std::vector<std::size_t> wrong)
-        : m_f(findings), m_wrong(std::move(wrong)), m_rows(probe(findings, some_of(m_wrong, 6))) {
+    LseSearch(const Findings& findings, std::vector<std::size_t> wrong, std::size_t probed = 6)
+        : m_f(findings), m_wrong(std::move(wrong)), m_rows(probe(findings, some_of(m_wrong, probed))) {
         const Tensor* lse = m_f.dump.lse;
         for (const ProbeRow& r : m_rows) {
             // Without lse, the one that the loss implies if its label's logit is right.
@@ -139,6 +139,15 @@ public:
         return m_best;
     }
 
+    // Instead of looking for them.
+    std::vector<KnownMistake> list() {
+        m_listed.emplace();
+        roundings();
+        transforms();
+        caps();
+        return std::move(*m_listed);
+    }
+
     double before = 0;  // the worst row's error / its limit
 
 private:
@@ -147,6 +156,14 @@ private:
     // Earlier explanations win unless a later one leaves half the error or less. What rounds meets ties that fp32
     // decides otherwise: `loosely` asks for a tenth of the error over all rows instead.
     void consider(Explanation e, const Predict& predict, bool loosely = false) {
+        if (m_listed) {
+            KnownMistake& m = m_listed->emplace_back(KnownMistake{e.stages.front(), e.text});
+            for (const ProbeRow& r : m_rows) {
+                m.lse.push_back(predict(r));
+                m.loss.push_back(m_f.rows.loss[r.at] + m.lse.back() - r.lse);
+            }
+            return;
+        }
         e.error = 0;
         double sum = 0;
         for (std::size_t i = 0; i < m_rows.size() && (loosely || e.error <= 1); ++i) {
@@ -385,6 +402,7 @@ private:
     std::vector<double> m_got, m_limit;
     double m_before = 0;  // the sum over rows of error / limit
     std::optional<Explanation> m_best;
+    std::optional<std::vector<KnownMistake>> m_listed;  // instead of m_best
 };
 
 // exp() of a logit beyond 88.7 is infinite in fp32: all rows with such logits are not finite, and no other row is.
@@ -479,6 +497,18 @@ public:
                 nan ? std::vector<std::string>{"tile", "label"} : std::vector<std::string>{"label", "tile"};
         }
         return std::move(m_faults);
+    }
+
+    // Instead of looking for them.
+    std::vector<KnownMistake> list() {
+        m_listed.emplace();
+        m_rows = probe(m_f, all_of(m_f.rows.rows.size()));
+        reduced_early();
+        caps();
+        labels();
+        other_scales();
+        other_column();
+        return std::move(*m_listed);
     }
 
 private:
@@ -583,6 +613,11 @@ private:
 
     template <class Predict>
     void consider(const char* stage, const std::string& text, const Predict& predict) {
+        if (m_listed) {
+            KnownMistake& m = m_listed->emplace_back(KnownMistake{stage, text});
+            for (const ProbeRow& r : m_rows) m.loss.push_back(predict(r));
+            return;
+        }
         if (!m_faults.stages.empty()) return;
         for (const ProbeRow& r : m_rows) {
             if (!(std::fabs(predict(r) - got(r)) <= row_limit_of(m_f, *m_f.dump.loss, r.at))) return;
@@ -645,6 +680,7 @@ private:
     std::vector<std::size_t> m_wrong;
     std::vector<ProbeRow> m_rows;
     Faults m_faults;
+    std::optional<std::vector<KnownMistake>> m_listed;  // instead of m_faults
 };
 
 }  // namespace
@@ -701,9 +737,15 @@ Faults argmax_faults(const Findings& findings) {
     return faults;
 }
 
-Faults reduced_faults(const Findings& findings) {
+namespace {
+
+struct ReducedMistake {
+    const char *stage, *text;
+    double value;
+};
+
+std::vector<ReducedMistake> reduced_mistakes(const Findings& findings) {
     const Problem& p = findings.problem;
-    const double got = element(*findings.dump.reduced, 0);
     const std::vector<double>& loss = findings.loss;
     const std::vector<double>& lse = findings.lse;
     const double lambda = p.c().logsumexp_weight;
@@ -724,10 +766,7 @@ Faults reduced_faults(const Findings& findings) {
     }
     const bool mean = p.c().reduction == Reduction::mean;
     const double by = mean ? p.total_weight : 1;
-    const struct {
-        const char *stage, *text;
-        double value;
-    } candidates[] = {
+    return {
         {"penalty", "matches without the penalty", weighted_loss / by},
         {"penalty", "matches if the penalty is not weighted", (weighted_loss + plain_penalty) / by},
         {"penalty", "matches if the penalty is not weighted and averaged over all rows",
@@ -748,16 +787,35 @@ Faults reduced_faults(const Findings& findings) {
          (weighted_loss + weighted_penalty) / static_cast<double>(p.rows_with_weight)},
         {"reduction", "matches if the sum is divided twice", (weighted_loss + weighted_penalty) / by / by},
     };
+}
+
+}  // namespace
+
+Faults reduced_faults(const Findings& findings) {
+    const Problem& p = findings.problem;
+    const double got = element(*findings.dump.reduced, 0);
     Faults faults;
     faults.place = Place{"reduced", {}, {}, {}, {}};
-    for (const auto& c : candidates) {
+    for (const ReducedMistake& c : reduced_mistakes(findings)) {
         if (!(std::fabs(c.value - got) <= 2e-5 * std::fabs(c.value))) continue;
         faults.stages = stages_of(c.stage, p);
         faults.hints.push_back({c.stage, c.text, 1});
         return faults;
     }
-    faults.stages = lambda != 0 ? std::vector<std::string>{"weight", "penalty"} : std::vector<std::string>{"weight"};
+    faults.stages = p.c().logsumexp_weight != 0 ? std::vector<std::string>{"weight", "penalty"}
+                                                : std::vector<std::string>{"weight"};
     return faults;
+}
+
+std::vector<KnownMistake> known_row_mistakes(const Findings& right) {
+    const std::vector<std::size_t> all = all_of(right.rows.rows.size());
+    std::vector<KnownMistake> mistakes = LseSearch(right, all, all.size()).list();
+    for (KnownMistake& m : LossSearch(right).list()) mistakes.push_back(std::move(m));
+    if (right.problem.c().reduction == Reduction::none) return mistakes;
+    for (const ReducedMistake& m : reduced_mistakes(right)) {
+        mistakes.push_back({m.stage, m.text, {}, {}, {}, {}, m.value});
+    }
+    return mistakes;
 }
 
 namespace {

@@ -81,4 +81,17 @@ void add_lse_of_loss(const Findings& findings, const std::vector<std::size_t>& w
 // "weight" and what goes by that name too, for a mistake in the reduction.
 std::vector<std::string> stages_of(const std::string& stage, const Problem& problem);
 
+// A mistake that the search knows, and what a kernel that makes it would write; empty: what a correct one does.
+struct KnownMistake {
+    std::string stage, text;
+    std::vector<double> loss = {}, lse = {};  // of all rows
+    std::vector<double> gx = {}, gw = {};     // as in files
+    std::optional<double> reduced = std::nullopt;
+};
+
+// `right` are the findings on a correct dump, with every row and column. Mistakes in the sum of a single block are not
+// listed: there are as many as ways to cut the vocabulary.
+std::vector<KnownMistake> known_row_mistakes(const Findings& right);
+std::vector<KnownMistake> known_gradient_mistakes(const Findings& right);
+
 }  // namespace gdnctl::oracle::linear_ce

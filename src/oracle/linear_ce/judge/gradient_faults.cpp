@@ -370,6 +370,8 @@ public:
     // The factor that makes the wrong lines right.
     std::optional<double> factor() const;
 
+    // All compared lines under each mistake, [mistakes][lines * H].
+    std::vector<std::vector<double>> lines_under(const std::vector<Mistake>& mistakes) const;
     // The worst element's error / its limit under each mistake.
     std::vector<double> errors_under(const std::vector<Mistake>& mistakes) const;
 
@@ -598,6 +600,18 @@ double GradientProbe::error_of(std::size_t line, const std::vector<double>& sum)
         error = std::isnan(part) ? HUGE_VAL : std::max(error, part);
     }
     return error;
+}
+
+std::vector<std::vector<double>> GradientProbe::lines_under(const std::vector<Mistake>& mistakes) const {
+    std::vector<std::vector<double>> lines(mistakes.size());
+    for (std::size_t line = 0; line < (m_of_gw ? m_f.columns : m_f.rows.rows).size(); ++line) {
+        const std::vector<std::vector<double>> all = deltas(line, mistakes);
+        for (std::size_t m = 0; m < all.size(); ++m) {
+            const std::vector<double> sum = partial_sums(all[m], terms(), mistakes[m].operand).front();
+            lines[m].insert(lines[m].end(), sum.begin(), sum.end());
+        }
+    }
+    return lines;
 }
 
 std::vector<double> GradientProbe::errors_under(const std::vector<Mistake>& mistakes) const {
@@ -853,6 +867,24 @@ private:
 };
 
 }  // namespace
+
+std::vector<KnownMistake> known_gradient_mistakes(const Findings& right) {
+    const Problem& p = right.problem;
+    const std::vector<Mistake> all = mistakes_for(p);
+    const std::vector<std::vector<double>> gx = GradientProbe(right, false).lines_under(all);
+    const std::vector<std::vector<double>> gw = GradientProbe(right, true).lines_under(all);
+    std::vector<KnownMistake> mistakes;
+    for (std::size_t m = 1; m < all.size(); ++m) {
+        KnownMistake& known = mistakes.emplace_back(KnownMistake{all[m].stage, all[m].text});
+        known.gx = gx[m];
+        known.gw.resize(gw[m].size());
+        for (std::size_t i = 0; i < gw[m].size(); ++i) {
+            const std::size_t v = i / p.hidden, h = i % p.hidden;
+            known.gw[p.c().layout == Layout::hv ? h * p.vocab + v : i] = gw[m][i];
+        }
+    }
+    return mistakes;
+}
 
 Faults gradient_faults(const Findings& findings) { return GradientSearch(findings).run(); }
 

@@ -11,7 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "oracle/linear_ce/judge/problem.h"
-#include "oracle/linear_ce/judge/selftest.h"
+#include "unit/oracle/mutants/linear_ce_mutants.h"
 #include "oracle/linear_ce/judge/truth.h"
 
 namespace gdnctl::oracle::linear_ce {

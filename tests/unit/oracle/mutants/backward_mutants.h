@@ -7,9 +7,9 @@
 
 #include "oracle/gdn/compare/compare.h"
 #include "oracle/gdn/kernels/adjoint.h"
-#include "oracle/gdn/selftest/mutants.h"
+#include "unit/oracle/mutants/forward_mutants.h"
 
-namespace gdnctl::oracle {
+namespace gdnctl::oracle::testing {
 
 // The terms of docs/reference/oracle-methods.md, "Chunked backward", in the order of its formulas.
 enum class BackwardTerm {
@@ -78,4 +78,4 @@ std::vector<BackwardMutant> unexpected_backward_mutants();
 GdnGradients run_backward_chunks(const GdnReference& reference, const BackwardFault& fault, const MutantScope& scope,
                                  std::size_t chunk, int threads);
 
-}  // namespace gdnctl::oracle
+}  // namespace gdnctl::oracle::testing

@@ -1,4 +1,4 @@
-#include "unit/oracle/tapped_kernel.h"
+#include "unit/oracle/mutants/tapped_kernel.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "unit/oracle/tapped_kernel.h"
+#include "unit/oracle/mutants/tapped_kernel.h"
 
 namespace gdnctl::oracle::testing {
 

@@ -1,4 +1,4 @@
-#include "oracle/gdn/selftest/mutants.h"
+#include "unit/oracle/mutants/forward_mutants.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "oracle/gdn/kernels/prepare.h"
 #include "oracle/simd/tasks.h"
 
-namespace gdnctl::oracle {
+namespace gdnctl::oracle::testing {
 
 namespace {
 
@@ -549,4 +549,4 @@ private:
 
 std::vector<Mutant> unexpected_mutants() { return Strangers().all(); }
 
-}  // namespace gdnctl::oracle
+}  // namespace gdnctl::oracle::testing

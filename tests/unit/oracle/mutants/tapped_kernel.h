@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "oracle/gdn/compare/lane.h"
-#include "oracle/gdn/selftest/mutants.h"
+#include "unit/oracle/mutants/forward_mutants.h"
 
 namespace gdnctl::oracle::testing {
 

@@ -1,5 +1,5 @@
 // One chunk of the chunked backward in docs/reference/oracle-methods.md, term by term.
-#include "oracle/gdn/selftest/backward_mutants.h"
+#include "unit/oracle/mutants/backward_mutants.h"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 #include "oracle/gdn/kernels/prepare.h"
 #include "oracle/simd/tasks.h"
 
-namespace gdnctl::oracle {
+namespace gdnctl::oracle::testing {
 
 namespace {
 
@@ -707,4 +707,4 @@ std::vector<BackwardMutant> all_backward_mutants() {
     return all;
 }
 
-}  // namespace gdnctl::oracle
+}  // namespace gdnctl::oracle::testing

@@ -7,7 +7,7 @@
 #include "oracle/gdn/compare/compare.h"
 #include "oracle/gdn/compare/hypotheses.h"
 
-namespace gdnctl::oracle {
+namespace gdnctl::oracle::testing {
 
 // The part of a problem that a mutant affects.
 struct MutantScope {
@@ -32,4 +32,4 @@ std::vector<Mutant> unexpected_mutants();
 // The outputs of a mutant (or, without one, of the correct kernel) on a problem.
 GdnOutputs run_mutant(const GdnReference& reference, const Mutant* mutant, const MutantScope& scope, int threads);
 
-}  // namespace gdnctl::oracle
+}  // namespace gdnctl::oracle::testing
