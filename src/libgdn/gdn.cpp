@@ -17,10 +17,10 @@ using namespace gdnctl::oracle;
 using namespace gdnctl::libgdn;
 
 // Layout of what the backward keeps of the recomputed forward, in floats; each part starts at a multiple of 64 bytes.
-struct Parts {
+struct BackwardWorkspace {
     std::size_t u = 0, states = 0, out = 0, final_state = 0;
 
-    Parts(const gdn_call& c, std::span<const GdnSequence> sequences) {
+    BackwardWorkspace(const gdn_call& c, std::span<const GdnSequence> sequences) {
         const auto part = [](std::size_t n) { return (n + 15) / 16 * 16; };
         const auto state = static_cast<std::size_t>(c.value_heads * c.key_dim * c.value_dim);
         u = part(static_cast<std::size_t>(c.batch * c.tokens * c.value_heads * c.value_dim));
@@ -76,7 +76,7 @@ int backward(const gdn_call& c) {
     if (const int bad = check_inputs(c); bad != GDN_OK) return bad;
     if (const int bad = check_gradients(c); bad != GDN_OK) return bad;
     const auto sequences = sequences_of(c);
-    const Parts parts(c, sequences);
+    const BackwardWorkspace parts(c, sequences);
     std::unique_ptr<void, Free> own;
     void* space = c.workspace;
     if (space == nullptr || c.workspace_size < parts.bytes()) {
@@ -202,7 +202,7 @@ size_t gdn_workspace(const gdn_call* call, uint32_t entry) {
     (void)guarded(
         [&](const gdn_call& c) {
             const int status = check_sizes(c);
-            if (status == GDN_OK) bytes = Parts(c, sequences_of(c)).bytes();
+            if (status == GDN_OK) bytes = BackwardWorkspace(c, sequences_of(c)).bytes();
             return status;
         },
         call);

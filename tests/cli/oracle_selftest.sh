@@ -1,7 +1,7 @@
 # gdnctl oracle selftest.
 test_help_says_what_it_does() {
     expect 0 "$GDNCTL" oracle selftest --help
-    out_has 'makes every mistake that'
+    out_has 'makes the mistakes that'
     out_has 'gdnctl oracle selftest --json'
 }
 

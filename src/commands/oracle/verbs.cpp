@@ -667,10 +667,9 @@ Result<ExitCode> print(const Operator& op, const oracle::SelftestReport& report,
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Checks that the oracle tells right from wrong on this machine. It makes every mistake that `oracle compare` "
-        "can "
-        "name, one at a time, on a small case. Each must be found and located, and the results of the built-in kernels "
-        "on other cases must be OK. Takes a few seconds.");
+        "Checks that the oracle tells right from wrong on this machine. It makes the mistakes that `oracle compare` "
+        "can name, one at a time, on a small case. Each must be found and located, and the results of the built-in "
+        "kernels on other cases must be OK. Takes a few seconds.");
     const std::string_view first = operators_with(options.operators, &Operator::selftest).front()->name;
     args.positional(options.op, {.name = "OP", .help = fmt::format("the operator (default: {})", first)});
     args.check([&options]() -> Status {

@@ -1,3 +1,4 @@
+// Loops that measure the machine: multiply-adds at their peak, and reading and writing memory.
 #include "oracle/simd/isa.h"
 #include "oracle/simd/vector.h"
 

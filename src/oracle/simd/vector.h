@@ -1,4 +1,4 @@
-// Vectors in the compiler's own types. Only files of this folder include it. Each is compiled for one instruction set,
+// Vectors in the compiler's own types. Only sources that are compiled once per instruction set include this file,
 // so neither this header nor the kernel bodies may have an inline function whose name another file could share: the
 // linker keeps one copy of such a function, perhaps the one with the wrong instructions. Hence the unnamed namespaces,
 // and no standard library.

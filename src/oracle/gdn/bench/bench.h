@@ -1,4 +1,5 @@
-// New inputs for every timed run of a user's kernel, and the results that it must give.
+// What `oracle bench gdn` times: our own kernels without conversions, a user's kernel with new inputs in every run, and
+// the results that either must give.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Measures the errors of correct backward passes on exactly these inputs.
+// The truth and the budgets of gradients. Budgets are measured: the errors of correct backward passes on these inputs.
 #include "oracle/gdn/compare/backward.h"
 
 #include <algorithm>

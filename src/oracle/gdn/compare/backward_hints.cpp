@@ -1,4 +1,4 @@
-// The last steps of dq and dk: the sum over a group of value heads, then the l2norm's gradient.
+// Known mistakes of backward passes: recomputes the gradients as a faulty kernel would.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -10,7 +10,7 @@
 
 #include "core/text.h"
 #include "oracle/gdn/compare/backward.h"
-#include "oracle/gdn/compare/lane.h"
+#include "oracle/gdn/compare/head.h"
 #include "oracle/gdn/kernels/adjoint.h"
 #include "oracle/gdn/kernels/prepare.h"
 #include "oracle/judge/linear_algebra.h"
@@ -244,11 +244,7 @@ std::optional<Diagnosis> KeyGradients::explain() {
     return d;
 }
 
-}  // namespace
-
 // Known mistakes of backward passes: recomputes the gradients as the faulty kernel would.
-
-namespace {
 
 class BackwardSearch {
 public:
@@ -442,15 +438,15 @@ private:
         std::vector<double> alpha = dg;
         const GdnGradients& all = m_b.gradients;
         offer(g, "dg", "dg is the gradient of the gate as given", all.d_gate);
-        LaneInputs lane_gates;
+        HeadInputs head_gates;
         for (std::size_t h = 0; h < heads; ++h) {
-            lane_gates.dk = 1;
-            lane_gates.gate.clear();
+            head_gates.dk = 1;
+            head_gates.gate.clear();
             for (std::size_t row = 0; row < dg.size() / heads; ++row)
-                lane_gates.gate.push_back(p.gate[row * heads + h]);
-            if (!p.A_log.empty()) lane_gates.A_log = p.A_log[h];
-            if (!p.dt_bias.empty()) lane_gates.dt_bias = p.dt_bias[h];
-            const Lane lane = prepare_lane(lane_gates, m_r.contract.value);
+                head_gates.gate.push_back(p.gate[row * heads + h]);
+            if (!p.A_log.empty()) head_gates.A_log = p.A_log[h];
+            if (!p.dt_bias.empty()) head_gates.dt_bias = p.dt_bias[h];
+            const PreparedHead lane = prepare_head(head_gates, m_r.contract.value);
             for (std::size_t row = 0; row < lane.gate.size(); ++row) alpha[row * heads + h] /= std::exp(lane.gate[row]);
         }
         offer(g, "dg", "dg is the gradient of alpha = exp(g)", alpha);

@@ -127,12 +127,12 @@ private:
             const std::size_t tokens = static_cast<std::size_t>(p.sequences[n].end) - begin;
             for (std::size_t head = 0; head < heads; ++head) {
                 if (only_head && head != *only_head) continue;
-                LanePlace place{&r, n, head, 0, tokens, std::vector<std::size_t>(dv)};
+                HeadSlice place{&r, n, head, 0, tokens, std::vector<std::size_t>(dv)};
                 std::iota(place.columns.begin(), place.columns.end(), 0);
                 const auto key = key_head_of(static_cast<std::int64_t>(head), p.dims, contract.head_map);
-                const LaneInputs inputs = lane_inputs(place, static_cast<std::size_t>(key),
+                const HeadInputs inputs = head_inputs(place, static_cast<std::size_t>(key),
                                                       static_cast<std::size_t>(contract.chunk), state_before(place));
-                const auto result = faulty.act_out(inputs, contract, place);
+                const auto result = faulty.simulate(inputs, contract, place);
                 if (!result) return std::nullopt;
                 for (std::size_t t = 0; t < tokens; ++t) {
                     std::copy_n(result->out.begin() + static_cast<std::ptrdiff_t>(t * dv), dv,

@@ -1,3 +1,4 @@
+// Why loss, lse, argmax or the scalar is wrong.
 #include "oracle/linear_ce/judge/diagnose.h"
 
 #include <algorithm>
@@ -78,17 +79,6 @@ double row_limit_of(const Findings& findings, const Tensor& tensor, std::size_t 
            (of_lse ? rows.lse_slack[at] : rows.loss_slack[at]);
 }
 
-std::vector<std::size_t> wrong_rows(const Findings& findings, const Tensor& tensor, const std::vector<double>& want,
-                                    bool of_loss) {
-    std::vector<std::size_t> wrong;
-    for (std::size_t i = 0; i < findings.rows.rows.size(); ++i) {
-        const std::size_t row = findings.rows.rows[i];
-        if (of_loss && findings.problem.ignored[row]) continue;
-        if (!(std::fabs(element(tensor, row) - want[i]) <= row_limit_of(findings, tensor, i))) wrong.push_back(i);
-    }
-    return wrong;
-}
-
 std::vector<std::size_t> rows_of(const Findings& findings, const std::vector<std::size_t>& at) {
     std::vector<std::size_t> rows;
     rows.reserve(at.size());
@@ -103,6 +93,18 @@ bool is_run(const std::vector<std::size_t>& numbers, std::size_t all) {
 // Why lse is wrong: each known mistake predicts the wrong rows, and the one that predicts them best is named.
 
 namespace {
+
+// Rows whose values of one tensor are beyond their limits, as indices among the compared ones.
+std::vector<std::size_t> wrong_rows(const Findings& findings, const Tensor& tensor, const std::vector<double>& want,
+                                    bool of_loss) {
+    std::vector<std::size_t> wrong;
+    for (std::size_t i = 0; i < findings.rows.rows.size(); ++i) {
+        const std::size_t row = findings.rows.rows[i];
+        if (of_loss && findings.problem.ignored[row]) continue;
+        if (!(std::fabs(element(tensor, row) - want[i]) <= row_limit_of(findings, tensor, i))) wrong.push_back(i);
+    }
+    return wrong;
+}
 
 using Range = std::pair<std::size_t, std::size_t>;
 
@@ -424,12 +426,11 @@ void explain(const Explanation& found, double before, Faults& faults) {
     faults.place->hidden = found.hidden;
 }
 
-}  // namespace
-
+// lse is wrong.
 Faults lse_faults(const Findings& f) {
     const std::vector<std::size_t> wrong = wrong_rows(f, *f.dump.lse, f.rows.lse, false);
     Faults faults;
-    faults.place = Place{"lse", rows_of(f, wrong), {}, {}, {}};
+    faults.place = FaultLocation{"lse", rows_of(f, wrong), {}, {}, {}};
     if (overflows(f, wrong)) {
         faults.stages = {"lse"};
         faults.hints.push_back({"lse", "the sum overflows: exponentials without the largest logit subtracted", 1});
@@ -460,16 +461,13 @@ Faults lse_faults(const Findings& f) {
     return faults;
 }
 
+// The mistake in lse that explains the `wrong` rows of loss, indices among the compared ones, if one does.
 void add_lse_of_loss(const Findings& findings, const std::vector<std::size_t>& wrong, Faults& faults) {
     LseSearch search(findings, wrong);
     if (const auto found = search.best()) explain(*found, search.before, faults);
 }
 
 // Why loss is wrong where lse is right or not in the dump.
-
-namespace {
-
-using Range = std::pair<std::size_t, std::size_t>;
 
 // loss = lse - s[y] says which logit was taken for the label's.
 class LossSearch {
@@ -479,7 +477,7 @@ public:
 
     Faults run() {
         m_rows = probe(m_f, some_of(m_wrong, 8));
-        m_faults.place = Place{"loss", rows_of(m_f, m_wrong), {}, label_block(), {}};
+        m_faults.place = FaultLocation{"loss", rows_of(m_f, m_wrong), {}, label_block(), {}};
         reduced_early();
         caps();
         labels();
@@ -683,11 +681,10 @@ private:
     std::optional<std::vector<KnownMistake>> m_listed;  // instead of m_faults
 };
 
-}  // namespace
-
+// loss is wrong, lse right or not in the dump.
 Faults loss_faults(const Findings& findings) { return LossSearch(findings).run(); }
 
-// Why argmax, or nothing but the scalar, is wrong.
+}  // namespace
 
 std::vector<std::string> stages_of(const std::string& stage, const Problem& problem) {
     if (stage != "reduction") return {stage};
@@ -696,6 +693,9 @@ std::vector<std::string> stages_of(const std::string& stage, const Problem& prob
     return {"weight", "reduction"};
 }
 
+namespace {
+
+// loss and lse are right.
 Faults argmax_faults(const Findings& findings) {
     const Problem& p = findings.problem;
     const std::vector<std::int64_t> got = to_i64(*findings.dump.argmax);
@@ -705,7 +705,7 @@ Faults argmax_faults(const Findings& findings) {
     }
     Faults faults;
     faults.stages = {"argmax"};
-    faults.place = Place{"argmax", rows_of(findings, wrong), {}, {}, {}};
+    faults.place = FaultLocation{"argmax", rows_of(findings, wrong), {}, {}, {}};
     const std::vector<ProbeRow> rows = probe(findings, some_of(wrong, 8));
     const auto all = [&](const auto& is) {
         return std::all_of(rows.begin(), rows.end(), [&](const ProbeRow& r) { return is(r, got[r.row]); });
@@ -736,8 +736,6 @@ Faults argmax_faults(const Findings& findings) {
     if (!text.empty()) faults.hints.push_back({"argmax", text, 1});
     return faults;
 }
-
-namespace {
 
 struct ReducedMistake {
     const char *stage, *text;
@@ -789,13 +787,12 @@ std::vector<ReducedMistake> reduced_mistakes(const Findings& findings) {
     };
 }
 
-}  // namespace
-
+// Nothing but `reduced` is wrong.
 Faults reduced_faults(const Findings& findings) {
     const Problem& p = findings.problem;
     const double got = element(*findings.dump.reduced, 0);
     Faults faults;
-    faults.place = Place{"reduced", {}, {}, {}, {}};
+    faults.place = FaultLocation{"reduced", {}, {}, {}, {}};
     for (const ReducedMistake& c : reduced_mistakes(findings)) {
         if (!(std::fabs(c.value - got) <= 2e-5 * std::fabs(c.value))) continue;
         faults.stages = stages_of(c.stage, p);
@@ -807,19 +804,6 @@ Faults reduced_faults(const Findings& findings) {
     return faults;
 }
 
-std::vector<KnownMistake> known_row_mistakes(const Findings& right) {
-    const std::vector<std::size_t> all = all_of(right.rows.rows.size());
-    std::vector<KnownMistake> mistakes = LseSearch(right, all, all.size()).list();
-    for (KnownMistake& m : LossSearch(right).list()) mistakes.push_back(std::move(m));
-    if (right.problem.c().reduction == Reduction::none) return mistakes;
-    for (const ReducedMistake& m : reduced_mistakes(right)) {
-        mistakes.push_back({m.stage, m.text, {}, {}, {}, {}, m.value});
-    }
-    return mistakes;
-}
-
-namespace {
-
 void put_stage(Report& report, std::vector<std::string> stages) {
     for (std::string& stage : stages) {
         if (std::find(report.stages.begin(), report.stages.end(), stage) == report.stages.end()) {
@@ -830,6 +814,17 @@ void put_stage(Report& report, std::vector<std::string> stages) {
 }
 
 }  // namespace
+
+std::vector<KnownMistake> known_row_mistakes(const Findings& right) {
+    const std::vector<std::size_t> all = all_of(right.rows.rows.size());
+    std::vector<KnownMistake> mistakes = LseSearch(right, all, all.size()).list();
+    for (KnownMistake& m : LossSearch(right).list()) mistakes.push_back(std::move(m));
+    if (right.problem.c().reduction == Reduction::none) return mistakes;
+    for (const ReducedMistake& m : reduced_mistakes(right)) {
+        mistakes.push_back({m.stage, m.text, {}, {}, {}, {}, m.value});
+    }
+    return mistakes;
+}
 
 void diagnose(const Findings& findings, Report& report) {
     Faults faults;

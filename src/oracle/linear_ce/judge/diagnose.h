@@ -1,4 +1,4 @@
-// Everything that a comparison has computed, for the search for the mistake.
+// The search for the mistake in a wrong dump, and everything that the comparison has computed for it.
 #pragma once
 
 #include <optional>
@@ -49,9 +49,6 @@ std::vector<double> rounded(std::vector<double> z, bool round = true);  // to bf
 // Sizes that kernels cut `count` elements into: powers of two, and even shares.
 std::vector<std::size_t> block_sizes(std::size_t count);
 
-// Rows whose values of one tensor are beyond their limits, as indices among the compared ones.
-std::vector<std::size_t> wrong_rows(const Findings& findings, const Tensor& tensor, const std::vector<double>& want,
-                                    bool of_loss);
 double row_limit_of(const Findings& findings, const Tensor& tensor, std::size_t at);
 
 // Batch rows of indices among the compared ones.
@@ -66,17 +63,11 @@ bool is_run(const std::vector<std::size_t>& numbers, std::size_t all);
 struct Faults {
     std::vector<std::string> stages;
     std::vector<Hint> hints;
-    std::optional<Place> place;
+    std::optional<FaultLocation> place;
 };
 
-Faults lse_faults(const Findings& findings);       // lse is wrong
-Faults loss_faults(const Findings& findings);      // loss is wrong, lse right or not in the dump
-Faults argmax_faults(const Findings& findings);    // loss and lse are right
-Faults gradient_faults(const Findings& findings);  // loss and lse are right
-Faults reduced_faults(const Findings& findings);   // nothing but `reduced` is wrong
-
-// The mistake in lse that explains the `wrong` rows of loss, indices among the compared ones, if one does.
-void add_lse_of_loss(const Findings& findings, const std::vector<std::size_t>& wrong, Faults& faults);
+// Of a dump whose loss and lse are right.
+Faults gradient_faults(const Findings& findings);
 
 // "weight" and what goes by that name too, for a mistake in the reduction.
 std::vector<std::string> stages_of(const std::string& stage, const Problem& problem);

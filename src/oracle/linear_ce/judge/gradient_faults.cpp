@@ -1,4 +1,5 @@
-// Known mistakes in delta, the gradient of the logits, that gx and gw are made of.
+// Why gradients are wrong where loss and lse are right: known mistakes in delta (the gradient of the logits), rows or
+// columns that were moved, and blocks that are missing.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -667,11 +668,7 @@ std::optional<GradientProbe::Block> GradientProbe::missing_block() const {
     return std::nullopt;
 }
 
-}  // namespace
-
 // Why gradients are wrong where loss and lse are right.
-
-namespace {
 
 using Range = std::pair<std::size_t, std::size_t>;
 
@@ -709,7 +706,7 @@ private:
     bool both() const { return m_f.gx_wrong && m_f.gw_wrong; }
 
     void place() {
-        Place p;
+        FaultLocation p;
         p.tensor = tensor();
         if (m_gx) {
             p.rows = m_gx->wrong_lines();

@@ -1,3 +1,4 @@
+// The product of two packed panels, and what is done with a row of logits, for one instruction set.
 #include "oracle/linear_ce/kernels/row_kernel.h"
 #include "oracle/simd/vector.h"
 

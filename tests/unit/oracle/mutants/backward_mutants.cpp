@@ -32,7 +32,7 @@ struct Matrix {
     const float* row(Row i) const { return values.data() + i * columns; }
 };
 
-// One chunk of one lane.
+// One chunk of one head.
 struct BackwardChunk {
     std::size_t rows = 0, dk = 0, dv = 0;
     float scale = 1;

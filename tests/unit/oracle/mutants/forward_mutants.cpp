@@ -22,7 +22,7 @@ Mutant edit(std::string name, Stages stages, ChunkEdit chunk) {
     return m;
 }
 
-Mutant before(std::string name, Stages stages, std::function<void(Lane&)> prepared) {
+Mutant before(std::string name, Stages stages, std::function<void(PreparedHead&)> prepared) {
     Mutant m;
     m.name = std::move(name);
     m.stages = std::move(stages);
@@ -31,7 +31,7 @@ Mutant before(std::string name, Stages stages, std::function<void(Lane&)> prepar
     return m;
 }
 
-Mutant given(std::string name, Stages stages, std::function<bool(LaneInputs&, GdnContract&, const LanePlace&)> change) {
+Mutant given(std::string name, Stages stages, std::function<bool(HeadInputs&, GdnContract&, const HeadSlice&)> change) {
     Mutant m;
     m.name = std::move(name);
     m.stages = std::move(stages);
@@ -54,51 +54,52 @@ void scale_all(std::vector<double>& x, double factor) {
 }
 
 void add_preparation(Mutants& all) {
-    all.push_back(before("scale missing", {"scale"}, [](Lane& l) { l.scale = 1; }));
-    all.push_back(before("scale twice", {"scale"}, [](Lane& l) { l.scale *= l.scale; }));
-    all.push_back(before("scale 3 % too large", {"scale"}, [](Lane& l) { l.scale *= 1.03; }));
-    all.push_back(given("l2norm missing", {"l2norm"}, [](LaneInputs&, GdnContract& c, const LanePlace&) {
+    all.push_back(before("scale missing", {"scale"}, [](PreparedHead& l) { l.scale = 1; }));
+    all.push_back(before("scale twice", {"scale"}, [](PreparedHead& l) { l.scale *= l.scale; }));
+    all.push_back(before("scale 3 % too large", {"scale"}, [](PreparedHead& l) { l.scale *= 1.03; }));
+    all.push_back(given("l2norm missing", {"l2norm"}, [](HeadInputs&, GdnContract& c, const HeadSlice&) {
         c.l2norm = L2Norm::off;
         return true;
     }));
-    all.push_back(given("l2norm eps 1e-3", {"l2norm"}, [](LaneInputs&, GdnContract& c, const LanePlace&) {
+    all.push_back(given("l2norm eps 1e-3", {"l2norm"}, [](HeadInputs&, GdnContract& c, const HeadSlice&) {
         c.eps = 1e-3;
         return true;
     }));
-    all.push_back(before("q not normalised", {"l2norm", "scale"}, [](Lane& l) { scale_all(l.q, 8.0); }));
-    all.push_back(given("tiled heads", {"head_map"}, [](LaneInputs& in, GdnContract&, const LanePlace& place) {
+    all.push_back(before("q not normalised", {"l2norm", "scale"}, [](PreparedHead& l) { scale_all(l.q, 8.0); }));
+    all.push_back(given("tiled heads", {"head_map"}, [](HeadInputs& in, GdnContract&, const HeadSlice& place) {
         const GdnDims& d = place.reference->problem.dims;
-        const LaneInputs other = lane_inputs(place, place.head % static_cast<std::size_t>(d.Hk), in.chunk, {});
+        const HeadInputs other = head_inputs(place, place.head % static_cast<std::size_t>(d.Hk), in.chunk, {});
         in.q = other.q;
         in.k = other.k;
         return true;
     }));
-    all.push_back(before("q and k exchanged", {"layout", "head_map"}, [](Lane& l) { std::swap(l.q, l.k); }));
-    all.push_back(before("sigmoid twice", {"beta"}, [](Lane& l) {
+    all.push_back(before("q and k exchanged", {"layout", "head_map"}, [](PreparedHead& l) { std::swap(l.q, l.k); }));
+    all.push_back(before("sigmoid twice", {"beta"}, [](PreparedHead& l) {
         for (double& b : l.beta) b = 1 / (1 + std::exp(-b));
     }));
-    all.push_back(before("beta 1", {"beta", "wu"}, [](Lane& l) { std::fill(l.beta.begin(), l.beta.end(), 1.0); }));
-    all.push_back(before("beta of the token before", {"beta"}, [](Lane& l) {
+    all.push_back(
+        before("beta 1", {"beta", "wu"}, [](PreparedHead& l) { std::fill(l.beta.begin(), l.beta.end(), 1.0); }));
+    all.push_back(before("beta of the token before", {"beta"}, [](PreparedHead& l) {
         std::rotate(l.beta.begin(), l.beta.end() - 1, l.beta.end());
         l.beta.front() = 0;
     }));
-    all.push_back(before("gate sign", {"gate"}, [](Lane& l) { scale_all(l.gate, -1); }));
-    all.push_back(before("no gate", {"gate", "decay"}, [](Lane& l) { scale_all(l.gate, 0); }));
-    all.push_back(before("2^g", {"gate"}, [](Lane& l) { scale_all(l.gate, std::log(2.0)); }));
-    all.push_back(before("gate of the next token", {"gate"}, [](Lane& l) {
+    all.push_back(before("gate sign", {"gate"}, [](PreparedHead& l) { scale_all(l.gate, -1); }));
+    all.push_back(before("no gate", {"gate", "decay"}, [](PreparedHead& l) { scale_all(l.gate, 0); }));
+    all.push_back(before("2^g", {"gate"}, [](PreparedHead& l) { scale_all(l.gate, std::log(2.0)); }));
+    all.push_back(before("gate of the next token", {"gate"}, [](PreparedHead& l) {
         std::rotate(l.gate.begin(), l.gate.begin() + 1, l.gate.end());
         l.gate.back() = 0;
     }));
-    all.push_back(before("gate in bf16", {"rounding", "gate"}, [](Lane& l) {
+    all.push_back(before("gate in bf16", {"rounding", "gate"}, [](PreparedHead& l) {
         for (double& g : l.gate) g = rounded_to(g, DType::bf16);
     }));
-    all.push_back(before("q and k in bf16", {"rounding"}, [](Lane& l) {
+    all.push_back(before("q and k in bf16", {"rounding"}, [](PreparedHead& l) {
         for (auto* x : {&l.q, &l.k}) {
             for (double& value : *x) value = rounded_to(value, DType::bf16);
         }
     }));
     all.push_back(edit("bf16 operands", {"rounding"}, [](ChunkParts& c) { c.bf16_operands = true; }));
-    all.push_back(given("initial state ignored", {"carry"}, [](LaneInputs& in, GdnContract&, const LanePlace&) {
+    all.push_back(given("initial state ignored", {"carry"}, [](HeadInputs& in, GdnContract&, const HeadSlice&) {
         std::fill(in.state.begin(), in.state.end(), 0.0);
         return true;
     }));
@@ -250,7 +251,7 @@ void add_orders(Mutants& all) {
 
 void add_tails(Mutants& all) {
     Mutant tail = edit("incomplete chunk left out", {"padding", "tile"}, [](ChunkParts& c) {
-        if (!c.last_of_sequence || c.rows == c.lane->chunk) return;
+        if (!c.last_of_sequence || c.rows == c.head->chunk) return;
         c.handover = Handover::unchanged;
         std::fill(c.P.begin(), c.P.end(), 0.0);
         std::fill(c.read.begin(), c.read.end(), 0.0);
@@ -328,18 +329,18 @@ GdnOutputs run_mutant(const GdnReference& r, const Mutant* mutant, const MutantS
             const std::size_t n = task / heads;
             const std::size_t head = task % heads;
             const auto begin = static_cast<std::size_t>(p.sequences[n].begin);
-            LanePlace place{
+            HeadSlice place{
                 &r, n, head, 0, static_cast<std::size_t>(p.sequences[n].end) - begin, std::vector<std::size_t>(dv)};
             std::iota(place.columns.begin(), place.columns.end(), 0);
             const auto key = key_head_of(static_cast<std::int64_t>(head), p.dims, r.contract.value.head_map);
-            LaneInputs in = lane_inputs(place, static_cast<std::size_t>(key),
+            HeadInputs in = head_inputs(place, static_cast<std::size_t>(key),
                                         static_cast<std::size_t>(r.contract.value.chunk), state_before(place));
             GdnContract contract = r.contract.value;
             const bool faulty = mutant != nullptr && in_scope(head);
             if (faulty && mutant->fault.given) mutant->fault.given(in, contract, place);
-            Lane lane = prepare_lane(in, contract);
+            PreparedHead lane = prepare_head(in, contract);
             if (faulty && mutant->fault.prepared) mutant->fault.prepared(lane);
-            const LaneResult result = run_lane<float>(lane, [&](ChunkParts& c) {
+            const HeadResult result = run_head<float>(lane, [&](ChunkParts& c) {
                 if (!faulty || !mutant->fault.chunk) return;
                 if (scope.chunk < 0 || c.index == static_cast<std::size_t>(scope.chunk)) mutant->fault.chunk(c);
             });
@@ -363,7 +364,7 @@ namespace {
 using Row = std::size_t;
 using Edit = std::function<void(ChunkParts&)>;
 
-class Strangers {
+class UnexpectedMutants {
 public:
     std::vector<Mutant> all() {
         inputs();
@@ -385,7 +386,7 @@ private:
     void edit(std::string name, Stages stages, Edit chunk) {
         add(std::move(name), std::move(stages)).fault.chunk = std::move(chunk);
     }
-    void before(std::string name, Stages stages, std::function<void(Lane&)> change) {
+    void before(std::string name, Stages stages, std::function<void(PreparedHead&)> change) {
         Mutant& m = add(std::move(name), std::move(stages));
         m.fault.prepared = std::move(change);
         m.whole_only = true;
@@ -397,35 +398,35 @@ private:
     }
 
     void inputs() {
-        before("the halves of q exchanged", {"layout", "head_map", "l2norm"}, [](Lane& l) {
+        before("the halves of q exchanged", {"layout", "head_map", "l2norm"}, [](PreparedHead& l) {
             for (auto row = l.q.begin(); row != l.q.end(); row += static_cast<std::ptrdiff_t>(l.dk)) {
                 std::rotate(row, row + static_cast<std::ptrdiff_t>(l.dk / 2), row + static_cast<std::ptrdiff_t>(l.dk));
             }
         });
-        before("neighbouring dimensions of k exchanged", {"layout", "head_map", "l2norm"}, [](Lane& l) {
+        before("neighbouring dimensions of k exchanged", {"layout", "head_map", "l2norm"}, [](PreparedHead& l) {
             for (Row i = 0; i + 1 < l.k.size(); i += 2) std::swap(l.k[i], l.k[i + 1]);
         });
-        before("the last dimension of q and k left out", {"l2norm", "layout", "tile"}, [](Lane& l) {
+        before("the last dimension of q and k left out", {"l2norm", "layout", "tile"}, [](PreparedHead& l) {
             for (auto* x : {&l.q, &l.k}) {
                 for (Row i = l.dk - 1; i < x->size(); i += l.dk) (*x)[i] = 0;
             }
         });
-        before("g 0.02 too small", {"gate", "decay"}, [](Lane& l) {
+        before("g 0.02 too small", {"gate", "decay"}, [](PreparedHead& l) {
             for (double& g : l.gate) g -= 0.02;
         });
-        before("g averaged with the token before", {"gate", "decay"}, [](Lane& l) {
+        before("g averaged with the token before", {"gate", "decay"}, [](PreparedHead& l) {
             for (Row t = l.gate.size(); t-- > 1;) l.gate[t] = (l.gate[t] + l.gate[t - 1]) / 2;
         });
-        before("exp(g) by 1 + g", {"gate", "decay"}, [](Lane& l) {
+        before("exp(g) by 1 + g", {"gate", "decay"}, [](PreparedHead& l) {
             for (double& g : l.gate) g = std::log(std::max(1 + g, 1e-3));
         });
-        before("beta squared at every 3rd token", {"beta", "wu"}, [](Lane& l) {
+        before("beta squared at every 3rd token", {"beta", "wu"}, [](PreparedHead& l) {
             for (Row t = 0; t < l.beta.size(); t += 3) l.beta[t] *= l.beta[t];
         });
-        before("beta rounded to 1/16", {"beta", "rounding", "wu"}, [](Lane& l) {
+        before("beta rounded to 1/16", {"beta", "rounding", "wu"}, [](PreparedHead& l) {
             for (double& b : l.beta) b = std::round(b * 16) / 16;
         });
-        before("v of every 7th token is 0", {"wu", "tile", "padding"}, [](Lane& l) {
+        before("v of every 7th token is 0", {"wu", "tile", "padding"}, [](PreparedHead& l) {
             for (Row t = 0; t < l.tokens; t += 7)
                 std::fill_n(l.v.begin() + static_cast<std::ptrdiff_t>(t * l.columns), l.columns, 0.0);
         });
@@ -547,6 +548,6 @@ private:
 
 }  // namespace
 
-std::vector<Mutant> unexpected_mutants() { return Strangers().all(); }
+std::vector<Mutant> unexpected_mutants() { return UnexpectedMutants().all(); }
 
 }  // namespace gdnctl::oracle::testing

@@ -18,7 +18,7 @@ struct MutantScope {
 struct Mutant {
     std::string name;
     std::vector<std::string> stages;                              // any of these is right
-    Hypothesis fault;                                             // simulated in fp32 on each lane in scope
+    Hypothesis fault;                                             // simulated in fp32 on each head in scope
     std::function<void(GdnOutputs&, const GdnReference&)> after;  // damages the finished outputs instead
     // A kernel other than ours, with its own fault.
     std::function<GdnOutputs(const GdnReference&, const MutantScope&, int threads)> kernel;

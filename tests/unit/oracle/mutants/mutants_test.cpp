@@ -27,8 +27,8 @@ TEST_CASE("mutants: all are caught and located, and correct variants pass") {
                                   {"backward", &report.backward},
                                   {"forward, unexpected", &report.unexpected},
                                   {"backward, unexpected", &report.backward_unexpected}}) {
-        MESSAGE(what, ": caught ", t->caught, ", right stage ", t->right_stage, ", right place ", t->right_place,
-                " of ", t->mutants, "; false alarms ", t->false_alarms, " of ", t->variants);
+        MESSAGE(std::string(what), ": caught ", t->caught, ", right stage ", t->right_stage, ", right place ",
+                t->right_place, " of ", t->mutants, "; false alarms ", t->false_alarms, " of ", t->variants);
         CHECK(t->mutants >= 4);
         CHECK(t->caught == t->mutants);
         CHECK(t->false_alarms == 0);

@@ -15,16 +15,16 @@ using Size = std::size_t;
 
 class TappedLane {
 public:
-    TappedLane(Lane lane, Tap tap, const TapChange& change, int only)
-        : m_lane(std::move(lane)), m_tap(tap), m_change(change), m_only(only), m_dk(m_lane.dk), m_dv(m_lane.columns) {
-        m_state = m_lane.state;
-        m_out.reserve(m_lane.tokens * m_dv);
+    TappedLane(PreparedHead lane, Tap tap, const TapChange& change, int only)
+        : m_head(std::move(lane)), m_tap(tap), m_change(change), m_only(only), m_dk(m_head.dk), m_dv(m_head.columns) {
+        m_state = m_head.state;
+        m_out.reserve(m_head.tokens * m_dv);
     }
 
-    LaneResult run() {
-        for (Size first = 0; first < m_lane.tokens; first += m_lane.chunk) {
-            m_n = std::min(m_lane.chunk, m_lane.tokens - first);
-            m_spoilt = m_change && (m_only < 0 || first / m_lane.chunk == static_cast<Size>(m_only));
+    HeadResult run() {
+        for (Size first = 0; first < m_head.tokens; first += m_head.chunk) {
+            m_n = std::min(m_head.chunk, m_head.tokens - first);
+            m_spoilt = m_change && (m_only < 0 || first / m_head.chunk == static_cast<Size>(m_only));
             step(first);
         }
         return {std::move(m_out), std::move(m_state)};
@@ -73,10 +73,10 @@ private:
 
     void step(Size first) {
         const Size n = m_n;
-        const Reals q = part(m_lane.q, first, n, m_dk);
-        const Reals k = part(m_lane.k, first, n, m_dk);
-        const Reals beta = part(m_lane.beta, first, n, 1);
-        Reals sums = part(m_lane.gate, first, n, 1);
+        const Reals q = part(m_head.q, first, n, m_dk);
+        const Reals k = part(m_head.k, first, n, m_dk);
+        const Reals beta = part(m_head.beta, first, n, 1);
+        Reals sums = part(m_head.gate, first, n, 1);
         std::partial_sum(sums.begin(), sums.end(), sums.begin());
         const Reals c = stepped(Tap::c, std::move(sums), 1);
         Reals gamma(n * n, 0);
@@ -97,7 +97,7 @@ private:
             from_start[i] = std::exp(c[i]);
             to_end[i] = std::exp(c[n - 1] - c[i]);
         }
-        const Reals bv = stepped(Tap::beta_v, rows_times(part(m_lane.v, first, n, m_dv), m_dv, beta), m_dv);
+        const Reals bv = stepped(Tap::beta_v, rows_times(part(m_head.v, first, n, m_dv), m_dv, beta), m_dv);
         const Reals bk = stepped(Tap::beta_k, rows_times(rows_times(k, m_dk, beta), m_dk, from_start), m_dk);
         Reals U = stepped(Tap::Uu, times(inverted, bv, n, m_dv), m_dv);
         const Reals W = stepped(Tap::W, times(inverted, bk, n, m_dk), m_dk);
@@ -113,11 +113,11 @@ private:
         const Reals qk = stepped(Tap::qk, times(q, k, m_dk, n, true), n);
         Reals P(n * n, 0);
         for (Size i = 0; i < n; ++i) {
-            for (Size j = 0; j <= i; ++j) P[i * n + j] = m_lane.scale * qk[i * n + j] * gamma[i * n + j];
+            for (Size j = 0; j <= i; ++j) P[i * n + j] = m_head.scale * qk[i * n + j] * gamma[i * n + j];
         }
         P = stepped(Tap::P, std::move(P), n);
         Reals QS = rows_times(times(q, m_state, m_dk, m_dv), m_dv, from_start);
-        for (double& x : QS) x *= m_lane.scale;
+        for (double& x : QS) x *= m_head.scale;
         Reals out = stepped(Tap::QS, std::move(QS), m_dv);
         const Reals PU = stepped(Tap::PU, times(P, U, n, m_dv), m_dv);
         for (Size i = 0; i < out.size(); ++i) out[i] += PU[i];
@@ -140,7 +140,7 @@ private:
         m_state = stepped(Tap::state, std::move(kept), m_dv);
     }
 
-    Lane m_lane;
+    PreparedHead m_head;
     Tap m_tap;
     const TapChange& m_change;
     int m_only;
@@ -190,16 +190,16 @@ GdnOutputs run_tapped(const GdnReference& r, Tap tap, const TapChange& change, c
             const Size n = task / heads;
             const Size head = task % heads;
             const auto begin = static_cast<Size>(p.sequences[n].begin);
-            LanePlace place{&r, n, head, 0, static_cast<Size>(p.sequences[n].end) - begin, std::vector<Size>(dv)};
+            HeadSlice place{&r, n, head, 0, static_cast<Size>(p.sequences[n].end) - begin, std::vector<Size>(dv)};
             std::iota(place.columns.begin(), place.columns.end(), 0);
             const auto key = key_head_of(static_cast<std::int64_t>(head), p.dims, r.contract.value.head_map);
-            const LaneInputs in = lane_inputs(place, static_cast<Size>(key), static_cast<Size>(r.contract.value.chunk),
+            const HeadInputs in = head_inputs(place, static_cast<Size>(key), static_cast<Size>(r.contract.value.chunk),
                                               state_before(place));
             const bool faulty = scope.heads.empty() || std::find(scope.heads.begin(), scope.heads.end(),
                                                                  static_cast<std::int64_t>(head)) != scope.heads.end();
             static const TapChange k_none;
-            const LaneResult result =
-                TappedLane(prepare_lane(in, r.contract.value), tap, faulty ? change : k_none, scope.chunk).run();
+            const HeadResult result =
+                TappedLane(prepare_head(in, r.contract.value), tap, faulty ? change : k_none, scope.chunk).run();
             for (Size t = 0; t < place.tokens; ++t) {
                 std::copy_n(result.out.begin() + static_cast<std::ptrdiff_t>(t * dv), dv,
                             x.out.begin() + static_cast<std::ptrdiff_t>(((begin + t) * heads + head) * dv));

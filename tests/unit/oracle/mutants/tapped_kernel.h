@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "oracle/gdn/compare/lane.h"
+#include "oracle/gdn/compare/head.h"
 #include "unit/oracle/mutants/forward_mutants.h"
 
 namespace gdnctl::oracle::testing {

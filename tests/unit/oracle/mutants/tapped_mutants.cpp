@@ -13,7 +13,7 @@ namespace {
 
 using Size = std::size_t;
 
-struct Spoiling {
+struct Corruption {
     std::string what;
     TapChange change;
     std::string stage;        // that is also right, whatever the step
@@ -28,7 +28,7 @@ double largest_of(const Reals& x) {
 
 // Each value from its own: of(value, largest, index).
 template <class Of>
-Spoiling each(std::string what, const Of& of, std::string stage = {}) {
+Corruption each(std::string what, const Of& of, std::string stage = {}) {
     return {std::move(what),
             [of](Reals& x, Size, Size) {
                 const double largest = largest_of(x);
@@ -39,7 +39,7 @@ Spoiling each(std::string what, const Of& of, std::string stage = {}) {
 
 // Rows from others: from(i).
 template <class From>
-Spoiling rows_from(std::string what, const From& from) {
+Corruption rows_from(std::string what, const From& from) {
     return {std::move(what),
             [from](Reals& x, Size rows, Size width) {
                 const Reals old = x;
@@ -50,8 +50,8 @@ Spoiling rows_from(std::string what, const From& from) {
             "", false};
 }
 
-const std::vector<Spoiling>& spoilings() {
-    static const std::vector<Spoiling> k_all = {
+const std::vector<Corruption>& spoilings() {
+    static const std::vector<Corruption> k_all = {
         each("off by up to 5 % everywhere",
              [](double x, double, Size i) {
                  const auto hash = (static_cast<std::uint32_t>(i) + 1) * 2654435761U;
@@ -93,8 +93,8 @@ const std::vector<Spoiling>& spoilings() {
 }
 
 // Written after the search was finished, and never used to change it.
-const std::vector<Spoiling>& later_spoilings() {
-    static const std::vector<Spoiling> k_all = {
+const std::vector<Corruption>& later_spoilings() {
+    static const std::vector<Corruption> k_all = {
         each("with its negative values 10 % too large", [](double x, double, Size) { return x < 0 ? 1.1 * x : x; }),
         each("with every third sign turned", [](double x, double, Size i) { return i % 3 == 0 ? -x : x; }),
         each(
@@ -144,10 +144,10 @@ const std::vector<Spoiling>& later_spoilings() {
     return k_all;
 }
 
-std::vector<Mutant> spoilt_by(const std::vector<Spoiling>& list) {
+std::vector<Mutant> spoilt_by(const std::vector<Corruption>& list) {
     std::vector<Mutant> all;
     for (const TapPoint& point : tap_points()) {
-        for (const Spoiling& spoiling : list) {
+        for (const Corruption& spoiling : list) {
             Mutant m;
             m.name = fmt::format("{} {}", point.name, spoiling.what);
             m.stages = point.stages;

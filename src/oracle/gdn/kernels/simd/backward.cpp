@@ -1,5 +1,5 @@
-// What the backward stores for a chunk, and how it gets there. Rows are packed, transposed and padded with zeros, so
-// that the products need no special cases. Values (out, u, v) are in panels two vectors wide, tokens in rows of 32.
+// The chunked backward. Rows of a chunk are packed, transposed and padded with zeros, so that
+// the products need no special cases. Values (out, u, v) are in panels two vectors wide, tokens in rows of 32.
 #include "oracle/gdn/kernels/simd/backward_task.h"
 #include "oracle/gdn/kernels/simd/chunk_task.h"
 #include "oracle/simd/phases.h"
@@ -198,11 +198,7 @@ private:
     }
 };
 
-}  // namespace
-
 // Matrices over pairs of a chunk's tokens: 32 x 32, of which only the part on and below the diagonal counts.
-
-namespace {
 
 template <int Bytes, std::size_t Height>
 class BackwardPairs {
@@ -331,12 +327,8 @@ private:
     const Data& m_;
 };
 
-}  // namespace
-
 // Floating-point operations of the backward's phases, for one chunk of one value head (gram: of a key head), as
 // executed by its tiles.
-
-namespace {
 
 template <int Bytes, std::size_t Height>
 struct BackwardWork {
@@ -372,14 +364,10 @@ struct BackwardWork {
     std::size_t state() const { return 2 * product() + 2 * dk * dv; }
 };
 
-}  // namespace
-
 // Every product is computed in tiles of Height x 2 vectors whose sums stay in registers. There are two kinds. One has
 // columns of v in the lanes (dU and the substitution, the state's gradient). The other has tokens in the lanes
 // (everything that ends in dQ and dK). For these, neither S nor D needs to be transposed: their elements are the
 // factors, and sums over tokens are lane by lane.
-
-namespace {
 
 template <int Bytes, std::size_t Height>
 class BackwardSweep {

@@ -389,11 +389,7 @@ private:
     ChunkDecay m_decay;
 };
 
-}  // namespace
-
 // Both forms of the chunked forward for one instruction set.
-
-namespace {
 
 template <int Bytes, std::size_t Rows>
 ChunkKernel chunk_kernel() {

@@ -1,4 +1,4 @@
-#include "oracle/gdn/compare/lane.h"
+#include "oracle/gdn/compare/head.h"
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +26,7 @@ void normalise(std::vector<double>& x, std::size_t width, const GdnContract& c, 
     }
 }
 
-double log_gate(double given, const LaneInputs& in, const GdnContract& c) {
+double log_gate(double given, const HeadInputs& in, const GdnContract& c) {
     double g = given;
     if (c.g_kind == GateKind::alpha) g = std::log(given);
     if (c.g_kind == GateKind::raw) {
@@ -36,8 +36,8 @@ double log_gate(double given, const LaneInputs& in, const GdnContract& c) {
     return c.exp_clip && c.exp_clip->of_gates ? (*c.exp_clip)(g) : g;
 }
 
-double clipped_exp(const Lane& lane, double exponent) {
-    return std::exp(lane.clip ? (*lane.clip)(exponent) : exponent);
+double clipped_exp(const PreparedHead& head, double exponent) {
+    return std::exp(head.clip ? (*head.clip)(exponent) : exponent);
 }
 
 // [n, n]: rows i of `a` times rows j of `b`, of the n tokens from `first` on.
@@ -56,30 +56,30 @@ std::vector<double> gram(const std::vector<double>& a, const std::vector<double>
     return result;
 }
 
-// The Gram matrices of a lane's chunks that are already known.
+// The Gram matrices of a head's chunks that are already known.
 struct KnownGrams {
     const std::vector<std::vector<double>>* keys = nullptr;
     const std::vector<std::vector<double>>* queries = nullptr;
 };
 
-KnownGrams usable(const Lane& lane, const LaneGrams* known) {
-    if (known == nullptr || known->chunk != lane.chunk || known->k != lane.k) return {};
-    return {&known->key_gram, known->q == lane.q ? &known->query_gram : nullptr};
+KnownGrams usable(const PreparedHead& head, const HeadGrams* known) {
+    if (known == nullptr || known->chunk != head.chunk || known->k != head.k) return {};
+    return {&known->key_gram, known->q == head.q ? &known->query_gram : nullptr};
 }
 
 // The correct coefficients of the chunk.
-ChunkParts honest_parts(const Lane& lane, std::size_t first, double gates_before, const KnownGrams& known) {
+ChunkParts reference_parts(const PreparedHead& head, std::size_t first, double gates_before, const KnownGrams& known) {
     ChunkParts c;
-    c.lane = &lane;
+    c.head = &head;
     c.first = first;
-    c.rows = std::min(lane.chunk, lane.tokens - first);
-    c.index = (lane.before + first) / lane.chunk;
-    c.last_of_sequence = lane.last && first + c.rows == lane.tokens;
+    c.rows = std::min(head.chunk, head.tokens - first);
+    c.index = (head.before + first) / head.chunk;
+    c.last_of_sequence = head.last && first + c.rows == head.tokens;
     c.gates_before = gates_before;
     const std::size_t n = c.rows;
-    const std::size_t index = first / lane.chunk;
-    c.key_gram = known.keys != nullptr ? (*known.keys)[index] : gram(lane.k, lane.k, lane.dk, first, n);
-    c.query_gram = known.queries != nullptr ? (*known.queries)[index] : gram(lane.q, lane.k, lane.dk, first, n);
+    const std::size_t index = first / head.chunk;
+    c.key_gram = known.keys != nullptr ? (*known.keys)[index] : gram(head.k, head.k, head.dk, first, n);
+    c.query_gram = known.queries != nullptr ? (*known.queries)[index] : gram(head.q, head.k, head.dk, first, n);
     double sum = 0;
     int closed = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -111,18 +111,18 @@ ChunkParts honest_parts(const Lane& lane, std::size_t first, double gates_before
 }
 
 template <class Real>
-class LaneRun {
+class HeadRun {
 public:
-    LaneRun(const Lane& lane, const ChunkEdit& edit, const LaneGrams* known)
-        : m_lane(lane), m_edit(edit), m_known(usable(lane, known)) {
-        m_result.out.assign(lane.tokens * lane.columns, 0);
-        m_state.assign(lane.state.begin(), lane.state.end());
+    HeadRun(const PreparedHead& head, const ChunkEdit& edit, const HeadGrams* known)
+        : m_head(head), m_edit(edit), m_known(usable(head, known)) {
+        m_result.out.assign(head.tokens * head.columns, 0);
+        m_state.assign(head.state.begin(), head.state.end());
     }
 
-    LaneResult run() {
-        double gates = m_lane.gates_before;
-        for (std::size_t first = 0; first < m_lane.tokens; first += m_lane.chunk) {
-            ChunkParts parts = honest_parts(m_lane, first, gates, m_known);
+    HeadResult run() {
+        double gates = m_head.gates_before;
+        for (std::size_t first = 0; first < m_head.tokens; first += m_head.chunk) {
+            ChunkParts parts = reference_parts(m_head, first, gates, m_known);
             gates += parts.sum.back();
             if (m_edit) m_edit(parts);
             step(parts);
@@ -145,15 +145,15 @@ private:
     }
 
     std::span<Real> row_of(std::vector<Real>& rows, std::size_t i) const {
-        return std::span(rows).subspan(i * m_lane.columns, m_lane.columns);
+        return std::span(rows).subspan(i * m_head.columns, m_head.columns);
     }
 
     // [rows, dk] times the state.
     std::vector<Real> times_state(const std::vector<double>& rows, const ChunkParts& c,
                                   const std::vector<Real>& state) {
-        const std::size_t dk = m_lane.dk;
+        const std::size_t dk = m_head.dk;
         const auto factors = operands(std::span(rows).subspan(c.first * dk, c.rows * dk), c);
-        std::vector<Real> result(c.rows * m_lane.columns, 0);
+        std::vector<Real> result(c.rows * m_head.columns, 0);
         for (std::size_t i = 0; i < c.rows; ++i) {
             add_rows<Real>(row_of(result, i), 1, factors.subspan(i * dk, dk), state);
         }
@@ -164,7 +164,7 @@ private:
     void multiply(const std::vector<double>& matrix, const std::vector<Real>& source, Real sign, const ChunkParts& c,
                   std::size_t i, std::size_t end, std::span<Real> target) {
         const auto factors = operands(std::span(matrix).subspan(i * c.rows, end), c);
-        add_rows<Real>(target, sign, factors, std::span(source).first(end * m_lane.columns));
+        add_rows<Real>(target, sign, factors, std::span(source).first(end * m_head.columns));
     }
 
     std::vector<Real> solve(std::vector<Real> rhs, const ChunkParts& c) {
@@ -185,13 +185,13 @@ private:
     }
 
     void step(const ChunkParts& c) {
-        const std::size_t width = m_lane.columns;
+        const std::size_t width = m_head.columns;
         std::vector<Real> S = m_state;
         for (Real& s : S) s = operand(static_cast<double>(s) * c.before, c);
-        std::vector<Real> U = times_state(m_lane.k, c, S);
+        std::vector<Real> U = times_state(m_head.k, c, S);
         for (std::size_t i = 0; i < c.rows; ++i) {
             for (std::size_t j = 0; j < width; ++j) {
-                const auto v = static_cast<Real>(m_lane.v[(c.first + i) * width + j]);
+                const auto v = static_cast<Real>(m_head.v[(c.first + i) * width + j]);
                 U[i * width + j] =
                     static_cast<Real>(c.write[i]) * v - static_cast<Real>(c.forget[i]) * U[i * width + j];
             }
@@ -200,7 +200,7 @@ private:
         if (c.bf16_operands) {
             for (Real& u : U) u = operand(static_cast<double>(u), c);
         }
-        const std::vector<Real> QS = times_state(m_lane.q, c, S);
+        const std::vector<Real> QS = times_state(m_head.q, c, S);
         std::vector<Real> row(width);
         for (std::size_t i = 0; i < c.rows; ++i) {
             for (std::size_t j = 0; j < width; ++j) row[j] = static_cast<Real>(c.read[i]) * QS[i * width + j];
@@ -219,97 +219,97 @@ private:
             std::transform(m_state.begin(), m_state.end(), next.begin(), [&](Real s) { return keep * s; });
         }
         std::vector<double> inserted(c.rows);
-        for (std::size_t x = 0; x < m_lane.dk; ++x) {
+        for (std::size_t x = 0; x < m_head.dk; ++x) {
             for (std::size_t i = 0; i < c.rows; ++i)
-                inserted[i] = c.insert[i] * m_lane.k[(c.first + i) * m_lane.dk + x];
+                inserted[i] = c.insert[i] * m_head.k[(c.first + i) * m_head.dk + x];
             add_rows<Real>(row_of(next, x), 1, operands(inserted, c), U);
         }
         m_state = std::move(next);
         // The last chunk passes its state to no other: it is the final state.
         if (c.handover == Handover::zeros && !c.last_of_sequence) std::fill(m_state.begin(), m_state.end(), Real{0});
         if (c.handover == Handover::initial && !c.last_of_sequence) {
-            m_state.assign(m_lane.initial.begin(), m_lane.initial.end());
+            m_state.assign(m_head.initial.begin(), m_head.initial.end());
         }
         if (c.handover == Handover::bf16) {
             for (Real& s : m_state) s = static_cast<Real>(rounded_to(static_cast<double>(s), DType::bf16));
         }
     }
 
-    const Lane& m_lane;
+    const PreparedHead& m_head;
     const ChunkEdit& m_edit;
     KnownGrams m_known;
     std::vector<Real> m_state;
     std::vector<double> m_rounded;
-    LaneResult m_result;
+    HeadResult m_result;
 };
 
 }  // namespace
 
 double ChunkParts::decay(std::size_t i, std::size_t j) const {
-    return clipped_exp(*lane, stretch[i] == stretch[j] ? sum[i] - sum[j] : -HUGE_VAL);
+    return clipped_exp(*head, stretch[i] == stretch[j] ? sum[i] - sum[j] : -HUGE_VAL);
 }
 
 double ChunkParts::decay_from_start(std::size_t i) const {
-    return clipped_exp(*lane, stretch[i] == 0 ? sum[i] : -HUGE_VAL);
+    return clipped_exp(*head, stretch[i] == 0 ? sum[i] : -HUGE_VAL);
 }
 
-ChunkParts chunk_parts(const Lane& lane, std::size_t first) { return honest_parts(lane, first, 0, {}); }
+ChunkParts chunk_parts(const PreparedHead& head, std::size_t first) { return reference_parts(head, first, 0, {}); }
 
-Lane prepare_lane(const LaneInputs& inputs, const GdnContract& c) {
-    Lane lane{inputs, 1, {}};
-    if (c.exp_clip && !c.exp_clip->of_gates) lane.clip = c.exp_clip;
-    normalise(lane.q, lane.dk, c, lane.qk_dtype);
-    normalise(lane.k, lane.dk, c, lane.qk_dtype);
-    for (double& g : lane.gate) g = log_gate(g, inputs, c);
+PreparedHead prepare_head(const HeadInputs& inputs, const GdnContract& c) {
+    PreparedHead head{inputs, 1, {}};
+    if (c.exp_clip && !c.exp_clip->of_gates) head.clip = c.exp_clip;
+    normalise(head.q, head.dk, c, head.qk_dtype);
+    normalise(head.k, head.dk, c, head.qk_dtype);
+    for (double& g : head.gate) g = log_gate(g, inputs, c);
     if (c.beta_kind != BetaKind::prob) {
         const double factor = c.beta_kind == BetaKind::twice_logit ? 2 : 1;
-        for (double& b : lane.beta) b = factor / (1 + std::exp(-b));
+        for (double& b : head.beta) b = factor / (1 + std::exp(-b));
     }
-    lane.scale = c.scale.value_or(1 / std::sqrt(static_cast<double>(lane.dk)));
-    return lane;
+    head.scale = c.scale.value_or(1 / std::sqrt(static_cast<double>(head.dk)));
+    return head;
 }
 
-LaneGrams grams_of(const Lane& lane) {
-    LaneGrams grams{lane.chunk, lane.q, lane.k, {}, {}};
-    for (std::size_t first = 0; first < lane.tokens; first += lane.chunk) {
-        const std::size_t n = std::min(lane.chunk, lane.tokens - first);
-        grams.key_gram.push_back(gram(lane.k, lane.k, lane.dk, first, n));
-        grams.query_gram.push_back(gram(lane.q, lane.k, lane.dk, first, n));
+HeadGrams grams_of(const PreparedHead& head) {
+    HeadGrams grams{head.chunk, head.q, head.k, {}, {}};
+    for (std::size_t first = 0; first < head.tokens; first += head.chunk) {
+        const std::size_t n = std::min(head.chunk, head.tokens - first);
+        grams.key_gram.push_back(gram(head.k, head.k, head.dk, first, n));
+        grams.query_gram.push_back(gram(head.q, head.k, head.dk, first, n));
     }
     return grams;
 }
 
 template <class Real>
-LaneResult run_lane(const Lane& lane, const ChunkEdit& edit, const LaneGrams* known) {
-    return LaneRun<Real>(lane, edit, known).run();
+HeadResult run_head(const PreparedHead& head, const ChunkEdit& edit, const HeadGrams* known) {
+    return HeadRun<Real>(head, edit, known).run();
 }
 
 namespace {
 
 // `alpha`: the decay of a gate; `stored` rounds an entry of the state, before or after out is read from it.
 template <class Alpha, class Stored>
-LaneResult by_tokens(const Lane& lane, const Alpha& alpha, const Stored& stored, bool read_first) {
-    const std::size_t width = lane.columns;
-    LaneResult result{std::vector<double>(lane.tokens * width, 0), lane.state};
+HeadResult by_tokens(const PreparedHead& head, const Alpha& alpha, const Stored& stored, bool read_first) {
+    const std::size_t width = head.columns;
+    HeadResult result{std::vector<double>(head.tokens * width, 0), head.state};
     std::vector<double>& S = result.state;
     std::vector<double> write(width);
-    for (std::size_t t = 0; t < lane.tokens; ++t) {
-        const double* q = lane.q.data() + t * lane.dk;
-        const double* k = lane.k.data() + t * lane.dk;
-        const double factor = alpha(lane.gate[t]);
+    for (std::size_t t = 0; t < head.tokens; ++t) {
+        const double* q = head.q.data() + t * head.dk;
+        const double* k = head.k.data() + t * head.dk;
+        const double factor = alpha(head.gate[t]);
         for (double& s : S) s *= factor;
         for (std::size_t j = 0; j < width; ++j) {
             double recalled = 0;
-            for (std::size_t x = 0; x < lane.dk; ++x) recalled += k[x] * S[x * width + j];
-            write[j] = lane.beta[t] * (lane.v[t * width + j] - recalled);
+            for (std::size_t x = 0; x < head.dk; ++x) recalled += k[x] * S[x * width + j];
+            write[j] = head.beta[t] * (head.v[t * width + j] - recalled);
         }
         double* out = result.out.data() + t * width;
-        for (std::size_t x = 0; x < lane.dk; ++x) {
+        for (std::size_t x = 0; x < head.dk; ++x) {
             for (std::size_t j = 0; j < width; ++j) {
                 double& s = S[x * width + j];
                 s += k[x] * write[j];
                 const double rounded = stored(s);
-                out[j] += lane.scale * q[x] * (read_first ? s : rounded);
+                out[j] += head.scale * q[x] * (read_first ? s : rounded);
                 s = rounded;
             }
         }
@@ -322,24 +322,24 @@ double to_alpha(double gate) { return std::exp(gate); }
 
 }  // namespace
 
-LaneResult run_lane_by_factors(const Lane& lane) {
+HeadResult run_head_by_factors(const PreparedHead& head) {
     const auto same = [](double x) { return x; };
-    return by_tokens(lane, same, same, false);
+    return by_tokens(head, same, same, false);
 }
 
-LaneResult run_lane_rounded(const Lane& lane) { return by_tokens(lane, to_alpha, to_bf16, false); }
+HeadResult run_head_rounded(const PreparedHead& head) { return by_tokens(head, to_alpha, to_bf16, false); }
 
-LaneResult run_lane_rounded_late(const Lane& lane) { return by_tokens(lane, to_alpha, to_bf16, true); }
+HeadResult run_head_rounded_late(const PreparedHead& head) { return by_tokens(head, to_alpha, to_bf16, true); }
 
-template LaneResult run_lane<float>(const Lane&, const ChunkEdit&, const LaneGrams*);
-template LaneResult run_lane<double>(const Lane&, const ChunkEdit&, const LaneGrams*);
+template HeadResult run_head<float>(const PreparedHead&, const ChunkEdit&, const HeadGrams*);
+template HeadResult run_head<double>(const PreparedHead&, const ChunkEdit&, const HeadGrams*);
 
-// Cuts a lane's window out of a problem.
+// Cuts a head's window out of a problem.
 
 namespace {
 
-// The lane's state after `rows`, starting from the initial state of `sequence`: [dk, columns].
-std::vector<double> state_after(const LanePlace& place, std::size_t sequence, const std::vector<GdnSequence>& rows) {
+// The head's state after `rows`, starting from the initial state of `sequence`: [dk, columns].
+std::vector<double> state_after(const HeadSlice& place, std::size_t sequence, const std::vector<GdnSequence>& rows) {
     const GdnReference& reference = *place.reference;
     const GdnProblem& p = reference.problem;
     const GdnDims& d = p.dims;
@@ -387,23 +387,23 @@ std::vector<double> state_after(const LanePlace& place, std::size_t sequence, co
 
 }  // namespace
 
-std::vector<double> state_before(const LanePlace& place) {
+std::vector<double> state_before(const HeadSlice& place) {
     const std::int64_t first = place.reference->problem.sequences[place.sequence].begin;
     return state_after(place, place.sequence, {{first, first + static_cast<std::int64_t>(place.begin)}});
 }
 
-std::vector<double> state_carried_to(const LanePlace& place) {
+std::vector<double> state_carried_to(const HeadSlice& place) {
     const auto& all = place.reference->problem.sequences;
     return state_after(place, 0, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(place.sequence)});
 }
 
-LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t chunk, std::vector<double> state) {
+HeadInputs head_inputs(const HeadSlice& place, std::size_t key_head, std::size_t chunk, std::vector<double> state) {
     const GdnReference& r = *place.reference;
     const GdnProblem& p = r.problem;
     const auto Hk = static_cast<std::size_t>(p.dims.Hk);
     const auto Hv = static_cast<std::size_t>(p.dims.Hv);
     const auto dv = static_cast<std::size_t>(p.dims.dv);
-    LaneInputs in;
+    HeadInputs in;
     in.tokens = place.tokens;
     in.dk = static_cast<std::size_t>(p.dims.dk);
     in.columns = place.columns.size();
@@ -438,12 +438,12 @@ LaneInputs lane_inputs(const LanePlace& place, std::size_t key_head, std::size_t
     in.state = given ? std::move(state) : std::vector<double>(in.dk * in.columns, 0);
     in.initial = columns_of(p.initial_state, (place.sequence * Hv + place.head) * in.dk * dv);
     if (place.begin > 0 && given) {
-        LaneInputs gates;
+        HeadInputs gates;
         gates.dk = 1;
         gates.A_log = in.A_log;
         gates.dt_bias = in.dt_bias;
         for (std::size_t t = 0; t < place.begin; ++t) gates.gate.push_back(p.gate[(begin + t) * Hv + place.head]);
-        for (const double g : prepare_lane(gates, r.contract.value).gate) in.gates_before += std::max(g, -1e4);
+        for (const double g : prepare_head(gates, r.contract.value).gate) in.gates_before += std::max(g, -1e4);
     }
     return in;
 }
@@ -482,33 +482,33 @@ Reals product(const Reals& rows, const Reals& matrix, std::size_t inner, std::si
     return result;
 }
 
-KeyUses key_uses(const Lane& lane, std::size_t first, std::size_t rows) {
-    const Reals q = rows_of(lane.q, first, rows, lane.dk);
-    const Reals k = rows_of(lane.k, first, rows, lane.dk);
+KeyUses key_uses(const PreparedHead& head, std::size_t first, std::size_t rows) {
+    const Reals q = rows_of(head.q, first, rows, head.dk);
+    const Reals k = rows_of(head.k, first, rows, head.dk);
     return {q, q, k, k, k, k};
 }
 
 OpenChunk open_chunk(const ChunkParts& parts, const KeyUses& uses, Reals state) {
-    const Lane& lane = *parts.lane;
+    const PreparedHead& head = *parts.head;
     const std::size_t n = parts.rows;
     OpenChunk c{n,
-                lane.dk,
-                lane.columns,
+                head.dk,
+                head.columns,
                 Reals(n * n, 0),
                 Reals(n * n, 0),
                 parts.write,
                 parts.forget,
                 parts.read,
                 parts.insert,
-                rows_of(lane.v, parts.first, n, lane.columns),
-                product(uses.key_state, state, lane.dk, lane.columns),
-                product(uses.query_state, state, lane.dk, lane.columns),
+                rows_of(head.v, parts.first, n, head.columns),
+                product(uses.key_state, state, head.dk, head.columns),
+                product(uses.query_state, state, head.dk, head.columns),
                 uses.key_write,
                 {},
                 parts.keep};
     c.state = std::move(state);
-    const Reals keys = gram_of(uses.key_solve, uses.key_solve, n, lane.dk);
-    const Reals queries = gram_of(uses.query_gram, uses.key_intra, n, lane.dk);
+    const Reals keys = gram_of(uses.key_solve, uses.key_solve, n, head.dk);
+    const Reals queries = gram_of(uses.query_gram, uses.key_intra, n, head.dk);
     for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = 0; j <= i; ++j) {
             const double gamma = parts.decay(i, j);

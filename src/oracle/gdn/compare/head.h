@@ -1,4 +1,4 @@
-// One value head of one sequence ("lane") in the chunked form, written so that faults can be injected: it exposes the
+// One value head of one sequence in the chunked form, written so that faults can be injected: it exposes the
 // coefficients of a chunk, lets a hypothesis edit them, and then uses them. Without edits it is the correct form.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace gdnctl::oracle {
 
-// A window of whole chunks of a lane, with some columns of v: columns of the state are independent.
-struct LaneInputs {
+// A window of whole chunks of a head, with some columns of v: columns of the state are independent.
+struct HeadInputs {
     std::size_t tokens = 0, dk = 0, columns = 0;
     std::size_t chunk = 64;
     std::vector<double> q, k;        // [tokens, dk], as given
@@ -30,11 +30,11 @@ struct LaneInputs {
 };
 
 // The same after preprocessing: q and k normalised, gates as log decay, beta as probability.
-struct Lane : LaneInputs {
+struct PreparedHead : HeadInputs {
     double scale = 1;
     std::optional<ExpClip> clip;  // of cumulative sums of gates
 };
-Lane prepare_lane(const LaneInputs& inputs, const GdnContract& contract);
+PreparedHead prepare_head(const HeadInputs& inputs, const GdnContract& contract);
 
 enum class Handover { normal, zeros, initial, unchanged, bf16, only_new };
 
@@ -42,7 +42,7 @@ enum class Handover { normal, zeros, initial, unchanged, bf16, only_new };
 //   R_i = write_i v_i - forget_i (K S)_i      (I + M) U = R
 //   O_i = read_i (Q S)_i + sum_j P_ij U_j     S' = keep S + sum_i insert_i k_i U_i^T
 struct ChunkParts {
-    const Lane* lane = nullptr;
+    const PreparedHead* head = nullptr;
     std::size_t first = 0, rows = 0;  // in the window
     std::size_t index = 0;            // of the chunk in its sequence
     bool last_of_sequence = false;
@@ -56,45 +56,45 @@ struct ChunkParts {
     bool bf16_operands = false;
     Handover handover = Handover::normal;
 
-    double gate(std::size_t i) const { return lane->gate[first + i]; }
-    double beta(std::size_t i) const { return lane->beta[first + i]; }
-    double scale() const { return lane->scale; }
-    // exp(c_i - c_j), or 0 across a gate that closes completely; exponents are clipped as the lane does it.
+    double gate(std::size_t i) const { return head->gate[first + i]; }
+    double beta(std::size_t i) const { return head->beta[first + i]; }
+    double scale() const { return head->scale; }
+    // exp(c_i - c_j), or 0 across a gate that closes completely; exponents are clipped as the head does it.
     double decay(std::size_t i, std::size_t j) const;
     double decay_from_start(std::size_t i) const;
     std::vector<int> stretch;  // closed gates up to row i
 };
 using ChunkEdit = std::function<void(ChunkParts&)>;
-// The correct coefficients of the chunk that begins at token `first` of the lane.
-ChunkParts chunk_parts(const Lane& lane, std::size_t first);
+// The correct coefficients of the chunk that begins at token `first` of the head.
+ChunkParts chunk_parts(const PreparedHead& head, std::size_t first);
 
-// K K^T and Q K^T of a lane's chunks, shared by lanes with the same keys (and queries).
-struct LaneGrams {
+// K K^T and Q K^T of a head's chunks, shared by heads with the same keys (and queries).
+struct HeadGrams {
     std::size_t chunk = 0;
     std::vector<double> q, k;                               // normalised
     std::vector<std::vector<double>> key_gram, query_gram;  // per chunk
 };
-LaneGrams grams_of(const Lane& lane);
+HeadGrams grams_of(const PreparedHead& head);
 
-struct LaneResult {
+struct HeadResult {
     std::vector<double> out;    // [tokens, columns]
     std::vector<double> state;  // [dk, columns], after the window
 };
 
-// Products and sums in Real (float or double). `known` saves time if it belongs to the lane's own keys; nullptr: none.
+// Products and sums in Real (float or double). `known` saves time if it belongs to the head's own keys; nullptr: none.
 template <class Real>
-LaneResult run_lane(const Lane& lane, const ChunkEdit& edit, const LaneGrams* known = nullptr);
+HeadResult run_head(const PreparedHead& head, const ChunkEdit& edit, const HeadGrams* known = nullptr);
 
 // Token by token, with the gates as factors on the state. Takes no logarithm, so factors may have any sign.
-LaneResult run_lane_by_factors(const Lane& lane);
+HeadResult run_head_by_factors(const PreparedHead& head);
 // Token by token, with the state rounded to bf16 after each token, before or after out is read from it.
-LaneResult run_lane_rounded(const Lane& lane);
-LaneResult run_lane_rounded_late(const Lane& lane);
+HeadResult run_head_rounded(const PreparedHead& head);
+HeadResult run_head_rounded_late(const PreparedHead& head);
 
-extern template LaneResult run_lane<float>(const Lane&, const ChunkEdit&, const LaneGrams*);
-extern template LaneResult run_lane<double>(const Lane&, const ChunkEdit&, const LaneGrams*);
+extern template HeadResult run_head<float>(const PreparedHead&, const ChunkEdit&, const HeadGrams*);
+extern template HeadResult run_head<double>(const PreparedHead&, const ChunkEdit&, const HeadGrams*);
 
-// One chunk of a lane with each of its products exposed, so that each can be wrong on its own.
+// One chunk of a head with each of its products exposed, so that each can be wrong on its own.
 
 using Reals = std::vector<double>;
 
@@ -103,7 +103,7 @@ struct KeyUses {
     Reals query_state, query_gram;                     // in Q S, in P
     Reals key_state, key_solve, key_intra, key_write;  // in K S, in M, in P, and in the update of the state
 };
-KeyUses key_uses(const Lane& lane, std::size_t first, std::size_t rows);
+KeyUses key_uses(const PreparedHead& head, std::size_t first, std::size_t rows);
 
 // R = write v - forget KS      (I + M) U = R      O = read QS + P U      S' = keep S + keys^T insert U
 struct OpenChunk {

@@ -1,4 +1,4 @@
-// Compares a wrong lane of the dump with the results of hypotheses.
+// Compares a wrong head of the dump with the results of hypotheses.
 #pragma once
 
 #include <algorithm>
@@ -21,30 +21,30 @@ struct Misfit {
     double out_room = 1, state_room = 1;  // how much larger the computed values are than the truth
 };
 
-// A part of a lane, and where the simulated fault is: everywhere in it, or in one chunk.
+// A part of a head, and where the simulated fault is: everywhere in it, or in one chunk.
 struct Window {
-    LanePlace place;
+    HeadSlice place;
     std::size_t chunk = 64;
     std::optional<std::size_t> only;  // chunk of the sequence
-    LaneInputs inputs;                // for the lane's own key head
-    LaneGrams grams;                  // of these inputs
+    HeadInputs inputs;                // for the head's own key head
+    HeadGrams grams;                  // of these inputs
     bool ends = false;                // at the end of the sequence, with a final state to compare
 };
 
-class LaneSearch {
+class HeadSearch {
 public:
-    LaneSearch(const GdnReference& r, const ForwardEvidence& evidence)
+    HeadSearch(const GdnReference& r, const ForwardEvidence& evidence)
         : m_r(r), m_evidence(evidence), m_states(state_hypotheses(r.problem)) {
         for (Hypothesis& h : head_hypotheses(r.problem)) m_states.push_back(std::move(h));
         for (const Hypothesis& h : forward_hypotheses()) m_all.push_back(&h);
         for (const Hypothesis& h : m_states) m_all.push_back(&h);
     }
-    LaneSearch(const LaneSearch&) = delete;
-    LaneSearch& operator=(const LaneSearch&) = delete;
+    HeadSearch(const HeadSearch&) = delete;
+    HeadSearch& operator=(const HeadSearch&) = delete;
 
     const std::vector<const Hypothesis*>& hypotheses() const { return m_all; }
 
-    // Chunks [first, first + count) of a lane.
+    // Chunks [first, first + count) of a head.
     Window window(std::size_t n, std::size_t head, std::size_t chunk, std::size_t first, std::size_t count,
                   std::optional<std::size_t> only, std::size_t columns = k_columns) const {
         Window w;
@@ -60,8 +60,8 @@ public:
         std::iota(w.place.columns.begin(), w.place.columns.end(), 0);
         w.place.columns = worst_columns(w, columns);
         const auto own = key_head_of(static_cast<std::int64_t>(head), m_r.problem.dims, m_r.contract.value.head_map);
-        w.inputs = lane_inputs(w.place, static_cast<std::size_t>(own), chunk, state_before(w.place));
-        w.grams = grams_of(prepare_lane(w.inputs, m_r.contract.value));
+        w.inputs = head_inputs(w.place, static_cast<std::size_t>(own), chunk, state_before(w.place));
+        w.grams = grams_of(prepare_head(w.inputs, m_r.contract.value));
         return w;
     }
 
@@ -85,21 +85,21 @@ public:
         return few;
     }
 
-    Misfit misfit(const Window& w, const LaneResult& acted) const {
+    Misfit misfit(const Window& w, const HeadResult& simulated) const {
         Misfit m;
         if (m_evidence.out && w.place.tokens > 0) {
             const double budget = m_evidence.out->budgets[group(w)].rms;
-            m.out = compare(*m_evidence.out, out_at(w), acted.out, m.out_room) / budget;
+            m.out = compare(*m_evidence.out, out_at(w), simulated.out, m.out_room) / budget;
         }
         if (w.ends) {
             const double budget = m_evidence.state->budgets[group(w)].rms;
-            m.state = compare(*m_evidence.state, state_at(w), acted.state, m.state_room) / budget;
+            m.state = compare(*m_evidence.state, state_at(w), simulated.state, m.state_room) / budget;
         }
         return m;
     }
 
     Misfit misfit_of_truth(const Window& w) const {
-        LaneResult truth;
+        HeadResult truth;
         for (const std::size_t at : out_at(w)) truth.out.push_back(m_r.truth.out[at]);
         if (w.ends) {
             for (const std::size_t at : state_at(w)) truth.state.push_back(m_r.truth.final_state[at]);
@@ -109,7 +109,7 @@ public:
 
     // How many times smaller the error is under the hypothesis; 0: it does not explain the dump.
     double improvement(const Window& w, const Misfit& before, const Hypothesis& h) const {
-        const auto result = act_out(w, h);
+        const auto result = simulate(w, h);
         if (!result) return 0;
         const Misfit after = misfit(w, *result);
         const double out = gain(before.out, after.out, after.out_room, h.rounding);
@@ -122,7 +122,7 @@ public:
     // Whether the hypothesis may still explain w, judging by a window with a few of its columns: the error must be
     // small enough there if it were 0 in all other columns.
     bool possible(const Window& few, const Window& w, const Misfit& before, const Hypothesis& h) const {
-        const auto result = act_out(few, h);
+        const auto result = simulate(few, h);
         if (!result) return false;
         const Misfit after = misfit(few, *result);
         const double part =
@@ -133,7 +133,7 @@ public:
         return !fails(before.out, after.out) && !fails(before.state, after.state);
     }
 
-    // The same on a lane other than the one where it was found: the lane whose state is used may differ.
+    // The same on a head other than the one where it was found: the head whose state is used may differ.
     double improvement_elsewhere(const Window& w, const Misfit& before, const Hypothesis& h) const {
         const bool of_states = !m_states.empty() && &h >= &m_states.front() && &h <= &m_states.back();
         if (!of_states) return improvement(w, before, h);
@@ -176,25 +176,25 @@ private:
     // An explanation may leave at most this part of the error; allows for sums in another order.
     static constexpr double k_least_gain = 0.334;
 
-    std::optional<LaneResult> act_out(const Window& w, const Hypothesis& h) const {
-        if (w.only && !h.chunk) return act_out_inputs(w, h);
-        Hypothesis acted = h;
+    std::optional<HeadResult> simulate(const Window& w, const Hypothesis& h) const {
+        if (w.only && !h.chunk) return simulate_inputs(w, h);
+        Hypothesis simulated = h;
         if (w.only) {
-            acted.chunk = [&h, only = *w.only](ChunkParts& c) {
+            simulated.chunk = [&h, only = *w.only](ChunkParts& c) {
                 if (c.index == only) h.chunk(c);
             };
         }
-        return acted.act_out(w.inputs, m_r.contract.value, w.place, &w.grams);
+        return simulated.simulate(w.inputs, m_r.contract.value, w.place, &w.grams);
     }
 
     // Simulates a mistake in the meaning of the inputs that only affects the tokens of one chunk.
-    std::optional<LaneResult> act_out_inputs(const Window& w, const Hypothesis& h) const {
-        LaneInputs inputs = w.inputs;
+    std::optional<HeadResult> simulate_inputs(const Window& w, const Hypothesis& h) const {
+        HeadInputs inputs = w.inputs;
         GdnContract contract = m_r.contract.value;
         if (h.run != nullptr || (h.given && !h.given(inputs, contract, w.place))) return std::nullopt;
-        Lane faulty = prepare_lane(inputs, contract);
+        PreparedHead faulty = prepare_head(inputs, contract);
         if (h.prepared) h.prepared(faulty);
-        Lane lane = prepare_lane(w.inputs, m_r.contract.value);
+        PreparedHead lane = prepare_head(w.inputs, m_r.contract.value);
         const std::size_t first = *w.only * w.chunk - w.place.begin;
         const std::size_t end = std::min(first + w.chunk, lane.tokens);
         const auto take = [&](std::vector<double>& to, const std::vector<double>& from, std::size_t width) {
@@ -206,7 +206,7 @@ private:
         take(lane.v, faulty.v, lane.columns);
         take(lane.gate, faulty.gate, 1);
         take(lane.beta, faulty.beta, 1);
-        return run_lane<double>(lane, {}, &w.grams);
+        return run_head<double>(lane, {}, &w.grams);
     }
 
     // 1: right before and after; 0: not explained.
@@ -246,7 +246,7 @@ private:
         return true;
     }
 
-    static double compare(const Evidence& e, const std::vector<std::size_t>& at, const std::vector<double>& acted,
+    static double compare(const Evidence& e, const std::vector<std::size_t>& at, const std::vector<double>& simulated,
                           double& room) {
         double error = 0;
         double size = 0;
@@ -255,8 +255,8 @@ private:
             const double x = (*e.got)[at[i]];
             const double y = (*e.want)[at[i]];
             if (!std::isfinite(y)) continue;
-            error += std::isfinite(x) ? (x - acted[i]) * (x - acted[i]) : HUGE_VAL;
-            size += acted[i] * acted[i];
+            error += std::isfinite(x) ? (x - simulated[i]) * (x - simulated[i]) : HUGE_VAL;
+            size += simulated[i] * simulated[i];
             truth += y * y;
         }
         room = truth > 0 ? std::sqrt(size / truth) : 1;
@@ -290,7 +290,7 @@ private:
 
     const GdnReference& m_r;
     const ForwardEvidence& m_evidence;
-    std::vector<Hypothesis> m_states;  // for which the head may differ from lane to lane
+    std::vector<Hypothesis> m_states;  // for which the head may differ from head to head
     std::vector<const Hypothesis*> m_all;
 };
 
