@@ -1,4 +1,4 @@
-// The crossed cases, and the declared ones: each condition meets the others, and a fault that shows only there is found.
+// The crossed cases and the declared ones: each condition meets the others, and a fault that shows only there is found.
 #include "oracle/gdn/cases/cases.h"
 
 #include <algorithm>
