@@ -9,6 +9,9 @@ target_compile_options(gdn_interface PRIVATE ${gdn_compile_options})
 # The kernels are the oracle's own objects.
 set(gdn_objects $<TARGET_OBJECTS:gdn_interface>
     $<TARGET_OBJECTS:gdnctl_oracle_kernels>
+    $<TARGET_OBJECTS:gdnctl_kernels_scalar>
+    $<TARGET_OBJECTS:gdnctl_kernels_avx2>
+    $<TARGET_OBJECTS:gdnctl_kernels_avx512>
     "$<FILTER:$<TARGET_OBJECTS:gdnctl_oracle_inputs>,INCLUDE,/oracle/(gdn/contract/(names|problem)|tensor/tensor)\\.>")
 
 set(gdn_exports ${CMAKE_SOURCE_DIR}/src/libgdn/exports.map)

@@ -50,26 +50,6 @@ GDN_EXPORT int gdn_forward(const gdn_call* call);
  * required and may be initial_state. GDN_UNSUPPORTED: more tokens. */
 GDN_EXPORT int gdn_decode(const gdn_call* call);
 
-/* States that the library keeps between decode steps. Updates of the last tokens are kept separately, so most steps
- * only read the states. This is faster than gdn_decode, which must write complete states each time. Only one thread at
- * a time may use a cache. */
-typedef struct gdn_cache gdn_cache;
-
-/* Creates a cache for calls with these sizes, sequences and head map (batch, tokens and arrays may differ), with all
- * states 0. *cache is NULL unless GDN_OK is returned. */
-GDN_EXPORT int gdn_cache_new(const gdn_call* call, gdn_cache** cache);
-/* NULL is allowed. */
-GDN_EXPORT void gdn_cache_free(gdn_cache* cache);
-
-/* Copies all states from and to the caller's fp32 array [sequences, value_heads, key_dim, value_dim]. Storing does not
- * change the cache. After GDN_NO_MEMORY, the destination may be partly written. */
-GDN_EXPORT int gdn_cache_load(gdn_cache* cache, const float* states, int32_t threads);
-GDN_EXPORT int gdn_cache_store(const gdn_cache* cache, float* states, int32_t threads);
-
-/* Like gdn_decode, but updates the cache's states and ignores those of the call. A sequence without tokens does not
- * change. GDN_INVALID: sizes other than the cache's. Any result but GDN_OK leaves everything unchanged. */
-GDN_EXPORT int gdn_cache_step(gdn_cache* cache, const gdn_call* call);
-
 /* Computes gradients of q, k, v, g, beta and the initial state; out and final_state are not used. Computes the forward
  * again. Without a workspace of gdn_workspace(call, GDN_BACKWARD) bytes, it allocates the memory. */
 GDN_EXPORT int gdn_backward(const gdn_call* call);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "oracle/gdn/kernels/backward32.h"
-#include "oracle/gdn/kernels/decode32.h"
 
 namespace gdnctl::libgdn {
 
@@ -101,12 +100,6 @@ int check_forward(const gdn_call& c, Need final_state) {
     return first_of({check_inputs(c),
                      check(c.out, {c.batch, c.tokens, c.value_heads, c.value_dim}, Need::required, Storage::bf16),
                      check(c.final_state, {c.sequences, c.value_heads, c.key_dim, c.value_dim}, final_state)});
-}
-
-int check_decode(std::span<const GdnSequence> sequences) {
-    const bool few = std::all_of(sequences.begin(), sequences.end(),
-                                 [](const GdnSequence& s) { return s.end - s.begin <= k_decode_tokens; });
-    return few ? GDN_OK : GDN_UNSUPPORTED;
 }
 
 HeadMap head_map_of(const gdn_call& c) { return c.head_map == GDN_HEADS_TILED ? HeadMap::tiled : HeadMap::interleaved; }

@@ -24,8 +24,6 @@ int first_of(std::initializer_list<int> results);
 int check_sizes(const gdn_call& c);
 int check_inputs(const gdn_call& c);
 int check_forward(const gdn_call& c, Need final_state);
-// At most as many tokens as one step takes.
-int check_decode(std::span<const oracle::GdnSequence> sequences);
 
 std::vector<oracle::GdnSequence> sequences_of(const gdn_call& c);
 oracle::HeadMap head_map_of(const gdn_call& c);
@@ -41,13 +39,12 @@ Result values(const gdn_tensor& t) {
     return Result(static_cast<float*>(t.data));
 }
 
-// Calls `run` with what the caller passed, of which nothing may be NULL. Turns exceptions into statuses.
-template <class Run, class... Passed>
-int guarded(const Run& run, Passed*... passed) noexcept {
-    const bool all_there = (... && (passed != nullptr));
-    if (!all_there) return GDN_INVALID;
+// Calls `run` with the caller's call, which may be NULL. Turns exceptions into statuses.
+template <class Run, class Call>
+int guarded(const Run& run, const Call* call) noexcept {
+    if (call == nullptr) return GDN_INVALID;
     try {
-        return run(*passed...);
+        return run(*call);
     } catch (const std::bad_alloc&) {
         return GDN_NO_MEMORY;
     } catch (...) {

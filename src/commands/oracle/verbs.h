@@ -18,6 +18,7 @@
 #include "harness/gdn/read.h"
 #include "harness/gdn/run.h"
 #include "harness/plain/operator.h"
+#include "oracle/judge/selftest.h"
 #include "oracle/simd/isa.h"
 #include "oracle/tensor/tensor.h"
 #include "platform/context.h"
@@ -209,5 +210,7 @@ struct Options {
 
 void describe(cli::Args& args, Options& options);
 Result<ExitCode> run(const Options& options, Context& context);
+// What an operator's self-test found.
+Result<ExitCode> print(const Operator& op, const oracle::SelftestReport& report, Context& context);
 
 }  // namespace gdnctl::commands::oracle_selftest

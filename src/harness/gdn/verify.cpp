@@ -186,7 +186,7 @@ std::string look_of(const Item& item, const oracle::GdnReport& report) {
         if (t.verdict != Verdict::ok) look += " " + t.canonical;
     }
     if (!report.place || !item.contract) return look;
-    const oracle::FaultPlace& place = *report.place;
+    const oracle::FaultLocation& place = *report.place;
     const std::int64_t chunk = item.contract->value.chunk;
     const std::int64_t token = place.first_token;
     look += place.heads.size() > 1 ? " heads" : " head";

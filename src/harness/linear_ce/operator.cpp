@@ -19,7 +19,7 @@
 #include "oracle/linear_ce/judge/compare.h"
 #include "oracle/linear_ce/judge/contract.h"
 #include "oracle/linear_ce/judge/problem.h"
-#include "oracle/linear_ce/judge/selftest.h"
+#include "oracle/linear_ce/judge/truth.h"
 #include "oracle/linear_ce/kernels/passes.h"
 #include "oracle/linear_ce/report/report.h"
 #include "oracle/tensor/random.h"

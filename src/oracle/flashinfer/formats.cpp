@@ -1,4 +1,4 @@
-// Reading fields of foreign JSON: each error says where it is.
+// Definitions, workloads, solutions and traces of FlashInfer-Bench from and to JSON; each error says where it is.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,10 +20,10 @@ namespace gdnctl::oracle::flashinfer {
 namespace {
 
 // A spot in a file, for messages: "FILE: axis 'num_seqs'".
-class Place {
+class JsonPath {
 public:
-    explicit Place(std::string_view what) : m_what(what) {}
-    Place in(std::string_view step) const { return Place(m_what + ": " + std::string(step)); }
+    explicit JsonPath(std::string_view what) : m_what(what) {}
+    JsonPath in(std::string_view step) const { return JsonPath(m_what + ": " + std::string(step)); }
 
     tl::unexpected<Error> bad(std::string_view detail) const;
 
@@ -45,16 +45,16 @@ private:
 
 constexpr std::int64_t k_largest_size = std::int64_t{1} << 40U;
 
-tl::unexpected<Error> Place::bad(std::string_view detail) const {
+tl::unexpected<Error> JsonPath::bad(std::string_view detail) const {
     return fail(ErrorKind::bad_input, fmt::format("{}: {}", m_what, detail));
 }
 
-Status Place::must_be_object(const Json& value) const {
+Status JsonPath::must_be_object(const Json& value) const {
     if (value.is_object()) return {};
     return bad("is not a JSON object");
 }
 
-Result<std::string> Place::text(const Json& object, std::string_view key) const {
+Result<std::string> JsonPath::text(const Json& object, std::string_view key) const {
     const Json* found = json::find(object, key);
     if (found == nullptr) return bad(fmt::format("has no '{}'", key));
     if (!found->is_string() || found->get_ref<const std::string&>().empty()) {
@@ -63,7 +63,7 @@ Result<std::string> Place::text(const Json& object, std::string_view key) const 
     return found->get<std::string>();
 }
 
-Result<std::int64_t> Place::size(const Json& object, std::string_view key) const {
+Result<std::int64_t> JsonPath::size(const Json& object, std::string_view key) const {
     const Json* found = json::find(object, key);
     if (found == nullptr) return bad(fmt::format("has no '{}'", key));
     if (!found->is_number_unsigned() || found->get<std::uint64_t>() > k_largest_size) {
@@ -72,35 +72,35 @@ Result<std::int64_t> Place::size(const Json& object, std::string_view key) const
     return found->get<std::int64_t>();
 }
 
-Result<const Json*> Place::object(const Json& object, std::string_view key) const {
+Result<const Json*> JsonPath::object(const Json& object, std::string_view key) const {
     const Json* found = json::find(object, key);
     if (found == nullptr) return bad(fmt::format("has no '{}'", key));
     if (!found->is_object()) return bad(fmt::format("'{}' is not a JSON object", key));
     return found;
 }
 
-Result<const Json*> Place::array(const Json& object, std::string_view key) const {
+Result<const Json*> JsonPath::array(const Json& object, std::string_view key) const {
     const Json* found = json::find(object, key);
     if (found == nullptr) return bad(fmt::format("has no '{}'", key));
     if (!found->is_array()) return bad(fmt::format("'{}' is not a JSON list", key));
     return found;
 }
 
-Result<std::string> Place::text_or(const Json& object, std::string_view key, std::string_view otherwise) const {
+Result<std::string> JsonPath::text_or(const Json& object, std::string_view key, std::string_view otherwise) const {
     const Json* found = json::find(object, key);
     if (found == nullptr) return std::string(otherwise);
     if (!found->is_string()) return bad(fmt::format("'{}' is not a string", key));
     return found->get<std::string>();
 }
 
-Result<bool> Place::flag_or(const Json& object, std::string_view key, bool otherwise) const {
+Result<bool> JsonPath::flag_or(const Json& object, std::string_view key, bool otherwise) const {
     const Json* found = json::find(object, key);
     if (found == nullptr) return otherwise;
     if (!found->is_boolean()) return bad(fmt::format("'{}' is neither true nor false", key));
     return found->get<bool>();
 }
 
-Result<double> Place::number_or(const Json& object, std::string_view key, double otherwise) const {
+Result<double> JsonPath::number_or(const Json& object, std::string_view key, double otherwise) const {
     const Json* found = json::find(object, key);
     if (found == nullptr) return otherwise;
     if (found->is_number()) return found->get<double>();
@@ -126,7 +126,7 @@ constexpr std::string_view k_dtypes[] = {"float32",     "float16",     "bfloat16
                                          "float8_e5m2", "float4_e2m1", "int64",    "int32",
                                          "int16",       "int8",        "bool"};
 
-Result<Axis> parse_axis(const std::string& name, const Json& value, const Place& at) {
+Result<Axis> parse_axis(const std::string& name, const Json& value, const JsonPath& at) {
     Axis axis{name, {}};
     GDNCTL_TRY(at.must_be_object(value));
     GDNCTL_TRY_ASSIGN(const std::string type, at.text_or(value, "type", value.contains("value") ? "const" : "var"));
@@ -139,7 +139,7 @@ Result<Axis> parse_axis(const std::string& name, const Json& value, const Place&
 }
 
 Result<TensorSpec> parse_tensor(const std::string& name, const Json& value, const std::vector<Axis>& axes,
-                                const Place& at) {
+                                const JsonPath& at) {
     TensorSpec spec;
     spec.name = name;
     GDNCTL_TRY(at.must_be_object(value));
@@ -164,7 +164,7 @@ Result<TensorSpec> parse_tensor(const std::string& name, const Json& value, cons
 }
 
 Result<std::vector<TensorSpec>> parse_tensors(const Json& object, std::string_view key, const std::vector<Axis>& axes,
-                                              const Place& at) {
+                                              const JsonPath& at) {
     std::vector<TensorSpec> specs;
     GDNCTL_TRY_ASSIGN(const Json* tensors, at.object(object, key));
     for (const auto& [name, value] : tensors->items()) {
@@ -274,7 +274,7 @@ std::string_view name_of(Stage stage) {
 
 Result<Definition> parse_definition(std::string_view text, std::string_view what) {
     GDNCTL_TRY_ASSIGN(const Json object, parse_json(text, what));
-    const Place at(what);
+    const JsonPath at(what);
     GDNCTL_TRY(at.must_be_object(object));
     Definition d;
     GDNCTL_TRY_ASSIGN(d.name, at.text(object, "name"));
@@ -341,7 +341,7 @@ namespace {
 bool is_c(std::string_view path) { return path.ends_with(".c") || path.ends_with(".h"); }
 
 // Sources are written into a folder of ours under these names.
-Status check_path(const std::string& path, const Place& at) {
+Status check_path(const std::string& path, const JsonPath& at) {
     const std::filesystem::path p(path);
     const bool climbs = std::any_of(p.begin(), p.end(), [](const auto& part) { return part == ".."; });
     if (p.is_absolute() || climbs || !p.has_filename() || path.find('\0') != std::string::npos) {
@@ -350,7 +350,7 @@ Status check_path(const std::string& path, const Place& at) {
     return {};
 }
 
-Status parse_entry(const Json& spec, const Place& at, Solution& solution) {
+Status parse_entry(const Json& spec, const JsonPath& at, Solution& solution) {
     GDNCTL_TRY_ASSIGN(const std::string entry, at.text(spec, "entry_point"));
     const std::size_t colons = entry.find("::");
     const bool once = colons != std::string::npos && entry.find("::", colons + 2) == std::string::npos;
@@ -362,11 +362,11 @@ Status parse_entry(const Json& spec, const Place& at, Solution& solution) {
     return {};
 }
 
-Status parse_sources(const Json& object, const Place& at, Solution& solution) {
+Status parse_sources(const Json& object, const JsonPath& at, Solution& solution) {
     GDNCTL_TRY_ASSIGN(const Json* sources, at.array(object, "sources"));
     std::set<std::string> paths;
     for (const Json& value : *sources) {
-        const Place here = at.in(fmt::format("source {}", solution.sources.size() + 1));
+        const JsonPath here = at.in(fmt::format("source {}", solution.sources.size() + 1));
         GDNCTL_TRY(here.must_be_object(value));
         SourceFile source;
         GDNCTL_TRY_ASSIGN(source.path, here.text(value, "path"));
@@ -386,14 +386,14 @@ Status parse_sources(const Json& object, const Place& at, Solution& solution) {
 
 Result<Solution> parse_solution(std::string_view text, std::string_view what) {
     GDNCTL_TRY_ASSIGN(const Json object, parse_json(text, what));
-    const Place at(what);
+    const JsonPath at(what);
     GDNCTL_TRY(at.must_be_object(object));
     Solution s;
     GDNCTL_TRY_ASSIGN(s.name, at.text(object, "name"));
     GDNCTL_TRY_ASSIGN(s.definition, at.text(object, "definition"));
     GDNCTL_TRY_ASSIGN(s.author, at.text(object, "author"));
     GDNCTL_TRY_ASSIGN(const Json* spec, at.object(object, "spec"));
-    const Place in_spec = at.in("spec");
+    const JsonPath in_spec = at.in("spec");
     GDNCTL_TRY_ASSIGN(s.language, in_spec.text(*spec, "language"));
     GDNCTL_TRY_ASSIGN(const Json* hardware, in_spec.array(*spec, "target_hardware"));
     if (hardware->empty()) return in_spec.bad("'target_hardware' is empty");
@@ -436,7 +436,7 @@ constexpr StatusRow k_statuses[] = {
     {TraceStatus::timeout, "TIMEOUT"},
 };
 
-Result<InputSource> parse_source(const Json& value, const Place& at) {
+Result<InputSource> parse_source(const Json& value, const JsonPath& at) {
     GDNCTL_TRY(at.must_be_object(value));
     InputSource source;
     // Files that leave out what is a default have no type.
@@ -459,7 +459,7 @@ Result<InputSource> parse_source(const Json& value, const Place& at) {
     return source;
 }
 
-Result<Workload> parse_workload(const Json& value, const Place& at) {
+Result<Workload> parse_workload(const Json& value, const JsonPath& at) {
     Workload w;
     GDNCTL_TRY_ASSIGN(w.uuid, at.text(value, "uuid"));
     GDNCTL_TRY_ASSIGN(const Json* axes, at.object(value, "axes"));
@@ -475,10 +475,10 @@ Result<Workload> parse_workload(const Json& value, const Place& at) {
     return w;
 }
 
-Result<std::optional<Correctness>> parse_correctness(const Json& evaluation, const Place& at) {
+Result<std::optional<Correctness>> parse_correctness(const Json& evaluation, const JsonPath& at) {
     const auto found = evaluation.find("correctness");
     if (found == evaluation.end() || found->is_null()) return std::nullopt;
-    const Place here = at.in("correctness");
+    const JsonPath here = at.in("correctness");
     GDNCTL_TRY(here.must_be_object(*found));
     Correctness c;
     GDNCTL_TRY_ASSIGN(c.max_relative_error, here.number_or(*found, "max_relative_error", 0));
@@ -492,10 +492,10 @@ Result<std::optional<Correctness>> parse_correctness(const Json& evaluation, con
     return c;
 }
 
-Result<std::optional<Performance>> parse_performance(const Json& evaluation, const Place& at) {
+Result<std::optional<Performance>> parse_performance(const Json& evaluation, const JsonPath& at) {
     const auto found = evaluation.find("performance");
     if (found == evaluation.end() || found->is_null()) return std::nullopt;
-    const Place here = at.in("performance");
+    const JsonPath here = at.in("performance");
     GDNCTL_TRY(here.must_be_object(*found));
     Performance p;
     GDNCTL_TRY_ASSIGN(p.latency_ms, here.number_or(*found, "latency_ms", 0));
@@ -508,7 +508,7 @@ Result<std::optional<Performance>> parse_performance(const Json& evaluation, con
 }
 
 // What goes with which status.
-Status check_parts(const Evaluation& e, const Place& at) {
+Status check_parts(const Evaluation& e, const JsonPath& at) {
     const bool judged = e.status == TraceStatus::passed || e.status == TraceStatus::incorrect_numerical;
     const bool timed = e.status == TraceStatus::passed;
     if (judged != e.correctness.has_value()) {
@@ -520,7 +520,7 @@ Status check_parts(const Evaluation& e, const Place& at) {
     return {};
 }
 
-Result<Evaluation> parse_evaluation(const Json& value, const Place& at) {
+Result<Evaluation> parse_evaluation(const Json& value, const JsonPath& at) {
     GDNCTL_TRY(at.must_be_object(value));
     Evaluation e;
     GDNCTL_TRY_ASSIGN(const std::string status, at.text(value, "status"));
@@ -591,7 +591,7 @@ const InputSource* Workload::find(std::string_view input) const {
 
 Result<Trace> parse_trace(std::string_view line, std::string_view what) {
     GDNCTL_TRY_ASSIGN(const Json object, parse_json(line, what));
-    const Place at(what);
+    const JsonPath at(what);
     GDNCTL_TRY(at.must_be_object(object));
     Trace t;
     GDNCTL_TRY_ASSIGN(t.definition, at.text(object, "definition"));

@@ -182,11 +182,16 @@ std::string stages_text(const std::vector<std::string>& stages) {
     return wrapped(fmt::format("stage: {}; also possible: ", stages.front()), {stages.begin() + 1, stages.end()});
 }
 
+namespace {
+
+// All in one line.
 std::string hint_text(const std::vector<oracle::Hint>& hints) {
     std::string text;
     for (const oracle::Hint& h : hints) text += (text.empty() ? "" : "; or ") + h.text;
     return text;
 }
+
+}  // namespace
 
 void add_diagnosis(Json& object, const std::vector<std::string>& stages, const std::vector<oracle::Hint>& hints) {
     object["stage"] = stages.empty() ? Json() : Json(stages.front());

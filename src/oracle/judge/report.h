@@ -45,7 +45,6 @@ std::string contract_text(const std::string& first, const std::vector<oracle::Co
                           std::string_view usual);
 Json contract_json(std::string_view name, const std::vector<oracle::ContractField>& fields);
 std::string stages_text(const std::vector<std::string>& stages);  // most likely first; empty without any
-std::string hint_text(const std::vector<oracle::Hint>& hints);    // all in one line, joined by "; or "
 // Sets `stage`, `stages`, `hint` and `hints`.
 void add_diagnosis(Json& object, const std::vector<std::string>& stages, const std::vector<oracle::Hint>& hints);
 std::string verdict_text(std::string_view verdict, std::string_view reason);  // the last line

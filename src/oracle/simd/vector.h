@@ -1,4 +1,4 @@
-// Vectors in the compiler's own types. Only files of this folder include it. Each is compiled for one instruction set,
+// Vectors in the compiler's own types. Only sources that are compiled once per instruction set include this file,
 // so neither this header nor the kernel bodies may have an inline function whose name another file could share: the
 // linker keeps one copy of such a function, perhaps the one with the wrong instructions. Hence the unnamed namespaces,
 // and no standard library.
@@ -11,6 +11,11 @@
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
+
+// See CMakeLists.txt: GDNCTL_KERNEL(decode) is decode_avx2 where a source is compiled for AVX2.
+#define GDNCTL_KERNEL(name) GDNCTL_KERNEL_OF(name, GDNCTL_ISA)
+#define GDNCTL_KERNEL_OF(name, isa) GDNCTL_JOINED(name, isa)
+#define GDNCTL_JOINED(name, isa) name##_##isa
 
 namespace gdnctl::oracle {
 namespace {

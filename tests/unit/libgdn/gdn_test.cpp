@@ -150,75 +150,6 @@ TEST_CASE("libgdn: decoding in place, token by token and a few at once, is the f
     CHECK(gdn_decode(&p.call) == GDN_INVALID);
 }
 
-TEST_CASE("libgdn: a cache decodes what the forward gives, whatever the number of threads and the lengths of steps") {
-    for (const char* name : {"gva_2", "gva_tiled"}) {
-        CAPTURE(name);
-        Problem p(name);
-        REQUIRE(gdn_forward(&p.call) == GDN_OK);
-        const auto& d = p.problem.dims;
-        gdn_cache* cache = nullptr;
-        REQUIRE(gdn_cache_new(&p.call, &cache) == GDN_OK);
-        Floats state(p.final_state.size());
-        if (!p.state.empty()) REQUIRE(gdn_cache_load(cache, p.state.data(), 2) == GDN_OK);
-        Floats out;
-        for (std::int64_t t = 0, step = 1; t < d.T; t += step, step = step % 8 + 1) {
-            const std::int64_t n = std::min(step, d.T - t);
-            Floats part(static_cast<std::size_t>(n * d.Hv * d.dv));
-            gdn_call call;
-            gdn_call_init(&call, 1, n, d.Hk, d.Hv, d.dk, d.dv);
-            gdn_call_arrays(&call, p.q.data() + t * d.Hk * d.dk, p.k.data() + t * d.Hk * d.dk,
-                            p.v.data() + t * d.Hv * d.dv, p.g.data() + t * d.Hv, p.beta.data() + t * d.Hv, nullptr,
-                            part.data(), nullptr);
-            call.l2norm = p.call.l2norm;
-            call.l2norm_eps = p.call.l2norm_eps;
-            call.head_map = p.call.head_map;
-            call.threads = static_cast<int>(t % 3) + 1;
-            REQUIRE(gdn_cache_step(cache, &call) == GDN_OK);
-            out.insert(out.end(), part.begin(), part.end());
-        }
-        REQUIRE(gdn_cache_store(cache, state.data(), 1) == GDN_OK);
-        gdn_cache_free(cache);
-        CHECK(relative_error(out, {p.out.begin(), p.out.end()}) < 1e-6);
-        CHECK(relative_error(state, {p.final_state.begin(), p.final_state.end()}) < 1e-6);
-    }
-}
-
-TEST_CASE("libgdn: a cache refuses calls of other sizes, and nothing of it changes") {
-    Problem p("gva_2");
-    gdn_cache* cache = nullptr;
-    REQUIRE(gdn_cache_new(&p.call, &cache) == GDN_OK);
-    gdn_call call;
-    const auto& d = p.problem.dims;
-    gdn_call_init(&call, 1, 1, d.Hk, d.Hv, d.dk, d.dv);
-    gdn_call_arrays(&call, p.q.data(), p.k.data(), p.v.data(), p.g.data(), p.beta.data(), nullptr, p.out.data(),
-                    nullptr);
-    REQUIRE(gdn_cache_step(cache, &call) == GDN_OK);
-    Floats before(p.final_state.size()), after(before.size());
-    REQUIRE(gdn_cache_store(cache, before.data(), 1) == GDN_OK);
-    CHECK(gdn_cache_step(cache, &p.call) == GDN_UNSUPPORTED);  // 45 tokens
-    gdn_call other = call;
-    other.head_map = GDN_HEADS_TILED;
-    CHECK(gdn_cache_step(cache, &other) == GDN_INVALID);
-    gdn_call_init(&other, 1, 1, d.Hk, d.Hv, d.dk, d.dv / 2);
-    gdn_call_arrays(&other, p.q.data(), p.k.data(), p.v.data(), p.g.data(), p.beta.data(), nullptr, p.out.data(),
-                    nullptr);
-    CHECK(gdn_cache_step(cache, &other) == GDN_INVALID);
-    other = call;
-    other.out = {};
-    CHECK(gdn_cache_step(cache, &other) == GDN_INVALID);
-    REQUIRE(gdn_cache_store(cache, after.data(), 1) == GDN_OK);
-    CHECK(after == before);
-    gdn_cache_free(cache);
-    gdn_cache_free(nullptr);
-
-    CHECK(gdn_cache_step(nullptr, &call) == GDN_INVALID);
-    CHECK(gdn_cache_new(&call, nullptr) == GDN_INVALID);
-    CHECK(gdn_cache_load(nullptr, before.data(), 1) == GDN_INVALID);
-    call.key_heads = 3;
-    CHECK(gdn_cache_new(&call, &cache) == GDN_INVALID);
-    CHECK(cache == nullptr);
-}
-
 TEST_CASE("libgdn: gradients are those of the recurrence's adjoint") {
     for (const char* name : {"gva_2", "gva_tiled", "odd_dims", "varlen", "marin_57_C16"}) {
         for (const bool workspace : {false, true}) {
@@ -320,19 +251,15 @@ TEST_CASE("libgdn: bf16 arrays give what fp32 arrays of the same values give, ro
     }
 }
 
-TEST_CASE("libgdn: a cache takes bf16 arrays and packed sequences") {
+TEST_CASE("libgdn: decode takes bf16 arrays and packed sequences") {
     Problem p("varlen");
     const Halves q = halved(p.q), k = halved(p.k), v = halved(p.v);
     REQUIRE(gdn_forward(&p.call) == GDN_OK);
     // Tokens of each sequence, three a step: the sequences end after different steps.
     const auto& d = p.problem.dims;
-    gdn_cache *wide = nullptr, *narrow = nullptr;
-    REQUIRE(gdn_cache_new(&p.call, &wide) == GDN_OK);
-    REQUIRE(gdn_cache_new(&p.call, &narrow) == GDN_OK);
-    if (!p.state.empty()) {
-        REQUIRE(gdn_cache_load(wide, p.state.data(), 1) == GDN_OK);
-        REQUIRE(gdn_cache_load(narrow, p.state.data(), 1) == GDN_OK);
-    }
+    Floats state = p.state;
+    state.resize(p.final_state.size());
+    Floats narrow_state = state;
     Floats out(p.out.size());
     Halves out_halves(out.size());
     bool left = true;
@@ -370,26 +297,21 @@ TEST_CASE("libgdn: a cache takes bf16 arrays and packed sequences") {
         call.head_map = p.call.head_map;
         const Floats wide_q = picked(p.q, d.Hk * d.dk), wide_k = picked(p.k, d.Hk * d.dk);
         const Floats wide_v = picked(p.v, d.Hv * d.dv);
-        gdn_call_arrays(&call, wide_q.data(), wide_k.data(), wide_v.data(), g.data(), beta.data(), nullptr, part.data(),
-                        nullptr);
-        REQUIRE(gdn_cache_step(wide, &call) == GDN_OK);
+        gdn_call_arrays(&call, wide_q.data(), wide_k.data(), wide_v.data(), g.data(), beta.data(), state.data(),
+                        part.data(), state.data());
+        REQUIRE(gdn_decode(&call) == GDN_OK);
         const Halves narrow_q = picked(q, d.Hk * d.dk), narrow_k = picked(k, d.Hk * d.dk);
         const Halves narrow_v = picked(v, d.Hv * d.dv);
-        gdn_call_arrays_bf16(&call, narrow_q.data(), narrow_k.data(), narrow_v.data(), g.data(), beta.data(), nullptr,
-                             part_halves.data(), nullptr);
-        REQUIRE(gdn_cache_step(narrow, &call) == GDN_OK);
+        gdn_call_arrays_bf16(&call, narrow_q.data(), narrow_k.data(), narrow_v.data(), g.data(), beta.data(),
+                             narrow_state.data(), part_halves.data(), narrow_state.data());
+        REQUIRE(gdn_decode(&call) == GDN_OK);
         put_back(part, d.Hv * d.dv, out);
         put_back(part_halves, d.Hv * d.dv, out_halves);
     }
     CHECK(relative_error(out, {p.out.begin(), p.out.end()}) < 1e-6);
     CHECK(is_rounded(out_halves, out));
-    Floats state(p.final_state.size()), narrow_state(state.size());
-    REQUIRE(gdn_cache_store(wide, state.data(), 2) == GDN_OK);
-    REQUIRE(gdn_cache_store(narrow, narrow_state.data(), 1) == GDN_OK);
     CHECK(relative_error(state, {p.final_state.begin(), p.final_state.end()}) < 1e-6);
     CHECK(state == narrow_state);
-    gdn_cache_free(wide);
-    gdn_cache_free(narrow);
 }
 
 TEST_CASE("libgdn: calls that make no sense are refused, others told that they are not supported") {

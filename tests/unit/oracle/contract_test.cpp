@@ -1,5 +1,12 @@
 #include "oracle/gdn/contract/contract.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "oracle/gdn/compare/declare.h"
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/adjoint.h"
 #include "unit/oracle/judging.h"
 
 using namespace gdnctl;
@@ -279,4 +286,466 @@ TEST_CASE("cases: a name is found however it is spelt") {
         CHECK(find_gdn_case(name) != nullptr);
     CHECK(find_gdn_case("g11") == nullptr);
     CHECK(find_gdn_case("") == nullptr);
+}
+
+// Which tensor of a dump is judged as what.
+
+namespace {
+
+struct NamedDump {
+    TensorFile inputs, dump;
+};
+
+// G1 or a case of its own, with every gradient under the names that gdnctl writes.
+NamedDump named_dump(const char* case_name) {
+    const GdnCase* c = find_gdn_case(case_name);
+    REQUIRE(c != nullptr);
+    NamedDump d;
+    d.inputs = make_inputs(*c);
+    const GdnReference r = reference_for(d.inputs);
+    const GdnCotangents cotangents = random_cotangents(r.problem, 3);
+    d.dump = outputs_of(r, r.truth);
+    for (auto& t : cotangents_file(r.problem, r.contract.value, cotangents).tensors) d.dump.tensors.push_back(t);
+    const GdnGradients g = run_adjoint64(r.problem, r.contract.value, cotangents, 1);
+    for (auto& t : gradients_file(r.problem, r.contract.value, g, DType::f32, DType::f32).tensors) {
+        d.dump.tensors.push_back(t);
+    }
+    return d;
+}
+
+void rename_tensor(TensorFile& file, std::string_view from, std::string_view to) {
+    const auto found =
+        std::find_if(file.tensors.begin(), file.tensors.end(), [&](const NamedTensor& t) { return t.name == from; });
+    REQUIRE(found != file.tensors.end());
+    found->name = to;
+}
+
+void negate_tensor(TensorFile& file, std::string_view name) {
+    for (NamedTensor& t : file.tensors) {
+        if (t.name != name) continue;
+        std::vector<double> values = to_f64(t.tensor);
+        for (double& x : values) x = -x;
+        t.tensor = from_f64(values, t.tensor.shape, t.tensor.dtype);
+    }
+}
+
+GdnReport report_on_names(const NamedDump& d) {
+    GdnReference r = reference_for(d.inputs);
+    REQUIRE(add_backward(r, d.inputs, d.dump, 2));
+    return testing::judged(r, d.dump);
+}
+
+}  // namespace
+
+TEST_CASE("names: the gradients of raw gates and of the state, as the literature names them") {
+    NamedDump d = named_dump("g1");
+    for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{{"d_initial_state", "dS0"},
+                                                                                   {"d_a", "da"},
+                                                                                   {"d_b", "db"},
+                                                                                   {"d_A_log", "dA_log"},
+                                                                                   {"d_dt_bias", "d dt_bias"},
+                                                                                   {"final_state", "state"}}) {
+        rename_tensor(d.dump, from, to);
+    }
+    const GdnReport right = report_on_names(d);
+    CHECK(right.verdict == Verdict::ok);
+    CHECK(right.tensors.size() == 12);
+    CHECK(right.unknown.empty());
+    CHECK(right.not_compared.empty());
+    for (const char* name : {"dS0", "da", "db", "dA_log", "d dt_bias", "state"}) {
+        CAPTURE(name);
+        NamedDump wrong = d;
+        negate_tensor(wrong.dump, name);
+        const GdnReport report = report_on_names(wrong);
+        CHECK(report.verdict == Verdict::wrong);
+        CHECK(report.worst->tensor == name);
+    }
+}
+
+TEST_CASE("names: db is the gradient of what the contract is given as beta") {
+    NamedDump logit = named_dump("g1");
+    rename_tensor(logit.dump, "dbeta", "db");
+    const GdnReport both = report_on_names(logit);  // d_b is there: db can only be dbeta
+    CHECK(both.verdict == Verdict::ok);
+    NamedDump prob = named_dump("marin_16_C8");
+    rename_tensor(prob.dump, "dbeta", "db");
+    const GdnReport report = report_on_names(prob);
+    CHECK(report.verdict == Verdict::ok);
+    CHECK(report.not_compared.empty());
+}
+
+TEST_CASE("names: a gradient under a name that means nothing is not passed over in silence") {
+    NamedDump d = named_dump("marin_16_C8");
+    rename_tensor(d.dump, "dq", "grads/q");
+    rename_tensor(d.dump, "dk", "key_grad");
+    rename_tensor(d.dump, "dg", "d_logits");
+    d.dump.tensors.push_back({"da", *d.dump.find("dbeta")});
+    const GdnReport report = report_on_names(d);
+    REQUIRE(report.unjudged_gradients.size() == 2);
+    CHECK(report.unjudged_gradients[0].tensor == "grads/q");
+    CHECK(report.unjudged_gradients[0].reason == "dq");
+    CHECK(report.unjudged_gradients[1].reason == "dk");
+    CHECK(report.unknown.size() == 3);
+    REQUIRE_FALSE(report.not_compared.empty());
+    CHECK(report.not_compared.back().tensor == "da");
+    CHECK(report.not_compared.back().reason == "the contract has no such input");
+}
+
+TEST_CASE("names: state is the initial one beside inputs, or beside a final state") {
+    NamedDump d = named_dump("marin_16_C8");
+    const GdnContract contract;
+    CHECK(name_in_dump(d.dump, "state", contract).canonical == "initial_state");
+    std::erase_if(d.dump.tensors, [](const NamedTensor& t) { return t.name == "final_state"; });
+    CHECK(name_in_dump(d.dump, "state", contract).canonical == "final_state");
+    d.dump.tensors.push_back({"q", *d.inputs.find("q")});
+    CHECK(name_in_dump(d.dump, "state", contract).canonical == "initial_state");
+}
+
+// `lengths` and `offsets`: batch rows that end before T. The tokens after the end are no-ops and their outputs are 0.
+
+namespace {
+
+GdnCase padded_case() {
+    GdnCase c;
+    c.name = "padded";
+    c.dims = {2, 50, 2, 4, 16, 8};
+    c.seed = 21;
+    c.state_scale = 0.2;
+    c.contract = {"head_map=interleaved", "chunk=16"};
+    return c;
+}
+
+TensorFile with_sequences(std::string name, const std::vector<std::int64_t>& values, Shape shape) {
+    TensorFile inputs = make_inputs(padded_case());
+    inputs.tensors.push_back({std::move(name), from_i64(values, std::move(shape))});
+    return inputs;
+}
+
+std::string error_of(const TensorFile& inputs) {
+    auto contract = resolve_contract("marin", inputs.metadata, {});
+    REQUIRE(contract);
+    const auto problem = read_problem(inputs, *contract);
+    return problem ? std::string() : problem.error().message;
+}
+
+// Results and gradients of one head against those of the case with that length for all heads of the row.
+void check_lane_alone(const GdnReference& r, const GdnCase& c, std::size_t head, std::int64_t length) {
+    const auto Hv = static_cast<std::size_t>(c.dims.Hv);
+    const std::size_t n = head / Hv;
+    const std::size_t h = head % Hv;
+    TensorFile alone = make_inputs(c);
+    std::vector<std::int64_t> rows = {30, 30};
+    rows[n] = length;
+    alone.tensors.push_back({"lengths", from_i64(rows, {2})});
+    const GdnReference one = reference_for(alone);
+    const GdnCotangents cotangents = random_cotangents(r.problem, 5);
+    const GdnGradients got = run_adjoint64(r.problem, r.contract.value, cotangents, 1);
+    const GdnGradients want = run_adjoint64(one.problem, one.contract.value, cotangents, 1);
+    const auto same = [](const std::vector<double>& x, const std::vector<double>& y, std::size_t at, std::size_t size) {
+        for (std::size_t i = at * size; i < (at + 1) * size; ++i) {
+            REQUIRE(x[i] == doctest::Approx(y[i]).epsilon(1e-11));
+        }
+    };
+    same(r.truth.final_state, one.truth.final_state, head, 16UL * 8);
+    for (std::size_t row = n * 30; row < n * 30 + 30; ++row) {
+        const std::size_t key = row * 2 + h / (Hv / 2);
+        same(r.truth.out, one.truth.out, row * Hv + h, 8);
+        same(got.d_gate, want.d_gate, row * Hv + h, 1);
+        same(got.dbeta, want.dbeta, row * Hv + h, 1);
+        same(got.dq, want.dq, key, 16);
+        same(got.dk, want.dk, key, 16);
+        same(got.dv, want.dv, row * Hv + h, 8);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("lengths: given by row, by head, flat, or as prefix sums, they are the same sequences") {
+    const std::vector<TensorFile> all = {
+        with_sequences("lengths", {50, 23}, {2}),
+        with_sequences("lengths", {50, 50, 50, 50, 23, 23, 23, 23}, {2, 4}),
+        with_sequences("lengths", {50, 50, 50, 50, 23, 23, 23, 23}, {8}),
+        with_sequences("offsets", {50, 50, 50, 50, 23, 23, 23, 23}, {8}),
+        with_sequences("offsets", {0, 50, 100, 150, 200, 223, 246, 269, 292}, {9}),
+        with_sequences("offsets", {0, 50, 73}, {3}),
+    };
+    const GdnReference first = reference_for(all[0]);
+    REQUIRE(first.problem.sequences.size() == 2);
+    CHECK(first.problem.sequences[1].begin == 50);
+    CHECK(first.problem.sequences[1].end == 73);
+    for (const TensorFile& inputs : all) {
+        const GdnReference r = reference_for(inputs);
+        CHECK(r.truth.out == first.truth.out);
+        CHECK(r.truth.final_state == first.truth.final_state);
+    }
+    for (std::size_t i = (50 + 23) * 4UL * 8; i < first.truth.out.size(); ++i) CHECK(first.truth.out[i] == 0);
+}
+
+TEST_CASE("lengths: the truth is that of zeroed tokens") {
+    const GdnReference r = reference_for(with_sequences("lengths", {50, 23}, {2}));
+    GdnProblem zeroed = r.problem;
+    zeroed.sequences[1].end = 100;
+    for (std::size_t row = 73; row < 100; ++row) {
+        for (std::size_t h = 0; h < 4; ++h) zeroed.gate[row * 4 + h] = zeroed.beta[row * 4 + h] = 0;
+    }
+    const GdnOutputs x = run_recurrent64(zeroed, r.contract.value, 1);
+    CHECK(x.final_state == r.truth.final_state);
+}
+
+TEST_CASE("lengths: what cannot be meant is refused") {
+    CHECK(error_of(with_sequences("lengths", {50, 51}, {2})) ==
+          "tensor 'lengths': length 51 of batch row 1 is not within the 50 tokens");
+    CHECK(error_of(with_sequences("lengths", {1, 2, 3}, {3})).find("expected [B,Hv], [B*Hv] or [B]") !=
+          std::string::npos);
+    constexpr std::int64_t k_most = std::numeric_limits<std::int64_t>::max();
+    for (const std::vector<std::int64_t>& offsets :
+         {std::vector<std::int64_t>{0, 50, 23}, {-1, 50, 73}, {std::numeric_limits<std::int64_t>::min(), 0, k_most}}) {
+        CHECK(error_of(with_sequences("offsets", offsets, {3})) ==
+              "tensor 'offsets': prefix sums must rise, from 0 or more");
+    }
+    CHECK(error_of(with_sequences("offsets", {0, 50, k_most}, {3})).find("is not within the 50 tokens") !=
+          std::string::npos);
+    TensorFile both = with_sequences("lengths", {50, 23}, {2});
+    both.tensors.push_back({"offsets", from_i64(std::vector<std::int64_t>{0, 50, 73}, {3})});
+    CHECK(error_of(both) == "tensor 'offsets': the sequences are given twice");
+}
+
+TEST_CASE("lengths: of each head are zeros written out, in every form, for results and gradients") {
+    for (const std::vector<std::string>& sets :
+         {std::vector<std::string>{}, {"head_map=interleaved", "g_kind=raw", "beta_kind=logit"}, {"g_kind=alpha"}}) {
+        CAPTURE(sets.size());
+        GdnCase c = padded_case();
+        c.dims = {2, 30, 2, sets.size() == 3 ? 4 : 2, 16, 8};
+        c.contract = sets;
+        if (sets.size() == 3) c.gate = GateRecipe::raw;
+        c.contract.emplace_back("chunk=16");
+        const bool grouped = c.dims.Hv == 4;
+        const std::vector<std::int64_t> lengths =
+            grouped ? std::vector<std::int64_t>{30, 30, 20, 20, 7, 7, 0, 0} : std::vector<std::int64_t>{30, 20, 7, 0};
+        const auto count = static_cast<std::int64_t>(lengths.size());
+        std::vector<std::int64_t> sums = {0};
+        for (const std::int64_t x : lengths) sums.push_back(sums.back() + x);
+        TensorFile inputs = make_inputs(c);
+        inputs.tensors.push_back({"lengths", from_i64(lengths, {2, count / 2})});
+        const GdnReference r = reference_for(inputs);
+        REQUIRE(r.unstable_reason.empty());
+        CHECK(judged(r, outputs_of(r, r.truth)).verdict == Verdict::ok);
+
+        for (std::size_t head = 0; head < lengths.size(); ++head) check_lane_alone(r, c, head, lengths[head]);
+        for (const auto& [name, values] : {std::pair{"lengths", &lengths}, {"offsets", &lengths}, {"offsets", &sums}}) {
+            TensorFile same = make_inputs(c);
+            same.tensors.push_back({name, from_i64(*values, {static_cast<std::int64_t>(values->size())})});
+            const GdnReference other = reference_for(same);
+            CHECK(other.truth.out == r.truth.out);
+            CHECK(other.truth.final_state == r.truth.final_state);
+        }
+    }
+}
+
+TEST_CASE("lengths: value heads of one key head that end apart are judged as with keys of their own") {
+    for (const char* map : {"head_map=interleaved", "head_map=tiled"}) {
+        CAPTURE(map);
+        GdnCase c = padded_case();
+        c.contract = {map, "chunk=16"};
+        const std::vector<std::int64_t> lengths = {50, 50, 50, 50, 23, 7, 0, 23};
+        const TensorFile inputs = [&] {
+            TensorFile file = make_inputs(c);
+            file.tensors.push_back({"lengths", from_i64(lengths, {2, 4})});
+            return file;
+        }();
+        const GdnReference r = reference_for(inputs);
+        CHECK(r.problem.dims.Hk == 4);
+        CHECK(r.problem.repeated_keys);
+        // The same with q and k written out.
+        TensorFile repeated = inputs;
+        for (NamedTensor& entry : repeated.tensors) {
+            if (entry.name != "q" && entry.name != "k") continue;
+            const auto values = to_f64(entry.tensor);
+            std::vector<double> all;
+            for (std::size_t row = 0; row < 100; ++row) {
+                for (std::size_t h = 0; h < 4; ++h) {
+                    const std::size_t key = std::string(map) == "head_map=tiled" ? h % 2 : h / 2;
+                    for (std::size_t i = 0; i < 16; ++i) all.push_back(values[(row * 2 + key) * 16 + i]);
+                }
+            }
+            entry.tensor = from_f64(all, {2, 50, 4, 16}, entry.tensor.dtype);
+        }
+        const GdnReference written = reference_for(repeated);
+        CHECK_FALSE(written.problem.repeated_keys);
+        CHECK(r.truth.out == written.truth.out);
+        CHECK(r.truth.final_state == written.truth.final_state);
+        for (std::size_t i = (50 + 7) * 4UL * 8 + 8; i < r.truth.out.size(); i += 4UL * 8) CHECK(r.truth.out[i] == 0);
+        CHECK(judged(r, outputs_of(r, r.truth)).verdict == Verdict::ok);
+        // Nothing masked is wrong.
+        GdnOutputs ignored = reference_for(make_inputs(c)).truth;
+        CHECK(judged(r, outputs_of(r, ignored)).verdict == Verdict::wrong);
+        // Gradients of a key head belong to several value heads.
+        GdnReference with = r;
+        TensorFile gradients = outputs_of(r, r.truth);
+        gradients.tensors.push_back({"dq", from_f64(std::vector<double>(3200), {2, 50, 2, 16}, DType::f32)});
+        const auto refused = add_backward(with, inputs, gradients, 1);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().message ==
+              "value heads that share a key head have different lengths: results are judged, gradients are not");
+        CHECK_FALSE(read_cotangents(inputs, r.problem, r.contract.value));
+        CHECK(read_cotangents(repeated, written.problem, written.contract.value));
+    }
+}
+
+TEST_CASE("hint: masked tokens that still decay the state, and lengths that are ignored") {
+    const GdnReference r = reference_for(with_sequences("lengths", {50, 23}, {2}));
+    GdnOutputs decayed = r.truth;
+    for (std::size_t h = 0; h < 4; ++h) {
+        double sum = 0;
+        for (std::size_t row = 73; row < 100; ++row) sum += r.problem.gate[row * 4 + h];
+        for (std::size_t i = (4 + h) * 128; i < (5 + h) * 128; ++i) decayed.final_state[i] *= std::exp(sum);
+    }
+    const GdnReport report = judged(r, outputs_of(r, decayed));
+    CHECK(report.stage == "padding");
+    REQUIRE_FALSE(report.hints.empty());
+    CHECK(report.hints[0].text == "matches if masked tokens still decay the state");
+    GdnProblem all = r.problem;
+    all.sequences[1].end = 100;
+    GdnOutputs ignored = r.truth;
+    ignored.final_state = run_recurrent64(all, r.contract.value, 1).final_state;
+    const GdnReport other = judged(r, outputs_of(r, ignored));
+    CHECK(other.stage == "padding");
+    REQUIRE_FALSE(other.hints.empty());
+    CHECK(other.hints[0].text == "matches if tokens beyond the given lengths are not masked at all");
+}
+
+TEST_CASE("lengths: sizes may have any integer dtype") {
+    for (const DType dtype :
+         {DType::i64, DType::i32, DType::i16, DType::i8, DType::u64, DType::u32, DType::u16, DType::u8}) {
+        CAPTURE(name_of(dtype));
+        TensorFile inputs = make_inputs(padded_case());
+        inputs.tensors.push_back({"lengths", from_f64(std::vector<double>{30, 17}, {2}, dtype)});
+        auto contract = resolve_contract("marin", inputs.metadata, {});
+        REQUIRE(contract);
+        const auto problem = read_problem(inputs, *contract);
+        REQUIRE(problem);
+        CHECK(problem->sequences[0].end == 30);
+        CHECK(problem->sequences[1].end == 67);
+    }
+    for (const DType dtype : {DType::f32, DType::boolean}) {
+        TensorFile inputs = make_inputs(padded_case());
+        inputs.tensors.push_back({"lengths", from_f64(std::vector<double>{1, 1}, {2}, dtype)});
+        CHECK(error_of(inputs).find("tensor 'lengths': expected [B,Hv], [B*Hv] or [B] of an integer dtype") == 0);
+    }
+}
+
+TEST_CASE("lengths: a size beyond int64 is refused with its value") {
+    TensorFile inputs = make_inputs(padded_case());
+    Tensor lengths = from_f64(std::vector<double>{3, 0}, {2}, DType::u64);
+    std::fill(lengths.bytes.begin() + 8, lengths.bytes.end(), std::uint8_t{0xFF});
+    inputs.tensors.push_back({"lengths", lengths});
+    CHECK(error_of(inputs) == "tensor 'lengths': element 1 is 18446744073709551615, beyond the range of int64");
+}
+
+TEST_CASE("lengths: a tensor of an unreadable dtype is refused only where it is asked for") {
+    TensorFile inputs = make_inputs(padded_case());
+    inputs.unread = {{"scales", "F8_E8M0"}, {"out", "F4"}, {"b", "<U5"}};
+    CHECK(error_of(inputs).empty());
+    inputs.unread = {{"lengths", "F8_E4M3"}};
+    CHECK(error_of(inputs) == "tensor 'lengths': gdnctl cannot read dtype F8_E4M3");
+}
+
+// Files with heads before tokens, [B,H,T,D].
+using namespace gdnctl;
+
+namespace {
+
+struct Stored {
+    TensorFile inputs, dump;
+};
+
+// Inputs and exact results, all with tokens before heads.
+Stored stored_run(GdnCase c) {
+    c.seed = 23;
+    c.state_scale = 0.2;
+    Stored s;
+    s.inputs = make_inputs(c);
+    const GdnReference r = reference_for(s.inputs);
+    const GdnCotangents cotangents = random_cotangents(r.problem, 3);
+    for (NamedTensor& t : cotangents_file(r.problem, r.contract.value, cotangents).tensors) {
+        s.inputs.tensors.push_back(std::move(t));
+    }
+    s.dump = outputs_of(r, r.truth);
+    const GdnGradients g = run_adjoint64(r.problem, r.contract.value, cotangents, 2);
+    for (NamedTensor& t : gradients_file(r.problem, r.contract.value, g, DType::f32, DType::f32).tensors) {
+        s.dump.tensors.push_back(std::move(t));
+    }
+    return s;
+}
+
+GdnCase sized(GdnDims dims, const std::vector<std::string>& contract, const std::vector<std::int64_t>& offsets = {}) {
+    GdnCase c;
+    c.name = "layout";
+    c.dims = dims;
+    c.contract = contract;
+    c.cu_seqlens = offsets;
+    return c;
+}
+
+const std::vector<std::string> k_heads_first = {"layout=B,H,T,D"};
+
+}  // namespace
+
+TEST_CASE("layout: heads before tokens are judged like tokens before heads, with all gradients") {
+    for (const GdnCase& c : {sized({2, 37, 2, 4, 8, 12}, {"head_map=interleaved"}),
+                             sized({1, 70, 2, 2, 16, 8}, {"g_kind=raw", "beta_kind=logit"}),
+                             sized({1, 50, 2, 4, 8, 8}, {"head_map=tiled", "state_layout=B,H,V,K"}, {0, 13, 13, 50})}) {
+        Stored s = stored_run(c);
+        store_heads_first(s.inputs);
+        store_heads_first(s.dump);
+        GdnReference r = reference_for(s.inputs, "marin", k_heads_first);
+        CHECK(r.problem.dims.T == c.dims.T);
+        CHECK(r.problem.dims.Hv == c.dims.Hv);
+        REQUIRE(add_backward(r, s.inputs, s.dump, 2));
+        GdnReport report = judged(r, s.dump);
+        CAPTURE(report.reason);
+        CHECK(report.verdict == Verdict::ok);
+        CHECK(report.tensors.size() >= 8);
+        // What is written has that layout, too.
+        const TensorFile written = outputs_of(r, r.truth);
+        CHECK(written.find("out")->shape == s.dump.find("out")->shape);
+        CHECK(written.find("out")->bytes == s.dump.find("out")->bytes);
+        Tensor& out = s.dump.tensors.front().tensor;
+        std::vector<double> values = to_f64(out);
+        values[values.size() - 1] += 1;
+        out = from_f64(values, out.shape, out.dtype);
+        report = judged(r, s.dump);
+        CHECK(report.verdict == Verdict::wrong);
+        REQUIRE(report.worst);
+        CHECK(report.worst->axes == "b,h,t,v");
+        for (std::size_t axis = 0; axis < 4; ++axis) CHECK(report.worst->index[axis] == out.shape[axis] - 1);
+    }
+}
+
+TEST_CASE("layout: it is found where shapes allow either, and named where they do not") {
+    const Stored plain = stored_run(sized({1, 8, 8, 8, 16, 16}, {}));
+    Stored swapped = plain;
+    store_heads_first(swapped.inputs);
+    store_heads_first(swapped.dump);
+    for (const bool first : {true, false}) {
+        const Stored& s = first ? swapped : plain;
+        const std::vector<std::string> sets = first ? std::vector<std::string>{} : k_heads_first;
+        GdnReference r = reference_for(s.inputs, "marin", sets);
+        REQUIRE(add_backward(r, s.inputs, s.dump, 2));
+        CHECK(judged(r, s.dump, {.hints = false}).verdict == Verdict::wrong);
+        const auto found = find_operation(s.inputs, s.dump, r, sets, 2);
+        REQUIRE(found);
+        CHECK(found->sets == std::vector<std::string>{first ? "layout=B,H,T,D" : "layout=B,T,H,D"});
+        CHECK(found->stage == "layout");
+    }
+    Stored other = stored_run(sized({1, 20, 2, 2, 16, 16}, {}));
+    const GdnReference r = reference_for(other.inputs);
+    store_heads_first(other.dump);
+    const auto refused = judge(r, other.dump, {});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message == "tensor 'out': expected [1,20,2,16] float32, got [1,2,20,16] float32");
+    CHECK(refused.error().hint.find("[B,H,T,D]") != std::string::npos);
+    store_heads_first(other.inputs);
+    auto contract = resolve_contract("marin", other.inputs.metadata, {});
+    CHECK_FALSE(read_problem(other.inputs, *contract));
 }

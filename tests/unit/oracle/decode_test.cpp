@@ -10,7 +10,7 @@ using namespace gdnctl::oracle::testing;
 
 namespace {
 
-enum class How { deferred, in_place, out_of_place };
+enum class How { in_place, out_of_place };
 
 struct Arrays {
     GdnReference reference;
@@ -50,8 +50,6 @@ struct Arrays {
         std::vector<GdnSequence> step(all.size());
         std::vector<std::int64_t> at(all.size());
         for (std::size_t n = 0; n < all.size(); ++n) at[n] = all[n].begin;
-        DecodeCache cache(f.dims, f.head_map, all.size(), isa);
-        cache.load(state.data(), threads);
         final_state = state;
         std::vector<float> other = state;
         for (std::size_t i = 0;; ++i) {
@@ -67,14 +65,9 @@ struct Arrays {
             f.sequences = step;
             f.initial_state = final_state.data();
             f.final_state = how == How::out_of_place ? other.data() : final_state.data();
-            if (how == How::deferred) {
-                cache.step(f, threads);
-            } else {
-                decode_step(f, threads, isa);
-                if (how == How::out_of_place) std::swap(final_state, other);
-            }
+            decode_step(f, threads, isa);
+            if (how == How::out_of_place) std::swap(final_state, other);
         }
-        if (how == How::deferred) cache.store(final_state.data(), threads);
         return {{out.begin(), out.end()}, {final_state.begin(), final_state.end()}, 0};
     }
 };
@@ -111,12 +104,10 @@ TEST_CASE("decode: judged OK on the numerics and edges, one token a step and sev
                  {std::vector<std::int64_t>{1}, {2}, {8}, {3, 1, 1, 7, 4}, {0, 5}}) {
                 CAPTURE(lengths.size());
                 CAPTURE(lengths.front());
-                for (const How how : {How::deferred, How::in_place}) {
-                    const GdnReport report =
-                        judged(a.reference, outputs_of(a.reference, a.decode(how, lengths, 2, isa)));
-                    CAPTURE(report.reason);
-                    CHECK(report.verdict == c.expected);
-                }
+                const GdnReport report =
+                    judged(a.reference, outputs_of(a.reference, a.decode(How::in_place, lengths, 2, isa)));
+                CAPTURE(report.reason);
+                CHECK(report.verdict == c.expected);
             }
         }
     }
@@ -140,10 +131,9 @@ TEST_CASE("decode: in place and out of place give the same bits, as does every n
             const GdnOutputs out_of_place = a.decode(How::out_of_place, {1, 4}, 3, isa);
             CHECK(in_place.out == out_of_place.out);
             CHECK(in_place.final_state == out_of_place.final_state);
-            const GdnOutputs one = a.decode(How::deferred, {1, 4}, 1, isa);
-            const GdnOutputs more = a.decode(How::deferred, {1, 4}, 16, isa);
-            CHECK(one.out == more.out);
-            CHECK(one.final_state == more.final_state);
+            const GdnOutputs more = a.decode(How::in_place, {1, 4}, 16, isa);
+            CHECK(in_place.out == more.out);
+            CHECK(in_place.final_state == more.final_state);
         }
     }
 }
@@ -156,7 +146,7 @@ TEST_CASE("decode: a sequence gives the same bits alone as among others, whose s
     const std::size_t state = many.state.size() / all.size(), out = many.out.size() / all.size();
     for (const Isa isa : available_isas()) {
         CAPTURE(std::string(name_of(isa)));
-        for (const How how : {How::deferred, How::in_place, How::out_of_place}) {
+        for (const How how : {How::in_place, How::out_of_place}) {
             CAPTURE(static_cast<int>(how));
             many.reference.problem.sequences = all;
             const GdnOutputs together = many.decode(how, {1}, 3, isa);
@@ -178,117 +168,6 @@ TEST_CASE("decode: a sequence gives the same bits alone as among others, whose s
     }
 }
 
-TEST_CASE("decode: storing a cache changes nothing of it, and is what the steps so far give") {
-    GdnCase c = plain("gva_4");
-    c.dims = {2, 21, 2, 8, 40, 24};
-    Arrays a(c);
-    const std::vector<GdnSequence>& all = a.reference.problem.sequences;
-    for (const Isa isa : available_isas()) {
-        DecodeCache cache(a.f.dims, a.f.head_map, all.size(), isa);
-        cache.load(a.state.data(), 1);
-        const auto step = [&](std::int64_t begin, std::int64_t end) {
-            std::vector<GdnSequence> tokens;
-            for (const GdnSequence& s : all) tokens.push_back({s.begin + begin, s.begin + end});
-            a.f.sequences = tokens;
-            cache.step(a.f, 1);
-        };
-        std::vector<float> stored = a.final_state;
-        // With none, some and all of the room for writes taken.
-        for (std::int64_t t = 0; t < c.dims.T; ++t) {
-            cache.store(stored.data(), 2);
-            step(t, t + 1);
-        }
-        cache.store(stored.data(), 1);
-        CHECK(std::vector<double>(stored.begin(), stored.end()) == a.decode(How::deferred, {1}, 1, isa).final_state);
-    }
-}
-
-TEST_CASE("decode: a loaded cache knows nothing of before, and a cache may have other threads in every step") {
-    // 4 MB of states: a share for each of four threads.
-    GdnCase c = plain("gva_2");
-    c.dims = {8, 23, 4, 8, 128, 128};
-    Arrays a(c);
-    const std::vector<GdnSequence>& all = a.reference.problem.sequences;
-    for (const Isa isa : available_isas()) {
-        CAPTURE(std::string(name_of(isa)));
-        DecodeCache cache(a.f.dims, a.f.head_map, all.size(), isa);
-        std::vector<float> first_out, first_state;
-        for (const int threads : {1, 4, 3, 0}) {
-            cache.load(a.state.data(), 2);
-            std::fill(a.out.begin(), a.out.end(), -1.0F);
-            // Folds of a whole set of writes, of some, and of several tokens' at once.
-            for (std::int64_t t = 0, step = 0; t < c.dims.T; ++step) {
-                const std::int64_t tokens = std::min<std::int64_t>(step < 11 ? 1 : step % 5 + 1, c.dims.T - t);
-                std::vector<GdnSequence> now;
-                for (const GdnSequence& s : all) now.push_back({s.begin + t, s.begin + t + tokens});
-                a.f.sequences = now;
-                cache.step(a.f, threads > 0 ? threads : static_cast<int>(step % 4) + 1);
-                t += tokens;
-            }
-            std::vector<float> state(a.state.size());
-            cache.store(state.data(), threads);
-            if (threads == 1) {
-                first_out = a.out;
-                first_state = state;
-                const GdnOutputs got{{a.out.begin(), a.out.end()}, {state.begin(), state.end()}, 0};
-                CHECK(judged(a.reference, outputs_of(a.reference, got)).verdict == Verdict::ok);
-            } else {
-                CAPTURE(threads);
-                CHECK(a.out == first_out);
-                CHECK(state == first_state);
-            }
-        }
-    }
-}
-
-TEST_CASE("decode: decays far above 1 err no more than they do in place") {
-    GdnCase c = plain("gva_2");
-    c.dims = {1, 28, 2, 4, 32, 32};
-    const auto times = [](std::size_t count, float gate) { return std::vector<float>(count, gate); };
-    std::vector<float> in_turns, late = times(27, 0.5F);
-    for (int t = 0; t < 12; ++t) in_turns.push_back(t % 2 == 0 ? -20.0F : 20.0F);
-    late.push_back(80);
-    // As many tokens as give no state too large for fp32; in the last two cases nothing is ever written.
-    for (const auto& [gates, beta] : {std::pair{times(12, 2), 1.0F},
-                                      {times(4, 25), 1.0F},
-                                      {times(2, 50), 1.0F},
-                                      {in_turns, 1.0F},
-                                      {late, 0.0F},
-                                      {{-60, 60, 30, 30}, 0.0F}}) {
-        CAPTURE(gates.back());
-        Arrays a(c);
-        GdnProblem& p = a.reference.problem;
-        p.sequences[0].end = static_cast<std::int64_t>(gates.size());
-        const auto heads = static_cast<std::size_t>(c.dims.Hv);
-        for (std::size_t i = 0; i < gates.size() * heads; ++i) {
-            p.gate[i] = a.g[i] = gates[i / heads];
-            p.beta[i] = a.beta[i] = beta * a.beta[i];
-        }
-        std::fill(p.initial_state.begin(), p.initial_state.end(), 0.0);
-        std::fill(a.state.begin(), a.state.end(), 0.0F);
-        a.reference = make_reference(p, a.reference.contract, 1);
-        const std::size_t row = static_cast<std::size_t>(c.dims.Hv * c.dims.dv);
-        const std::vector<double>& truth = a.reference.truth.out;
-        for (const Isa isa : available_isas()) {
-            CAPTURE(std::string(name_of(isa)));
-            const GdnOutputs in_place = a.decode(How::in_place, {1}, 1, isa);
-            const GdnOutputs deferred = a.decode(How::deferred, {1}, 1, isa);
-            for (std::int64_t t = 0; t < p.sequences[0].end; ++t) {
-                CAPTURE(t);
-                double largest = 0, of_in_place = 0, of_deferred = 0;
-                for (std::size_t i = static_cast<std::size_t>(t) * row; i < static_cast<std::size_t>(t + 1) * row;
-                     ++i) {
-                    REQUIRE(std::isfinite(deferred.out[i]));
-                    largest = std::max(largest, std::abs(truth[i]));
-                    of_in_place = std::max(of_in_place, std::abs(in_place.out[i] - truth[i]));
-                    of_deferred = std::max(of_deferred, std::abs(deferred.out[i] - truth[i]));
-                }
-                CHECK(of_deferred <= 3 * of_in_place + 1e-6 * largest);
-            }
-        }
-    }
-}
-
 TEST_CASE("decode: the last panel of a group of heads is written with that group's keys") {
     // 20 heads a key head: a group each. Sequences that end early leave groups without tokens in between.
     GdnCase c = plain("varlen");
@@ -298,7 +177,7 @@ TEST_CASE("decode: the last panel of a group of heads is written with that group
     Arrays a(c);
     for (const Isa isa : available_isas()) {
         for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{1}, {1, 5}}) {
-            for (const How how : {How::deferred, How::in_place, How::out_of_place}) {
+            for (const How how : {How::in_place, How::out_of_place}) {
                 CAPTURE(static_cast<int>(how));
                 const GdnOutputs got = a.decode(how, lengths, 1, isa);
                 CHECK(judged(a.reference, outputs_of(a.reference, got)).verdict == Verdict::ok);

@@ -384,7 +384,6 @@ TEST_CASE("flashinfer: the fixture's workloads can be judged, one for each defin
 }
 
 // FlashInfer-Bench's rule of correctness, element by element, and what it cannot see.
-using namespace gdnctl::oracle;
 using namespace gdnctl::oracle::flashinfer;
 
 namespace {

@@ -215,8 +215,6 @@ TEST_CASE("safetensors: unsigned integers are read, and their sizes checked") {
 }
 
 using namespace gdnctl;
-using namespace gdnctl::oracle;
-using namespace gdnctl::oracle::testing;
 
 namespace {
 

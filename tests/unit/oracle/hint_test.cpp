@@ -1,10 +1,13 @@
-// Every automatic hint, proven by injecting exactly that fault on G1 and on heads of 64 dimensions, and asking for
-// exactly that hint: first, with nothing beside it but what fits as well.
+// Every hint, proven by injecting exactly that fault and asking for exactly that hint, first.
 #include <cmath>
 #include <functional>
 #include <map>
 #include <numeric>
 
+#include "oracle/gdn/contract/gradients.h"
+#include "oracle/gdn/kernels/adjoint.h"
+#include "oracle/gdn/kernels/prepare.h"
+#include "unit/oracle/judging.h"
 #include "unit/oracle/quirks.h"
 
 using namespace gdnctl::oracle;
@@ -375,4 +378,449 @@ TEST_CASE("place: an honest dump has none, and there is nothing to name") {
     CHECK_FALSE(honest.place);
     CHECK(honest.stage.empty());
     CHECK(honest.hints.empty());
+}
+
+// Hints where a fault explodes, has gates that no exp can give, or strikes at one boundary alone. The faulty results
+// come from a token-by-token recurrence of this file.
+
+namespace {
+
+struct Change {
+    std::function<double(double)> decay = [](double g) { return std::exp(g); };  // of g as given
+    std::function<bool(std::size_t)> lost = [](std::size_t) { return false; };   // the state, before that token
+    std::function<double(double)> kept = [](double s) { return s; };             // of the state, after each token
+};
+
+GdnOutputs changed_recurrence(const GdnProblem& p, const GdnContract& c, const Change& change) {
+    const Prepared<double> in = prepare<double>(p, c, 1);
+    const auto T = static_cast<std::size_t>(p.dims.T);
+    const auto Hv = static_cast<std::size_t>(p.dims.Hv);
+    const auto Hk = static_cast<std::size_t>(p.dims.Hk);
+    const auto dk = static_cast<std::size_t>(p.dims.dk);
+    const auto dv = static_cast<std::size_t>(p.dims.dv);
+    GdnOutputs result{std::vector<double>(p.v.size()), in.state, 0};
+    for (std::size_t task = 0; task < static_cast<std::size_t>(p.dims.B) * Hv * T; ++task) {
+        const std::size_t lane = task / T;
+        const std::size_t t = task % T;
+        const std::size_t h = lane % Hv;
+        const std::size_t row = lane / Hv * T + t;
+        double* S = result.final_state.data() + lane * dk * dv;
+        if (change.lost(t)) std::fill_n(S, dk * dv, 0.0);
+        const double* q = in.q.data() + (row * Hk + in.key_head[h]) * dk;
+        const double* k = in.k.data() + (row * Hk + in.key_head[h]) * dk;
+        const double alpha = change.decay(in.g[row * Hv + h]);
+        for (std::size_t j = 0; j < dv; ++j) {
+            double kS = 0;
+            for (std::size_t x = 0; x < dk; ++x) kS += k[x] * S[x * dv + j];
+            const double d = in.beta[row * Hv + h] * (in.v[(row * Hv + h) * dv + j] - alpha * kS);
+            double read = 0;
+            for (std::size_t x = 0; x < dk; ++x) {
+                S[x * dv + j] = change.kept(alpha * S[x * dv + j] + k[x] * d);
+                read += q[x] * S[x * dv + j];
+            }
+            result.out[(row * Hv + h) * dv + j] = in.scale * read;
+        }
+    }
+    return result;
+}
+
+GdnReference real_size(std::int64_t tokens, const std::vector<std::string>& sets = {}) {
+    GdnCase c;
+    c.name = "real";
+    c.dims = {1, tokens, 2, 4, 64, 64};
+    c.seed = 17;
+    c.state_scale = 0.1;
+    c.contract = {"head_map=interleaved"};
+    return reference_for(make_inputs(c), "marin", sets);
+}
+
+GdnReport expect_hint(const GdnReference& r, const GdnOutputs& wrong, std::string_view stage, std::string_view text) {
+    const GdnReport report = judged(r, outputs_of(r, wrong));
+    const std::string hints = std::accumulate(report.hints.begin(), report.hints.end(), std::string(),
+                                              [](std::string all, const Hint& h) { return all + h.text + "\n"; });
+    CAPTURE(hints);
+    CHECK(report.verdict == Verdict::wrong);
+    CHECK(report.stage == stage);
+    CHECK(hints.find(text) != std::string::npos);
+    CHECK(hints.find("transposed") == std::string::npos);
+    CHECK(hints.find("rounded") == std::string::npos);
+    return report;
+}
+
+}  // namespace
+
+TEST_CASE("hint: a fault that explodes is named from the tokens before") {
+    for (const std::int64_t tokens : {100, 130, 200}) {
+        CAPTURE(tokens);
+        const GdnReference r = real_size(tokens);
+        GdnContract off = r.contract.value;
+        off.l2norm = L2Norm::off;
+        expect_hint(r, changed_recurrence(r.problem, off, {}), "l2norm", "q and k are not l2-normalised");
+        expect_hint(
+            r,
+            changed_recurrence(r.problem, r.contract.value, {.decay = [](double g) { return std::exp(std::exp(g)); }}),
+            "gate", "exp is applied twice to g");
+    }
+}
+
+TEST_CASE("hint: a dump that is not finite from its first token on shows a pattern at most") {
+    const GdnReference r = real_size(130);
+    GdnOutputs nothing = r.truth;
+    std::fill(nothing.out.begin(), nothing.out.end(), NAN);
+    std::fill(nothing.final_state.begin(), nothing.final_state.end(), NAN);
+    expect_hint(r, nothing, "solve", "values are not finite on ordinary gates");
+}
+
+TEST_CASE("hint: a negative g that is taken for alpha") {
+    for (const std::int64_t tokens : {40, 130}) {
+        const GdnReference r = real_size(tokens);
+        REQUIRE(*std::max_element(r.problem.gate.begin(), r.problem.gate.end()) <= 0);
+        expect_hint(r, changed_recurrence(r.problem, r.contract.value, {.decay = [](double g) { return g; }}), "gate",
+                    "g is taken for alpha: its exp is never computed");
+    }
+}
+
+TEST_CASE("hint: a state that is kept in bf16 from token to token") {
+    GdnCase c;
+    c.name = "long";
+    c.dims = {1, 1000, 1, 1, 64, 64};
+    c.seed = 5;
+    c.gate = GateRecipe::constant;
+    c.gate_value = -1e-4;
+    const GdnReference r = reference_for(make_inputs(c));
+    const auto kept =
+        changed_recurrence(r.problem, r.contract.value, {.kept = [](double s) { return rounded_to(s, DType::bf16); }});
+    expect_hint(r, kept, "rounding", "the state is kept in bf16 from token to token");
+}
+
+TEST_CASE("hint: a state that is lost, or S0 again, where a segment begins") {
+    const GdnReference r = real_size(700);
+    const auto lost = changed_recurrence(r.problem, r.contract.value, {.lost = [](std::size_t t) { return t == 512; }});
+    expect_hint(r, lost, "carry", "chunk 8 is the first of a segment of 8 chunks");
+    const auto sooner =
+        changed_recurrence(r.problem, r.contract.value, {.lost = [](std::size_t t) { return t == 448; }});
+    const GdnReport report = expect_hint(r, sooner, "carry", "the state is not carried");
+    for (const Hint& hint : report.hints) CHECK(hint.text.find("segment") == std::string::npos);
+}
+
+TEST_CASE("hint: an out that is a multiple of the truth in some of the chunks") {
+    const GdnReference r = real_size(200);
+    GdnOutputs x = r.truth;
+    const auto columns = r.truth.out.size() / 200;
+    for (std::size_t i = 128 * columns; i < x.out.size(); ++i) x.out[i] *= 1.03;
+    expect_hint(r, x, "scale", "out is 1.03 times the truth");
+}
+
+TEST_CASE("hint: a g that is taken for alpha where gates are raw, on G1") {
+    const GdnReference r = reference_for(make_inputs(*find_gdn_case("g1")));
+    REQUIRE(r.contract.value.g_kind == GateKind::raw);
+    expect_hint(r, changed_recurrence(r.problem, r.contract.value, {.decay = [](double g) { return g; }}), "gate",
+                "g is taken for alpha: its exp is never computed");
+}
+
+TEST_CASE("hint: a state that is lost at one boundary") {
+    const GdnReference r = real_size(300);
+    for (const std::size_t token : {64U, 128U, 256U}) {
+        CAPTURE(token);
+        const auto lost =
+            changed_recurrence(r.problem, r.contract.value, {.lost = [token](std::size_t t) { return t == token; }});
+        const GdnReport report =
+            expect_hint(r, lost, "carry", "the state is not carried from chunk to chunk (0 again)");
+        REQUIRE(report.place);
+        CHECK(report.place->first_token == static_cast<std::int64_t>(token));
+    }
+}
+
+TEST_CASE("hint: gates of the next token, in more chunks than are acted out") {
+    const GdnReference r = real_size(400);
+    GdnProblem moved = r.problem;
+    const auto heads = static_cast<std::size_t>(moved.dims.Hv);
+    std::copy(r.problem.gate.begin() + static_cast<std::ptrdiff_t>(heads), r.problem.gate.end(), moved.gate.begin());
+    std::fill(moved.gate.end() - static_cast<std::ptrdiff_t>(heads), moved.gate.end(), 0.0);
+    expect_hint(r, run_recurrent64(moved, r.contract.value, 2), "gate", "g is that of the next token");
+}
+
+namespace {
+
+std::vector<double> exchanged(const std::vector<double>& x, std::int64_t tokens, std::int64_t heads,
+                              std::int64_t width) {
+    std::vector<double> moved;
+    for (std::int64_t b = 0; b < static_cast<std::int64_t>(x.size()) / (tokens * heads * width); ++b) {
+        for (std::int64_t h = 0; h < heads; ++h) {
+            for (std::int64_t t = 0; t < tokens; ++t) {
+                for (std::int64_t i = 0; i < width; ++i)
+                    moved.push_back(x[static_cast<std::size_t>(((b * tokens + t) * heads + h) * width + i)]);
+            }
+        }
+    }
+    return moved;
+}
+
+}  // namespace
+
+TEST_CASE("hint: bytes with heads before tokens, in out and in inputs") {
+    GdnCase batched;
+    batched.name = "batched";
+    batched.dims = {2, 70, 2, 4, 16, 8};
+    batched.seed = 5;
+    batched.contract = {"head_map=interleaved"};
+    for (const GdnReference& r : {reference_for(make_inputs(batched)), real_size(130)}) {
+        const GdnProblem& p = r.problem;
+        const GdnDims& d = p.dims;
+        CAPTURE(d.B);
+        GdnOutputs written = r.truth;
+        written.out = exchanged(r.truth.out, d.T, d.Hv, d.dv);
+        expect_hint(r, written, "layout", "out is written as [B,H,T,D], heads before tokens");
+        // Read so: what the kernel takes for token t of head h lies where the bytes of another are.
+        const auto read = [&](std::vector<double>& x, std::int64_t heads, std::int64_t width) {
+            x = exchanged(x, heads, d.T, width);
+        };
+        GdnProblem all = p;
+        read(all.q, d.Hk, d.dk);
+        read(all.k, d.Hk, d.dk);
+        GdnProblem keys = all;
+        read(all.v, d.Hv, d.dv);
+        read(all.gate, d.Hv, 1);
+        read(all.beta, d.Hv, 1);
+        GdnProblem values = p;
+        read(values.v, d.Hv, d.dv);
+        const GdnContract& c = r.contract.value;
+        expect_hint(r, run_recurrent64(keys, c, 2), "layout", "q and k are read as [B,H,T,D], heads before tokens");
+        expect_hint(r, run_recurrent64(values, c, 2), "layout", "v is read as [B,H,T,D], heads before tokens");
+        GdnOutputs both = run_recurrent64(all, c, 2);
+        expect_hint(r, both, "layout", "q, k, v, g and beta are read as [B,H,T,D]");
+        both.out = exchanged(both.out, d.T, d.Hv, d.dv);
+        expect_hint(r, both, "layout", "heads before tokens, and out is written so");
+    }
+}
+
+// Hints and places where some heads or sequences alone are wrong.
+
+namespace {
+
+GdnReference sized_lanes(GdnDims dims, const std::vector<std::int64_t>& lengths = {}, double state = 0.3) {
+    GdnCase c;
+    c.name = "lanes";
+    c.dims = dims;
+    c.seed = 61;
+    c.state_scale = state;
+    c.contract = {"head_map=interleaved"};
+    for (const std::int64_t n : lengths) {
+        if (c.cu_seqlens.empty()) c.cu_seqlens = {0};
+        c.cu_seqlens.push_back(c.cu_seqlens.back() + n);
+    }
+    return reference_for(make_inputs(c));
+}
+
+std::string hint_lines(const GdnReport& report) {
+    std::string text;
+    for (const Hint& h : report.hints) text += h.text + "\n";
+    return text;
+}
+
+// The wrong dump must be named so, at that stage.
+void expect_named(const GdnReference& r, const GdnOutputs& wrong, std::string_view stage, std::string_view text) {
+    const GdnReport report = judged(r, outputs_of(r, wrong));
+    const std::string hints = hint_lines(report);
+    CAPTURE(hints);
+    CHECK(report.verdict == Verdict::wrong);
+    CHECK(report.stage == stage);
+    CHECK(hints.find(text) != std::string::npos);
+}
+
+std::size_t size_of_state(const GdnReference& r) {
+    return static_cast<std::size_t>(r.problem.dims.dk * r.problem.dims.dv);
+}
+
+// An element of out (row: token) or of final_state.
+struct Site {
+    std::int64_t sequence, head, row, column;
+};
+
+// The results if the initial state of head i were that of head from[i].
+GdnOutputs with_states_of(const GdnReference& r, const std::vector<std::size_t>& from) {
+    GdnProblem p = r.problem;
+    const std::size_t size = size_of_state(r);
+    for (std::size_t lane = 0; lane < from.size(); ++lane) {
+        std::copy_n(r.problem.initial_state.begin() + static_cast<std::ptrdiff_t>(from[lane] * size), size,
+                    p.initial_state.begin() + static_cast<std::ptrdiff_t>(lane * size));
+    }
+    return run_recurrent64(p, r.contract.value, 2);
+}
+
+}  // namespace
+
+TEST_CASE("hint: packed sequences whose state is never reset") {
+    for (const std::vector<std::int64_t>& lengths :
+         std::vector<std::vector<std::int64_t>>{{16, 32, 8}, {16, 32, 8, 64}, {100, 100, 100}}) {
+        for (const double state : {0.0, 0.3}) {
+            std::int64_t total = 0;
+            for (const std::int64_t n : lengths) total += n;
+            const GdnReference r = sized_lanes({1, total, 2, 4, 16, 8}, lengths, state);
+            GdnProblem p = r.problem;
+            GdnOutputs leaked = r.truth;
+            const std::size_t row = size_of_state(r) * 4;
+            p.initial_state.resize(row * lengths.size(), 0);
+            for (std::size_t n = 0; n < lengths.size(); ++n) {
+                leaked = run_recurrent64(p, r.contract.value, 2);
+                if (n + 1 == lengths.size()) break;
+                std::copy_n(leaked.final_state.begin() + static_cast<std::ptrdiff_t>(n * row), row,
+                            p.initial_state.begin() + static_cast<std::ptrdiff_t>((n + 1) * row));
+            }
+            const GdnReport report = judged(r, outputs_of(r, leaked));
+            const std::string hints = hint_lines(report);
+            CAPTURE(hints);
+            CHECK(report.stage == "carry");
+            const bool named = hints.find("the state is carried through the whole pack") != std::string::npos ||
+                               hints.find("starts from the final state of the one before") != std::string::npos;
+            CHECK(named);
+        }
+    }
+}
+
+TEST_CASE("hint: initial states of other heads and sequences") {
+    const std::string_view text = "the initial state is that of another head or sequence";
+    for (const std::int64_t tokens : {40, 200}) {
+        const GdnReference heads = sized_lanes({1, tokens, 4, 4, 16, 16});
+        expect_named(heads, with_states_of(heads, {1, 0, 2, 3}), "carry", text);
+        expect_named(heads, with_states_of(heads, {1, 2, 3, 0}), "carry", text);
+        expect_named(heads, with_states_of(heads, {0, 0, 0, 0}), "carry", text);
+        expect_named(heads, with_states_of(heads, {0, 1, 2, 1}), "carry", "(value head 1)");
+    }
+    const GdnReference rows = sized_lanes({3, 40, 2, 2, 16, 16});
+    expect_named(rows, with_states_of(rows, {2, 3, 4, 5, 0, 1}), "carry", text);
+    expect_named(rows, with_states_of(rows, {0, 1, 4, 3, 4, 5}), "carry", "(sequence 2, value head 0)");
+}
+
+TEST_CASE("hint: a final state that is transposed in some lanes alone") {
+    for (const std::int64_t dv : {16, 8}) {
+        const GdnReference r = sized_lanes({2, 70, 2, 4, 16, dv});
+        const std::size_t dk = 16;
+        const auto width = static_cast<std::size_t>(dv);
+        for (const std::vector<std::size_t>& lanes : std::vector<std::vector<std::size_t>>{{6}, {4, 5, 6, 7}}) {
+            GdnOutputs wrong = r.truth;
+            for (const std::size_t lane : lanes) {
+                for (std::size_t i = 0; i < dk; ++i) {
+                    for (std::size_t j = 0; j < width; ++j) {
+                        wrong.final_state[lane * dk * width + j * dk + i] =
+                            r.truth.final_state[lane * dk * width + i * width + j];
+                    }
+                }
+            }
+            expect_named(r, wrong, "layout",
+                         lanes.size() == 1 ? "(sequence/head) 1/2 alone" : "1/0, 1/1, 1/2, 1/3 alone");
+        }
+    }
+}
+
+TEST_CASE("place: of a gradient that is wrong in one value head of a group, that head is named") {
+    GdnReference r = sized_lanes({1, 100, 2, 8, 16, 16});
+    TensorFile dump = outputs_of(r, r.truth);
+    const GdnCotangents cotangents = random_cotangents(r.problem, 7);
+    const TensorFile given = cotangents_file(r.problem, r.contract.value, cotangents);
+    // Value head 6 without its decay, in the backward pass alone.
+    GdnProblem undecayed = r.problem;
+    for (std::size_t i = 6; i < undecayed.gate.size(); i += 8) undecayed.gate[i] = 0;
+    const GdnGradients wrong = run_adjoint64(undecayed, r.contract.value, cotangents, 2);
+    const GdnGradients right = run_adjoint64(r.problem, r.contract.value, cotangents, 2);
+    const auto judged_with = [&](bool value_heads) {
+        GdnGradients g = value_heads ? wrong : right;
+        g.dq = wrong.dq;
+        g.dk = wrong.dk;
+        TensorFile all = dump;
+        for (auto& t : gradients_file(r.problem, r.contract.value, g, DType::f32, DType::f32).tensors) {
+            all.tensors.push_back(t);
+        }
+        GdnReference with = r;
+        REQUIRE(add_backward(with, given, all, 2));
+        return judged(with, all);
+    };
+    const GdnReport report = judged_with(true);
+    REQUIRE(report.place);
+    CHECK(report.backward_fault);
+    CHECK(report.place->heads == std::vector<std::int64_t>{6});
+    CHECK(report.place->first_head == 6);
+    const bool of_key_head = report.place->tensor == "dq" || report.place->tensor == "dk";
+    CHECK_FALSE(of_key_head);
+    const GdnReport keys = judged_with(false);
+    REQUIRE(keys.place);
+    CHECK(keys.place->heads == std::vector<std::int64_t>{4, 5, 6, 7});
+    CHECK(keys.place->first_head == 1);
+}
+
+TEST_CASE("hint: a tensor of zeros is called that") {
+    const GdnReference r = sized_lanes({1, 100, 2, 4, 16, 16});
+    GdnOutputs zeros = r.truth;
+    std::fill(zeros.out.begin(), zeros.out.end(), 0.0);
+    expect_named(r, zeros, "output", "out is exactly 0 throughout");
+    zeros = r.truth;
+    std::fill(zeros.final_state.begin(), zeros.final_state.end(), 0.0);
+    expect_named(r, zeros, "carry", "final_state is exactly 0 throughout");
+    std::fill(zeros.out.begin(), zeros.out.end(), 0.0);
+    expect_named(r, zeros, "output", "out and final_state are exactly 0 throughout");
+}
+
+TEST_CASE("hint: what is exactly 0 of out and final_state is named, before any theory") {
+    const auto clear = [](GdnOutputs& x, const GdnReference& r, const std::function<bool(Site)>& out,
+                          const std::function<bool(Site)>& state) {
+        const auto& d = r.problem.dims;
+        for (std::size_t i = 0; i < x.out.size(); ++i) {
+            const auto n = static_cast<std::int64_t>(i);
+            const std::int64_t row = n / d.dv / d.Hv;
+            if (out({row / d.T, n / d.dv % d.Hv, row % d.T, n % d.dv})) x.out[i] = 0;
+        }
+        for (std::size_t i = 0; i < x.final_state.size(); ++i) {
+            const auto n = static_cast<std::int64_t>(i);
+            const std::int64_t lane = n / d.dv / d.dk;
+            if (state({lane / d.Hv, lane % d.Hv, n / d.dv % d.dk, n % d.dv})) x.final_state[i] = 0;
+        }
+    };
+    struct Zeros {
+        std::string_view text, stage;
+        std::function<bool(Site)> out, state;
+    };
+    const auto never = [](Site) { return false; };
+    const auto head_1 = [](Site l) { return l.head == 1; };
+    const auto batch_1 = [](Site l) { return l.sequence == 1; };
+    const GdnReference r = sized_lanes({2, 130, 2, 4, 16, 16});
+    for (const Zeros& z : {
+             Zeros{"out and final_state of value head 1 are exactly 0", "tile", head_1, head_1},
+             {"out and final_state of batch row 1 are exactly 0", "tile", batch_1, batch_1},
+             {"out of batch row 1 is exactly 0", "tile", batch_1, never},
+             {"final_state of value head 1 is exactly 0", "carry", never, head_1},
+             {"final_state is exactly 0 in 1 of 16 rows (row 15)", "tile", never, [](Site l) { return l.row == 15; }},
+             {"out is exactly 0 in 8 of 16 columns of v (columns 8 to 15)", "tile",
+              [](Site l) { return l.column >= 8; }, never},
+             {"out is exactly 0 in 520 rows (first in sequence 0, value head 0, tokens t with t % 2 = 0)", "tile",
+              [](Site l) { return l.row % 2 == 0; }, never},
+             {"out is exactly 0 in 256 rows (first in sequence 0, value head 0, tokens t with t % 64 from 48 to 63)",
+              "tile", [](Site l) { return l.row % 64 >= 48; }, never},
+             {"tokens 3, 10 to 12, 77): consistent with rows that were never written", "tile",
+              [](Site l) { return l.row == 3 || (l.row >= 10 && l.row <= 12) || l.row == 77; }, never},
+         }) {
+        CAPTURE(z.text);
+        GdnOutputs x = r.truth;
+        clear(x, r, z.out, z.state);
+        expect_named(r, x, z.stage, z.text);
+        CHECK(judged(r, outputs_of(r, x)).hints.front().text.find("exactly 0") != std::string::npos);
+    }
+}
+
+TEST_CASE("hint: alpha in the place of g makes the inputs unstable, and is recognised") {
+    for (const GateRecipe recipe : {GateRecipe::both_signs, GateRecipe::constant}) {
+        GdnCase c;
+        c.name = "alpha";
+        c.dims = {1, 200, 2, 2, 16, 16};
+        c.contract = {"g_kind=alpha"};
+        c.gate = recipe;  // both_signs: some factors are above 1
+        c.gate_value = -0.05;
+        const TensorFile inputs = make_inputs(c);
+        const GdnReference right = reference_for(inputs);
+        const GdnReference wrong = reference_for(inputs, "marin", {"g_kind=log"});
+        const GdnReport report = judged(wrong, outputs_of(wrong, right.truth));
+        CHECK(report.verdict == Verdict::unstable_input);
+        CHECK(hint_lines(report).find("matches if g is alpha") == 0);
+        const std::string other = hint_lines(judged(wrong, outputs_of(wrong, wrong.truth)));
+        if (recipe == GateRecipe::constant) CHECK(other.starts_with("every g lies within 0 and 1"));
+    }
 }

@@ -1,5 +1,5 @@
-// A token-by-token recurrence with planted mistakes, which knows nothing of the chunked form that hints are acted out
-// in.
+// A token-by-token recurrence with planted mistakes, which knows nothing of the chunked form that hints are simulated
+// out in.
 #pragma once
 
 #include <cmath>

@@ -166,7 +166,7 @@ Backward32 BenchInputs::backward(int threads, Isa isa) {
     return b;
 }
 
-void BenchInputs::decode(int threads, Isa isa, bool deferred) {
+void BenchInputs::decode(int threads, Isa isa) {
     Arrays& a = *m_arrays;
     if (a.steps.empty()) {
         for (std::int64_t t = 0; t < a.dims.T; ++t) {
@@ -176,23 +176,12 @@ void BenchInputs::decode(int threads, Isa isa, bool deferred) {
         }
     }
     Forward32 f = forward();
-    if (deferred) {
-        if (!a.cache || a.cache_isa != isa) a.cache.emplace(a.dims, HeadMap::interleaved, a.sequences.size(), isa);
-        a.cache_isa = isa;
-        a.cache->load(f.initial_state, threads);
-    } else {
-        std::copy_n(f.initial_state, a.final_state.size, f.final_state);
-        f.initial_state = f.final_state;
-    }
+    std::copy_n(f.initial_state, a.final_state.size, f.final_state);
+    f.initial_state = f.final_state;
     for (const auto& step : a.steps) {
         f.sequences = step;
-        if (deferred) {
-            a.cache->step(f, threads);
-        } else {
-            decode_step(f, threads, isa);
-        }
+        decode_step(f, threads, isa);
     }
-    if (deferred) a.cache->store(f.final_state, threads);
 }
 
 const TensorFile& BenchInputs::file() const { return m_arrays->file; }
@@ -429,6 +418,8 @@ struct TimedRow {
 // The chunk length for the nominal work.
 constexpr int k_timed_chunk = 32;
 
+void decode(BenchInputs& in, int threads, Isa isa) { in.decode(threads, isa); }
+
 constexpr TimedRow k_kernels[] = {
     {"builtin:fused", Pass::forward,
      [](BenchInputs& in, int threads, Isa isa) { fused_forward(in.forward(), threads, isa); }},
@@ -443,9 +434,8 @@ constexpr TimedRow k_kernels[] = {
      }},
     {"builtin:backward", Pass::backward,
      [](BenchInputs& in, int threads, Isa isa) { chunk_backward(in.backward(threads, isa), threads, isa); }},
-    {"builtin:decode", Pass::decode, [](BenchInputs& in, int threads, Isa isa) { in.decode(threads, isa, true); }},
-    {"builtin:decode-in-place", Pass::decode,
-     [](BenchInputs& in, int threads, Isa isa) { in.decode(threads, isa, false); }},
+    {"builtin:decode", Pass::decode, decode},
+    {"builtin:decode-in-place", Pass::decode, decode},  // the same by its old name
 };
 
 }  // namespace

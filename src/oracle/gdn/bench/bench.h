@@ -1,4 +1,5 @@
-// New inputs for every timed run of a user's kernel, and the results that it must give.
+// What `oracle bench gdn` times: our own kernels without conversions, a user's kernel with new inputs in every run, and
+// the results that either must give.
 #pragma once
 
 #include <cstdint>
@@ -85,8 +86,8 @@ public:
     Forward32 forward() const;
     // The same for a backward pass. The first call runs the forward that saves for it.
     Backward32 backward(int threads, Isa isa);
-    // All tokens of every row of the batch, one by one.
-    void decode(int threads, Isa isa, bool deferred);
+    // All tokens of every row of the batch, one by one, on final_state.
+    void decode(int threads, Isa isa);
 
     // The same as named tensors, plus the cotangents of the backward passes.
     const TensorFile& file() const override;

@@ -70,8 +70,6 @@ struct BenchInputs::Arrays {
     BenchArray u, states, d_out, d_state, dq, dk, dv, dg, dbeta, d_initial_state;
     // The same for decoding.
     std::vector<std::vector<GdnSequence>> steps;  // one token of each row
-    std::optional<DecodeCache> cache;
-    Isa cache_isa = Isa::scalar;
     BenchArray scaled;
     BenchArray moved;
     PhaseSums* phases = nullptr;

@@ -1,5 +1,5 @@
-// Cases with closed-form inputs in fp64, whose results are known from other sources (docs/reference/oracle-methods.md,
-// "Generated cases").
+// The inputs of a case: drawn at random, or the golden ones in closed form, whose results are known from other sources
+// (docs/reference/oracle-methods.md, "Generated cases").
 #include <algorithm>
 #include <cmath>
 #include <limits>

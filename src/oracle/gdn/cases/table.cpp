@@ -1,3 +1,4 @@
+// The named cases, including steps for kernels that decode.
 #include <algorithm>
 #include <array>
 #include <limits>

@@ -1,4 +1,4 @@
-// Measures the errors of correct backward passes on exactly these inputs.
+// The truth and the budgets of gradients. Budgets are measured: the errors of correct backward passes on these inputs.
 #include "oracle/gdn/compare/backward.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace gdnctl::oracle {
 
 struct MeasuredGradient {
     GradientTruth* truth = nullptr;
-    const std::vector<double>& (*values)(const GdnGradients&) = nullptr;
+    std::vector<double> GdnGradients::* values = nullptr;
 };
 
 // Fills the budgets of `all`, which are gradients of `backward`.
@@ -362,8 +362,8 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
         std::vector<RunErrors> errors;
         for (const MeasuredGradient& g : all) {
             const GradientTruth& t = *g.truth;
-            errors.push_back({sum_groups(t.groups, g.values(run), t.want, threads, NotFinite::is_unmeasured), {}});
-            if (has_tokens(t)) errors.back().blocks = block_rms(t, p, g.values(run), &t.want, threads);
+            errors.push_back({sum_groups(t.groups, run.*g.values, t.want, threads, NotFinite::is_unmeasured), {}});
+            if (has_tokens(t)) errors.back().blocks = block_rms(t, p, run.*g.values, &t.want, threads);
         }
         return errors;
     };
@@ -394,7 +394,7 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
     const double long_sums = std::max(1.0, std::sqrt(static_cast<double>(p.dims.dk * p.dims.dv) / k_short_sum));
     for (std::size_t i = 0; i < all.size(); ++i) {
         GradientTruth& t = *all[i].truth;
-        const std::vector<double>& size = all[i].values(sizes);
+        const std::vector<double>& size = sizes.*all[i].values;
         const std::vector<GroupSums> floors =
             size.empty() ? std::vector<GroupSums>{} : sum_groups(t.groups, size, size, threads);
         std::vector<RunErrors> runs;
@@ -416,28 +416,29 @@ namespace {
 struct Gradient {
     std::string_view name;
     std::string_view of;  // the input
-    const std::vector<double>& (*values)(const GdnGradients&);
+    std::vector<double> GdnGradients::* values;
     std::string_view axes;
     bool at_inputs = false;  // of a gate or beta as given: judged if the dump has it, not reported as missing otherwise
 };
 
 constexpr std::array k_gradients = {
-    Gradient{"dq", "q", [](const GdnGradients& g) -> const std::vector<double>& { return g.dq; }, "b,t,h,k"},
-    Gradient{"dk", "k", [](const GdnGradients& g) -> const std::vector<double>& { return g.dk; }, "b,t,h,k"},
-    Gradient{"dv", "v", [](const GdnGradients& g) -> const std::vector<double>& { return g.dv; }, "b,t,h,v"},
-    Gradient{"dg", "g", [](const GdnGradients& g) -> const std::vector<double>& { return g.dg; }, "b,t,h"},
-    Gradient{"dbeta", "beta", [](const GdnGradients& g) -> const std::vector<double>& { return g.dbeta; }, "b,t,h"},
-    Gradient{"d_initial_state", "initial_state",
-             [](const GdnGradients& g) -> const std::vector<double>& { return g.d_initial_state; }, "b,h,k,v"},
-    Gradient{"d_alpha", "g", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_gate; }, "b,t,h",
-             true},
-    Gradient{"d_a", "a", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_gate; }, "b,t,h", true},
-    Gradient{"d_b", "b", [](const GdnGradients& g) -> const std::vector<double>& { return g.d_logit; }, "b,t,h", true},
-    Gradient{"d_A_log", "A_log", [](const GdnGradients& g) -> const std::vector<double>& { return g.dA_log; }, "h",
-             true},
-    Gradient{"d_dt_bias", "dt_bias", [](const GdnGradients& g) -> const std::vector<double>& { return g.ddt_bias; },
-             "h", true},
+    Gradient{"dq", "q", &GdnGradients::dq, "b,t,h,k"},
+    Gradient{"dk", "k", &GdnGradients::dk, "b,t,h,k"},
+    Gradient{"dv", "v", &GdnGradients::dv, "b,t,h,v"},
+    Gradient{"dg", "g", &GdnGradients::dg, "b,t,h"},
+    Gradient{"dbeta", "beta", &GdnGradients::dbeta, "b,t,h"},
+    Gradient{"d_initial_state", "initial_state", &GdnGradients::d_initial_state, "b,h,k,v"},
+    Gradient{"d_alpha", "g", &GdnGradients::d_gate, "b,t,h", true},
+    Gradient{"d_a", "a", &GdnGradients::d_gate, "b,t,h", true},
+    Gradient{"d_b", "b", &GdnGradients::d_logit, "b,t,h", true},
+    Gradient{"d_A_log", "A_log", &GdnGradients::dA_log, "h", true},
+    Gradient{"d_dt_bias", "dt_bias", &GdnGradients::ddt_bias, "h", true},
 };
+
+const Gradient& gradient_named(std::string_view canonical) {
+    return *std::find_if(k_gradients.begin(), k_gradients.end(),
+                         [&](const Gradient& g) { return g.name == canonical; });
+}
 
 // Runs of a per-token tensor by (sequence, head); rows outside all sequences are the last group.
 Groups token_groups(const GdnProblem& p, std::size_t heads, std::size_t width) {
@@ -517,6 +518,13 @@ DType dtype_of_out(const GdnReference& r, const TensorFile& dump) {
 
 }  // namespace
 
+std::vector<double>& gradient_of(GdnGradients& gradients, std::string_view canonical) {
+    return gradients.*gradient_named(canonical).values;
+}
+const std::vector<double>& gradient_of(const GdnGradients& gradients, std::string_view canonical) {
+    return gradients.*gradient_named(canonical).values;
+}
+
 std::vector<std::string_view> gradient_names() {
     std::vector<std::string_view> names;
     for (const Gradient& g : k_gradients) {
@@ -579,7 +587,7 @@ Result<GdnBackward> backward_of(const GdnReference& r, const TensorFile& inputs,
             continue;
         }
         if (gradient.at_inputs && !means_something(gradient.name, c, dump)) continue;
-        GradientTruth t{std::string(gradient.name), gradient.axes, {}, gradient.values(b.gradients), {}, {}};
+        GradientTruth t{std::string(gradient.name), gradient.axes, {}, b.gradients.*gradient.values, {}, {}};
         GDNCTL_TRY_ASSIGN(const Tensor* input, find_gdn_tensor(inputs, gradient.of));
         if (input != nullptr) t.input = input->dtype;
         describe(t, r);
@@ -587,9 +595,7 @@ Result<GdnBackward> backward_of(const GdnReference& r, const TensorFile& inputs,
     }
     std::vector<MeasuredGradient> measured;
     for (GradientTruth& t : b.truths) {
-        const auto gradient = std::find_if(k_gradients.begin(), k_gradients.end(),
-                                           [&](const Gradient& g) { return g.name == t.canonical; });
-        measured.push_back({&t, gradient->values});
+        measured.push_back({&t, gradient_named(t.canonical).values});
     }
     budget_gradients(r, b, measured, threads);
     return b;

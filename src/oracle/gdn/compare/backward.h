@@ -52,10 +52,11 @@ struct GradientEvidence {
 
 // Where the gradients are wrong. The backward pass runs from the last token to the first, so the "first" wrong token is
 // the latest one.
-std::optional<FaultPlace> find_gradient_place(const GdnReference& reference, const std::vector<GradientEvidence>& all);
+std::optional<FaultLocation> locate_gradient_fault(const GdnReference& reference,
+                                                   const std::vector<GradientEvidence>& all);
 // Error / budget of the worst gradient by value head and chunk; `final_state` means d_initial_state. A key head's
 // gradient counts for each of its value heads. Empty without gradients.
-std::vector<LaneErrors> map_gradient_errors(const GdnReference& reference, const std::vector<GradientEvidence>& all);
+std::vector<HeadErrors> map_gradient_errors(const GdnReference& reference, const std::vector<GradientEvidence>& all);
 // The same by token of a sequence, the worst over its heads.
 std::vector<double> map_gradient_token_errors(const GdnReference& reference, const std::vector<GradientEvidence>& all,
                                               std::size_t sequence);
@@ -64,6 +65,17 @@ std::string written_outside(const GdnReference& reference, const std::vector<Gra
 // Requires that some gradient is wrong, inside a sequence or outside.
 Diagnosis diagnose_backward(const GdnReference& reference, const std::vector<GradientEvidence>& all, bool in_sequence,
                             int threads);
+
+// A mistake that the search knows, and the gradients of a kernel that makes it.
+struct BackwardMistake {
+    std::string stage, text;
+    GdnGradients gradients;
+};
+std::vector<BackwardMistake> known_backward_mistakes(const GdnReference& reference, int threads);
+
+// The gradient of that canonical name.
+std::vector<double>& gradient_of(GdnGradients& gradients, std::string_view canonical);
+const std::vector<double>& gradient_of(const GdnGradients& gradients, std::string_view canonical);
 
 // The RMS error that a correct gradient may have.
 double honest_error(const GradientEvidence& gradient);

@@ -1,4 +1,4 @@
-// The last steps of dq and dk: the sum over a group of value heads, then the l2norm's gradient.
+// Known mistakes of backward passes: recomputes the gradients as a faulty kernel would.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -10,7 +10,7 @@
 
 #include "core/text.h"
 #include "oracle/gdn/compare/backward.h"
-#include "oracle/gdn/compare/lane.h"
+#include "oracle/gdn/compare/head.h"
 #include "oracle/gdn/kernels/adjoint.h"
 #include "oracle/gdn/kernels/prepare.h"
 #include "oracle/judge/linear_algebra.h"
@@ -19,13 +19,17 @@ namespace gdnctl::oracle {
 
 namespace {
 
+// Takes what a gradient would be under a known mistake.
+using Offer = std::function<void(const GradientEvidence& gradient, std::string stage, const std::string& text,
+                                 const std::vector<double>& other)>;
+
 class KeyGradients {
 public:
     // nullptr: that gradient is right, or missing.
     KeyGradients(const GdnReference& reference, const GradientEvidence* dq, const GradientEvidence* dk, int threads);
 
-    // Adds the known mistakes that fit.
-    void match(std::vector<Hint>& hints);
+    // Offers the known mistakes.
+    void match(const Offer& offer);
     // Whether any mistake is at one of these two steps: each row is a combination of the normalised vector's gradient
     // and that vector, or each key head's gradient is a combination of its value heads' contributions. nullopt: at
     // neither.
@@ -40,8 +44,6 @@ private:
         std::vector<double> factors;     // 1 / norm, by row
     };
 
-    void offer(const Wrong& w, std::string stage, const std::string& text, const std::vector<double>& other,
-               std::vector<Hint>& hints) const;
     std::size_t group_size() const;
     // dq and dk if only one value head per key head counts.
     const GdnGradients& of_member(std::size_t member);
@@ -91,11 +93,6 @@ KeyGradients::KeyGradients(const GdnReference& reference, const GradientEvidence
     }
 }
 
-void KeyGradients::offer(const Wrong& w, std::string stage, const std::string& text, const std::vector<double>& other,
-                         std::vector<Hint>& hints) const {
-    offer_gradient(*w.gradient, std::move(stage), w.gradient->truth->canonical + text, other, hints);
-}
-
 std::size_t KeyGradients::group_size() const {
     const GdnDims& d = m_r.problem.dims;
     return static_cast<std::size_t>(d.Hv / d.Hk);
@@ -125,31 +122,35 @@ const GdnGradients& KeyGradients::of_member(std::size_t member) {
     return m_members.emplace(member, run_adjoint64(p, c, some, m_threads)).first->second;
 }
 
-void KeyGradients::match(std::vector<Hint>& hints) {
+void KeyGradients::match(const Offer& offer) {
     const auto width = static_cast<std::size_t>(m_r.problem.dims.dk);
     for (const Wrong& w : m_wrong) {
         if (w.plain.empty()) continue;
-        offer(w, "l2norm_grad", " is that of the normalised vector: the l2norm's gradient is missing", w.plain, hints);
+        const GradientTruth& truth = *w.gradient->truth;
+        const auto of_norm = [&](const std::string& text, const std::vector<double>& other) {
+            offer(*w.gradient, "l2norm_grad", truth.canonical + text, other);
+        };
+        of_norm(" is that of the normalised vector: the l2norm's gradient is missing", w.plain);
         std::vector<double> other = w.plain;
         for (std::size_t i = 0; i < other.size(); ++i) other[i] *= w.factors[i / width];
-        offer(w, "l2norm_grad", " lacks the l2norm's projection - y (y.dy)", other, hints);
-        const auto& truth = w.gradient->truth->want;
+        of_norm(" lacks the l2norm's projection - y (y.dy)", other);
         for (const int power : {-1, 1, 2}) {
-            for (std::size_t i = 0; i < other.size(); ++i) other[i] = truth[i] * std::pow(w.factors[i / width], power);
-            offer(w, "l2norm_grad",
-                  power < 0 ? " lacks the l2norm's factor 1 / |x|"
-                            : fmt::format(" has the l2norm's factor 1 / |x| {}", power == 1 ? "twice" : "three times"),
-                  other, hints);
+            for (std::size_t i = 0; i < other.size(); ++i)
+                other[i] = truth.want[i] * std::pow(w.factors[i / width], power);
+            of_norm(power < 0
+                        ? " lacks the l2norm's factor 1 / |x|"
+                        : fmt::format(" has the l2norm's factor 1 / |x| {}", power == 1 ? "twice" : "three times"),
+                    other);
         }
     }
     if (m_wrong.empty() || group_size() < 2) return;
     for (const bool first : {true, false}) {
         const GdnGradients& one = of_member(first ? 0 : group_size() - 1);
         for (const Wrong& w : m_wrong) {
-            offer(
-                w, "gva_grad",
-                fmt::format(" holds the {} value head of each key head alone, not their sum", first ? "first" : "last"),
-                values_of(one, w.of_q), hints);
+            offer(*w.gradient, "gva_grad",
+                  fmt::format("{} holds the {} value head of each key head alone, not their sum",
+                              w.gradient->truth->canonical, first ? "first" : "last"),
+                  values_of(one, w.of_q));
         }
     }
 }
@@ -243,11 +244,7 @@ std::optional<Diagnosis> KeyGradients::explain() {
     return d;
 }
 
-}  // namespace
-
 // Known mistakes of backward passes: recomputes the gradients as the faulty kernel would.
-
-namespace {
 
 class BackwardSearch {
 public:
@@ -258,19 +255,15 @@ public:
         }
     }
 
+    // Instead of looking for them.
+    std::vector<BackwardMistake> list() {
+        m_listed.emplace();
+        try_mistakes();
+        return std::move(*m_listed);
+    }
+
     Diagnosis run() {
-        whole_passes();
-        match_scaled_gradients(m_r.problem, m_all, m_hints);
-        for (const GradientEvidence* g : m_wrong) {
-            match_rounding(g->evidence, g->truth->canonical, m_hints);
-            const std::string& name = g->truth->canonical;
-            if (name == "dg" || name == "d_a" || name == "d_alpha") gates(*g);
-            if (g->truth->canonical == "dbeta") betas(*g);
-            if (g->truth->canonical == "dv") values(*g);
-            if (g->truth->canonical == "d_initial_state") states(*g);
-        }
-        KeyGradients keys(m_r, wrong("dq"), wrong("dk"), m_threads);
-        keys.match(m_hints);
+        KeyGradients keys = try_mistakes();
         Diagnosis d;
         std::stable_sort(m_hints.begin(), m_hints.end(),
                          [](const Hint& a, const Hint& b) { return a.improvement > b.improvement; });
@@ -286,6 +279,23 @@ public:
     }
 
 private:
+    KeyGradients try_mistakes() {
+        whole_passes();
+        match_scaled_gradients(m_r.problem, m_all, m_hints);
+        for (const GradientEvidence* g : m_wrong) {
+            match_rounding(g->evidence, g->truth->canonical, m_hints);
+            const std::string& name = g->truth->canonical;
+            if (name == "dg" || name == "d_a" || name == "d_alpha") gates(*g);
+            if (g->truth->canonical == "dbeta") betas(*g);
+            if (g->truth->canonical == "dv") values(*g);
+            if (g->truth->canonical == "d_initial_state") states(*g);
+        }
+        KeyGradients keys(m_r, wrong("dq"), wrong("dk"), m_threads);
+        keys.match([this](const GradientEvidence& g, std::string stage, const std::string& text,
+                          const std::vector<double>& other) { offer(g, std::move(stage), text, other); });
+        return keys;
+    }
+
     const GradientEvidence* wrong(std::string_view name) const {
         for (const GradientEvidence* g : m_wrong) {
             if (g->truth->canonical == name) return g;
@@ -295,28 +305,20 @@ private:
 
     void offer(const GradientEvidence& g, std::string stage, const std::string& text,
                const std::vector<double>& other) {
-        offer_gradient(g, std::move(stage), text, other, m_hints);
-    }
-
-    static const std::vector<double>& values_of(const GdnGradients& g, std::string_view name) {
-        if (name == "dq") return g.dq;
-        if (name == "dk") return g.dk;
-        if (name == "dv") return g.dv;
-        if (name == "dg") return g.dg;
-        if (name == "dbeta") return g.dbeta;
-        if (name == "d_a" || name == "d_alpha") return g.d_gate;
-        if (name == "d_b") return g.d_logit;
-        if (name == "d_A_log") return g.dA_log;
-        return name == "d_dt_bias" ? g.ddt_bias : g.d_initial_state;
+        if (!m_listed) return offer_gradient(g, std::move(stage), text, other, m_hints);
+        GdnGradients all = m_b.gradients;
+        gradient_of(all, g.truth->canonical) = other;
+        m_listed->push_back({std::move(stage), text, std::move(all)});
     }
 
     // A mistake that changes the whole pass must explain every wrong tensor, and change none that is right.
     void offer_pass(std::string stage, const std::string& text, const GdnProblem& p, const GdnContract& c,
                     const GdnCotangents& cotangents) {
-        const GdnGradients other = run_adjoint64(p, c, cotangents, m_threads);
+        GdnGradients other = run_adjoint64(p, c, cotangents, m_threads);
+        if (m_listed) return m_listed->push_back({std::move(stage), text, std::move(other)});
         double least = HUGE_VAL;
         for (const GradientEvidence& g : m_all) {
-            const auto& values = values_of(other, g.truth->canonical);
+            const auto& values = gradient_of(other, g.truth->canonical);
             if (g.wrong) {
                 const double better = gain_under(g, values);
                 if (better == 0) return;
@@ -436,15 +438,15 @@ private:
         std::vector<double> alpha = dg;
         const GdnGradients& all = m_b.gradients;
         offer(g, "dg", "dg is the gradient of the gate as given", all.d_gate);
-        LaneInputs lane_gates;
+        HeadInputs head_gates;
         for (std::size_t h = 0; h < heads; ++h) {
-            lane_gates.dk = 1;
-            lane_gates.gate.clear();
+            head_gates.dk = 1;
+            head_gates.gate.clear();
             for (std::size_t row = 0; row < dg.size() / heads; ++row)
-                lane_gates.gate.push_back(p.gate[row * heads + h]);
-            if (!p.A_log.empty()) lane_gates.A_log = p.A_log[h];
-            if (!p.dt_bias.empty()) lane_gates.dt_bias = p.dt_bias[h];
-            const Lane lane = prepare_lane(lane_gates, m_r.contract.value);
+                head_gates.gate.push_back(p.gate[row * heads + h]);
+            if (!p.A_log.empty()) head_gates.A_log = p.A_log[h];
+            if (!p.dt_bias.empty()) head_gates.dt_bias = p.dt_bias[h];
+            const PreparedHead lane = prepare_head(head_gates, m_r.contract.value);
             for (std::size_t row = 0; row < lane.gate.size(); ++row) alpha[row * heads + h] /= std::exp(lane.gate[row]);
         }
         offer(g, "dg", "dg is the gradient of alpha = exp(g)", alpha);
@@ -534,9 +536,18 @@ private:
     int m_threads;
     std::vector<const GradientEvidence*> m_wrong;
     std::vector<Hint> m_hints;
+    std::optional<std::vector<BackwardMistake>> m_listed;  // instead of m_hints
 };
 
 }  // namespace
+
+std::vector<BackwardMistake> known_backward_mistakes(const GdnReference& r, int threads) {
+    std::vector<GradientEvidence> all;
+    for (const GradientTruth& t : r.backward->truths) {
+        all.push_back({&t, {&t.want, &t.want, t.budget.groups, DType::f32, &t.budget}, true});
+    }
+    return BackwardSearch(r, all, threads).list();
+}
 
 Diagnosis diagnose_backward(const GdnReference& r, const std::vector<GradientEvidence>& all, bool in_sequence,
                             int threads) {

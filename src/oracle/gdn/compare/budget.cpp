@@ -1,3 +1,4 @@
+// The budgets of a forward pass, measured on perturbed inputs.
 #include "oracle/gdn/compare/budget.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The error of limited precision, and values perturbed by it; budgets are measured with these.
+// What budgets are measured with: the error of limited precision, values perturbed by it, sums of gates, and how
+// strongly the inputs amplify errors.
 #pragma once
 
 #include <cstddef>
@@ -62,11 +63,11 @@ GdnProblem with_narrow_sums(const GdnProblem& problem, const GdnContract& contra
 
 // The norm of (I + M)^-1, which determines the error of chunked forms that compute this inverse.
 
-// For each of `lanes` (sequence * Hv + value head), the largest over its chunks, as defined in Condition.
+// For each of `heads` (sequence * Hv + value head), the largest over its chunks, as defined in Condition.
 std::vector<double> inverse_norms(const GdnProblem& problem, const GdnContract& contract,
-                                  const std::vector<std::size_t>& lanes, int threads);
+                                  const std::vector<std::size_t>& heads, int threads);
 
-// Multiplies the budgets of groups by their lane's factor, or by the largest one if groups are not (sequence, value
+// Multiplies the budgets of groups by their head's factor, or by the largest one if groups are not (sequence, value
 // head).
 void widen(TensorBudget& budget, const std::vector<double>& widening, bool by_value_head);
 

@@ -56,7 +56,7 @@ struct GdnReference {
     std::vector<double> widening = {};
 };
 
-// How strongly the inputs can amplify an error; the worst over all lanes.
+// How strongly the inputs can amplify an error; the worst over all heads.
 struct Condition {
     double growth_factor = 1;  // product of alpha max(1, |1 - beta k.k|), over the run of tokens where it is largest
     double inverse_norm = 1;   // of (I + M)^-1 of a chunk: the largest row sum of |.|. Chunks of at most 256.
@@ -83,14 +83,14 @@ struct CompareOptions {
 };
 
 // Error / budget of one value head of one sequence, per chunk of its tokens.
-struct LaneErrors {
+struct HeadErrors {
     std::int64_t sequence = 0, head = 0;
     std::vector<double> chunks;         // of out
     std::optional<double> final_state;  // nullopt: not in the dump
 };
 
 // Where a dump is wrong.
-struct FaultPlace {
+struct FaultLocation {
     std::vector<std::int64_t> sequences, heads;  // with an error above the OK band
     std::vector<std::int64_t> chunks;            // of their sequences; a wrong final state counts as the last chunk
     std::string tensor;                          // of the first wrong token: "out", or "final_state" if out is right
@@ -107,13 +107,13 @@ struct GdnReport {
     std::string stage;                // most likely; empty if nothing is wrong
     std::vector<std::string> stages;  // most likely first, then others that the outputs do not rule out
     std::vector<Hint> hints;          // all that fit equally well, or one from the pattern
-    std::optional<FaultPlace> place;
+    std::optional<FaultLocation> place;
     bool backward_fault = false;       // `place` and `stages` refer to gradients; the forward pass is right
     std::vector<double> token_errors;  // of out, by token of the sequence in `place` (else the first one): the worst
                                        // head's
-    std::vector<LaneErrors> errors;    // all lanes
+    std::vector<HeadErrors> errors;    // all heads
     // The same for the worst gradient; `final_state` then means d_initial_state. Empty: the dump has none.
-    std::vector<LaneErrors> gradient_errors;
+    std::vector<HeadErrors> gradient_errors;
     std::vector<double> gradient_token_errors;
     std::vector<TensorReport> tensors;
     std::optional<Worst> worst;  // of the tensor with the largest error / budget

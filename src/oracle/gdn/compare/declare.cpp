@@ -244,10 +244,10 @@ private:
         for (const TensorReport& t : forward.tensors) used = std::max(used, t.error_over_budget);
         if (used < k_least_used) return false;
         double least = HUGE_VAL, most = 0;
-        for (const LaneErrors& lane : forward.errors) {
-            double error = lane.final_state.value_or(0);
-            for (const double chunk : lane.chunks) error = std::max(error, chunk);
-            if (lane.chunks.empty()) continue;  // a sequence without tokens
+        for (const HeadErrors& head : forward.errors) {
+            double error = head.final_state.value_or(0);
+            for (const double chunk : head.chunks) error = std::max(error, chunk);
+            if (head.chunks.empty()) continue;  // a sequence without tokens
             least = std::min(least, error);
             most = std::max(most, error);
         }

@@ -1,12 +1,12 @@
-// Simulates every known mistake on the worst lane, and keeps those under which the dump becomes right.
+// Simulates every known mistake on the worst head, and keeps those under which the dump becomes right.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
 
+#include "oracle/gdn/compare/head_search.h"
 #include "oracle/gdn/compare/hypotheses.h"
-#include "oracle/gdn/compare/lane_search.h"
 #include "oracle/gdn/compare/localise.h"
 #include "oracle/simd/tasks.h"
 
@@ -36,7 +36,7 @@ void drop_accidents(std::vector<Match>& found) {
 }
 
 // Tries every hypothesis on a window; returns those that explain it, best first.
-std::vector<Match> matches_in(const LaneSearch& search, const Window& w, int threads, std::string_view where) {
+std::vector<Match> matches_in(const HeadSearch& search, const Window& w, int threads, std::string_view where) {
     const auto& all = search.hypotheses();
     if (w.place.tokens == 0 && !w.ends) return {};
     const Misfit before = search.misfit_of_truth(w);
@@ -57,16 +57,16 @@ std::vector<Match> matches_in(const LaneSearch& search, const Window& w, int thr
     return found;
 }
 
-std::vector<Match> search_lane(const LaneSearch& search, const WrongLane& lane, std::size_t chunk,
+std::vector<Match> search_head(const HeadSearch& search, const WrongHead& head, std::size_t chunk,
                                std::size_t first_chunk, int threads) {
     const std::size_t before = first_chunk == 0 ? 0 : first_chunk - 1;
-    const auto whole = search.window(lane.sequence, lane.head, chunk, before, k_chunks, std::nullopt);
+    const auto whole = search.window(head.sequence, head.head, chunk, before, k_chunks, std::nullopt);
     auto found = matches_in(search, whole, threads, "");
     if (!found.empty()) return found;
-    const auto one = search.window(lane.sequence, lane.head, chunk, first_chunk, 1, first_chunk);
+    const auto one = search.window(head.sequence, head.head, chunk, first_chunk, 1, first_chunk);
     found = matches_in(search, one, threads, fmt::format(" in chunk {} alone", first_chunk));
     if (first_chunk == 0) return found;
-    const auto earlier = search.window(lane.sequence, lane.head, chunk, before, 2, before);
+    const auto earlier = search.window(head.sequence, head.head, chunk, before, 2, before);
     for (Match& m : matches_in(search, earlier, threads, fmt::format(" in chunk {} alone", before))) {
         found.push_back(std::move(m));
     }
@@ -81,34 +81,34 @@ std::vector<Match> search_lane(const LaneSearch& search, const WrongLane& lane, 
 }
 
 // Whether the final state is wrong, and out has too few digits to show where that began, or is missing.
-bool out_hides(const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors, const WrongLane& worst) {
-    const auto lane = std::find_if(errors.begin(), errors.end(), [&](const LaneErrors& e) {
+bool out_hides(const ForwardEvidence& evidence, const std::vector<HeadErrors>& errors, const WrongHead& worst) {
+    const auto head = std::find_if(errors.begin(), errors.end(), [&](const HeadErrors& e) {
         return static_cast<std::size_t>(e.sequence) == worst.sequence && static_cast<std::size_t>(e.head) == worst.head;
     });
-    if (lane == errors.end() || !lane->final_state || *lane->final_state <= k_ok_band) return false;
+    if (head == errors.end() || !head->final_state || *head->final_state <= k_ok_band) return false;
     return !evidence.out || evidence.out->judged == DType::bf16 || evidence.out->judged == DType::f16;
 }
 
 // From the first token on, because the error may have begun anywhere.
-std::vector<Match> search_whole_lane(const LaneSearch& search, const WrongLane& lane, std::size_t chunk,
+std::vector<Match> search_whole_head(const HeadSearch& search, const WrongHead& head, std::size_t chunk,
                                      const GdnSequence& s, int threads) {
     constexpr std::size_t k_most_chunks = 64;
     const std::size_t chunks = (static_cast<std::size_t>(s.end - s.begin) + chunk - 1) / chunk;
-    if (chunks <= k_chunks && lane.first_chunk <= 1) return {};  // already examined
+    if (chunks <= k_chunks && head.first_chunk <= 1) return {};  // already examined
     const std::size_t first = chunks > k_most_chunks ? chunks - k_most_chunks : 0;
-    const auto all = search.window(lane.sequence, lane.head, chunk, first, k_most_chunks, std::nullopt);
+    const auto all = search.window(head.sequence, head.head, chunk, first, k_most_chunks, std::nullopt);
     return matches_in(search, all, threads, "");
 }
 
-// Keeps the matches that also hold on another wrong lane, if any do; if one fits far better there, only that one.
-// `described`: something else explains all lanes, so a match that does not is dropped.
-void confirm(const GdnReference& r, const LaneSearch& search, const std::vector<WrongLane>& lanes, bool described,
+// Keeps the matches that also hold on another wrong head, if any do; if one fits far better there, only that one.
+// `described`: something else explains all heads, so a match that does not is dropped.
+void confirm(const GdnReference& r, const HeadSearch& search, const std::vector<WrongHead>& heads, bool described,
              std::vector<Match>& found) {
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
     const bool doubted = described && !found.empty() && found.front().where.empty();
-    for (std::size_t i = 1; i < std::min<std::size_t>(lanes.size(), 4) && found.size() > (doubted ? 0 : 1); ++i) {
-        const std::size_t before = lanes[i].first_chunk == 0 ? 0 : lanes[i].first_chunk - 1;
-        const Window w = search.window(lanes[i].sequence, lanes[i].head, chunk, before, k_chunks, std::nullopt);
+    for (std::size_t i = 1; i < std::min<std::size_t>(heads.size(), 4) && found.size() > (doubted ? 0 : 1); ++i) {
+        const std::size_t before = heads[i].first_chunk == 0 ? 0 : heads[i].first_chunk - 1;
+        const Window w = search.window(heads[i].sequence, heads[i].head, chunk, before, k_chunks, std::nullopt);
         const Misfit misfit = search.misfit_of_truth(w);
         std::vector<double> improvements;
         for (const Match& m : found) improvements.push_back(search.improvement_elsewhere(w, misfit, *m.hypothesis));
@@ -136,13 +136,13 @@ Diagnosis from_hints(std::vector<Hint> hints) {
 
 }  // namespace
 
-std::optional<LaneResult> Hypothesis::act_out(LaneInputs inputs, GdnContract contract, const LanePlace& place,
-                                              const LaneGrams* grams) const {
+std::optional<HeadResult> Hypothesis::simulate(HeadInputs inputs, GdnContract contract, const HeadSlice& place,
+                                               const HeadGrams* grams) const {
     if (given && !given(inputs, contract, place)) return std::nullopt;
-    Lane lane = prepare_lane(inputs, contract);
-    if (prepared) prepared(lane);
-    if (run != nullptr) return run(lane);
-    return run_lane<double>(lane, chunk, grams);
+    PreparedHead head = prepare_head(inputs, contract);
+    if (prepared) prepared(head);
+    if (run != nullptr) return run(head);
+    return run_head<double>(head, chunk, grams);
 }
 
 const std::vector<Hypothesis>& forward_hypotheses() {
@@ -154,31 +154,31 @@ const std::vector<Hypothesis>& forward_hypotheses() {
     return k_all;
 }
 
-Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
-                   const FaultPlace& place, int threads) {
+Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<HeadErrors>& errors,
+                   const FaultLocation& place, int threads) {
     if (auto zeros = match_zeros(r, evidence, errors)) return *zeros;
     const auto rearranged = match_rearranged(r, evidence, threads);
-    const auto lanes = wrong_lanes(r, errors);
-    if (lanes.empty()) return match_pattern(r, evidence, errors, place, threads);
+    const auto heads = wrong_heads(r, errors);
+    if (heads.empty()) return match_pattern(r, evidence, errors, place, threads);
     std::vector<Hint> hints = rearranged;
-    const LaneSearch search(r, evidence);
+    const HeadSearch search(r, evidence);
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
     std::string chunk_note;
     // A sequence without tokens has no computation that could be wrong.
-    const GdnSequence s = r.problem.sequences[lanes.front().sequence];
+    const GdnSequence s = r.problem.sequences[heads.front().sequence];
     std::vector<Match> found;
-    if (s.begin != s.end) found = search_lane(search, lanes.front(), chunk, lanes.front().first_chunk, threads);
-    const bool hidden = out_hides(evidence, errors, lanes.front());
-    if (found.empty() && hints.empty() && hidden) found = search_whole_lane(search, lanes.front(), chunk, s, threads);
+    if (s.begin != s.end) found = search_head(search, heads.front(), chunk, heads.front().first_chunk, threads);
+    const bool hidden = out_hides(evidence, errors, heads.front());
+    if (found.empty() && hints.empty() && hidden) found = search_whole_head(search, heads.front(), chunk, s, threads);
     if (found.empty() && hints.empty() && s.begin != s.end) {
         // The device's chunk length may differ from the contract's.
         for (const std::size_t other : {16UL, 32UL, 64UL, 128UL}) {
             if (other == chunk || !found.empty()) continue;
-            found = search_lane(search, lanes.front(), other, lanes.front().first_chunk * chunk / other, threads);
+            found = search_head(search, heads.front(), other, heads.front().first_chunk * chunk / other, threads);
             chunk_note = fmt::format(", with chunks of {} tokens", other);
         }
     }
-    confirm(r, search, lanes, !rearranged.empty(), found);
+    confirm(r, search, heads, !rearranged.empty(), found);
     // A simulated mistake names the cause; a factor or an exchange only describes it, and perhaps poorly.
     std::erase_if(hints, [&, best = best_of(found)](const Hint& h) {
         return h.improvement < best / 100 ||
@@ -193,7 +193,7 @@ Diagnosis diagnose(const GdnReference& r, const ForwardEvidence& evidence, const
     }
     for (const Match& m : found) {
         const bool once = m.hypothesis->stage == "carry" && !m.where.empty();
-        const std::string segment = once ? segment_note(lanes.front().first_chunk) : std::string();
+        const std::string segment = once ? segment_note(heads.front().first_chunk) : std::string();
         hints.push_back({std::string(m.hypothesis->stage),
                          "matches if " + m.hypothesis->text + m.where + chunk_note + segment, m.improvement});
     }

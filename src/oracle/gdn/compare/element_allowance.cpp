@@ -83,19 +83,19 @@ private:
 };
 
 // One value head of one sequence, token by token. The columns of its state are independent.
-class LaneSizes {
+class HeadSizes {
 public:
-    LaneSizes(const GdnProblem& p, const GdnContract& c, const Prepared<double>& in, Index lane, LocalSizes& sizes)
+    HeadSizes(const GdnProblem& p, const GdnContract& c, const Prepared<double>& in, Index head, LocalSizes& sizes)
         : m_in(in),
           m_sizes(sizes),
-          m_lane(lane),
+          m_lane(head),
           m_Hv(static_cast<Index>(p.dims.Hv)),
           m_Hk(static_cast<Index>(p.dims.Hk)),
           m_dk(static_cast<Index>(p.dims.dk)),
           m_dv(static_cast<Index>(p.dims.dv)),
-          m_head(lane % m_Hv),
-          m_begin(static_cast<Index>(p.sequences[lane / m_Hv].begin)),
-          m_tokens(static_cast<Index>(p.sequences[lane / m_Hv].end) - m_begin),
+          m_head(head % m_Hv),
+          m_begin(static_cast<Index>(p.sequences[head / m_Hv].begin)),
+          m_tokens(static_cast<Index>(p.sequences[head / m_Hv].end) - m_begin),
           m_chunk(static_cast<Index>(c.chunk)),
           m_window(2 * static_cast<Index>(std::max(c.chunk, 64))),
           m_history((m_tokens + 1) * m_dv),
@@ -281,19 +281,19 @@ float ratio_of(const double* got, const double* want, const float* sizes, Index 
 
 LocalSizes local_sizes(const GdnProblem& p, const GdnContract& c, int threads) {
     const Prepared<double> in = prepare<double>(p, c, threads);
-    const auto lanes = p.sequences.size() * static_cast<Index>(p.dims.Hv);
+    const auto heads = p.sequences.size() * static_cast<Index>(p.dims.Hv);
     LocalSizes sizes;
     sizes.out.resize(p.v.size(), 0);
-    sizes.state.resize(lanes * static_cast<Index>(p.dims.dv), 0);
+    sizes.state.resize(heads * static_cast<Index>(p.dims.dv), 0);
     sizes.query.resize(in.g.size(), 0);
     sizes.gate_loss.resize(in.g.size(), 0);
     sizes.drift.resize(in.g.size(), 0);
-    sizes.state_gate_loss.resize(lanes, 0);
-    sizes.lost.resize(lanes);
+    sizes.state_gate_loss.resize(heads, 0);
+    sizes.lost.resize(heads);
     for (auto* values : {&sizes.largest_lost, &sizes.finally_lost, &sizes.state_age, &sizes.out_age, &sizes.state_drift,
                          &sizes.out_drift})
-        values->resize(lanes, 0);
-    run_tasks(lanes, threads, [&] { return [&](Index lane) { LaneSizes(p, c, in, lane, sizes).run(); }; });
+        values->resize(heads, 0);
+    run_tasks(heads, threads, [&] { return [&](Index head) { HeadSizes(p, c, in, head, sizes).run(); }; });
     return sizes;
 }
 
@@ -311,10 +311,10 @@ LocalErrors local_errors(const GdnProblem& p, const LocalSizes& sizes, const Gdn
             }
         };
     });
-    for (Index lane = 0; lane < errors.state.size(); ++lane) {
-        const Index at = lane * dk * dv;
-        errors.state[lane] = ratio_of(run.final_state.data() + at, truth.final_state.data() + at,
-                                      sizes.state.data() + lane * dv, dk, dv);
+    for (Index head = 0; head < errors.state.size(); ++head) {
+        const Index at = head * dk * dv;
+        errors.state[head] = ratio_of(run.final_state.data() + at, truth.final_state.data() + at,
+                                      sizes.state.data() + head * dv, dk, dv);
     }
     return errors;
 }
@@ -361,16 +361,16 @@ void grant_locally(const GdnProblem& p, const GdnContract& c, const LocalMeasure
         return to_float(relative * static_cast<double>(size) + 2 * lost * query +
                         8 * k_smallest * std::max(1.0, query));
     };
-    for (Index lane = 0; lane < sizes.largest_lost.size(); ++lane) {
-        const auto begin = static_cast<Index>(p.sequences[lane / Hv].begin);
-        const auto tokens = static_cast<Index>(p.sequences[lane / Hv].end) - begin;
-        const std::vector<float>& lost = sizes.lost[lane];
+    for (Index head = 0; head < sizes.largest_lost.size(); ++head) {
+        const auto begin = static_cast<Index>(p.sequences[head / Hv].begin);
+        const auto tokens = static_cast<Index>(p.sequences[head / Hv].end) - begin;
+        const std::vector<float>& lost = sizes.lost[head];
         const auto lost_at = [&](Index t, Index j) { return lost.empty() ? 0 : static_cast<double>(lost[t * dv + j]); };
         double before = 0;
         for (Index t = 0; t < tokens; ++t) {
-            const Index row = (begin + t) * Hv + lane % Hv;
+            const Index row = (begin + t) * Hv + head % Hv;
             const auto gate_loss = static_cast<double>(sizes.gate_loss[row]);
-            const double own = widening[lane] * grants.of(&LocalErrors::out, row, gate_loss);
+            const double own = widening[head] * grants.of(&LocalErrors::out, row, gate_loss);
             const double relative = std::max(own, before) + gate_loss + static_cast<double>(sizes.drift[row]);
             before = own;
             for (Index j = 0; j < dv; ++j) {
@@ -378,13 +378,13 @@ void grant_locally(const GdnProblem& p, const GdnContract& c, const LocalMeasure
                     granted(relative, sizes.out[row * dv + j], lost_at(t, j), static_cast<double>(sizes.query[row]));
             }
         }
-        const auto gate_loss = static_cast<double>(sizes.state_gate_loss[lane]);
+        const auto gate_loss = static_cast<double>(sizes.state_gate_loss[head]);
         const double relative =
-            widening[lane] * grants.of(&LocalErrors::state, lane, gate_loss) + gate_loss + sizes.state_drift[lane];
+            widening[head] * grants.of(&LocalErrors::state, head, gate_loss) + gate_loss + sizes.state_drift[head];
         for (Index i = 0; i < dk * dv; ++i) {
             const Index j = i % dv;
-            state.local[lane * dk * dv + i] =
-                granted(relative, sizes.state[lane * dv + j], tokens == 0 ? 0 : lost_at(tokens - 1, j), 1);
+            state.local[head * dk * dv + i] =
+                granted(relative, sizes.state[head * dv + j], tokens == 0 ? 0 : lost_at(tokens - 1, j), 1);
         }
     }
 }

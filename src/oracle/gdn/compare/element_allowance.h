@@ -18,14 +18,14 @@ struct LocalSizes {
     std::vector<float> query;              // [B*T, Hv]: s |q|
     std::vector<float> gate_loss;          // [B*T, Hv]: relative loss from fp32 sums of the gates of earlier tokens
     std::vector<float> state_gate_loss;    // [N, Hv]
-    std::vector<std::vector<float>> lost;  // by lane, [tokens, dv]: loss of the state where decays underflow; empty:
+    std::vector<std::vector<float>> lost;  // by head, [tokens, dv]: loss of the state where decays underflow; empty:
                                            // none
-    std::vector<double> largest_lost;      // per lane
-    std::vector<double> finally_lost;      // per lane, after its last token
-    // Per lane, for each element of its final state, and averaged over its tokens: the age in tokens of the state's
+    std::vector<double> largest_lost;      // per head
+    std::vector<double> finally_lost;      // per head, after its last token
+    // Per head, for each element of its final state, and averaged over its tokens: the age in tokens of the state's
     // content, weighted by its square.
     std::vector<double> state_age, out_age;
-    // What the error of exp() adds up to, relative to the state: see DecayDrift. Of each row of out, and per lane after
+    // What the error of exp() adds up to, relative to the state: see DecayDrift. Of each row of out, and per head after
     // its last token and averaged over its tokens.
     std::vector<float> drift;  // [B*T, Hv]
     std::vector<double> state_drift, out_drift;

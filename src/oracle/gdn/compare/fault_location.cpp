@@ -1,4 +1,4 @@
-// The error of a run of elements in units of its group's budget.
+// Where a dump or its gradients are wrong: heads, chunks and the first wrong token.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -50,13 +50,9 @@ inline RowError row_error(const Evidence& e, std::size_t begin, std::size_t coun
     return row;
 }
 
-}  // namespace
-
 // Where a dump is wrong: errors by head and chunk, and the first token beyond its budget.
 
-namespace {
-
-// First token of a lane that exceeds the band by itself: a single row deviates further than a group.
+// First token of a head that exceeds the band by itself: a single row deviates further than a group.
 std::optional<std::size_t> first_wrong_token(const GdnReference& r, const Evidence& out, std::size_t n,
                                              std::size_t head) {
     const auto heads = static_cast<std::size_t>(r.problem.dims.Hv);
@@ -76,16 +72,16 @@ std::optional<std::size_t> first_wrong_token(const GdnReference& r, const Eviden
 
 }  // namespace
 
-std::vector<LaneErrors> map_errors(const GdnReference& r, const ForwardEvidence& evidence, int threads) {
+std::vector<HeadErrors> map_errors(const GdnReference& r, const ForwardEvidence& evidence, int threads) {
     const GdnDims& d = r.problem.dims;
     const auto heads = static_cast<std::size_t>(d.Hv);
     const auto dv = static_cast<std::size_t>(d.dv);
     const auto state_size = static_cast<std::size_t>(d.dk * d.dv);
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
-    const auto map_lane = [&](std::size_t n, std::size_t head) {
+    const auto map_head = [&](std::size_t n, std::size_t head) {
         const auto begin = static_cast<std::size_t>(r.problem.sequences[n].begin);
         const auto end = static_cast<std::size_t>(r.problem.sequences[n].end);
-        LaneErrors lane{static_cast<std::int64_t>(n), static_cast<std::int64_t>(head), {}, std::nullopt};
+        HeadErrors lane{static_cast<std::int64_t>(n), static_cast<std::int64_t>(head), {}, std::nullopt};
         for (std::size_t first = begin; evidence.out && first < end; first += chunk) {
             RowError sum;
             const std::size_t rows = std::min(chunk, end - first);
@@ -102,9 +98,9 @@ std::vector<LaneErrors> map_errors(const GdnReference& r, const ForwardEvidence&
         }
         return lane;
     };
-    std::vector<LaneErrors> lanes(r.problem.sequences.size() * heads);
+    std::vector<HeadErrors> lanes(r.problem.sequences.size() * heads);
     run_tasks(lanes.size(), threads,
-              [&] { return [&](std::size_t lane) { lanes[lane] = map_lane(lane / heads, lane % heads); }; });
+              [&] { return [&](std::size_t lane) { lanes[lane] = map_head(lane / heads, lane % heads); }; });
     return lanes;
 }
 
@@ -131,14 +127,14 @@ std::vector<double> map_token_errors(const GdnReference& reference, const Forwar
     return errors;
 }
 
-std::optional<FaultPlace> find_place(const GdnReference& r, const ForwardEvidence& evidence,
-                                     const std::vector<LaneErrors>& errors) {
+std::optional<FaultLocation> locate_fault(const GdnReference& r, const ForwardEvidence& evidence,
+                                          const std::vector<HeadErrors>& errors) {
     std::set<std::int64_t> sequences;
     std::set<std::int64_t> heads;
     std::set<std::int64_t> chunks;
-    std::optional<FaultPlace> place;
+    std::optional<FaultLocation> place;
     const auto chunk = static_cast<std::int64_t>(r.contract.value.chunk);
-    const auto note = [&](const LaneErrors& lane, std::int64_t token, std::string tensor) {
+    const auto note = [&](const HeadErrors& lane, std::int64_t token, std::string tensor) {
         // The earliest token within its sequence; out comes before final_state, which says nothing about tokens.
         const bool earlier = !place || (place->tensor == tensor ? token < place->first_token : tensor == "out");
         if (!earlier) return;
@@ -149,7 +145,7 @@ std::optional<FaultPlace> find_place(const GdnReference& r, const ForwardEvidenc
         place->first_token = token;  // position in its sequence, until the end of this function
         place->first_chunk = token / chunk;
     };
-    for (const LaneErrors& lane : errors) {
+    for (const HeadErrors& lane : errors) {
         const bool state = lane.final_state && !(*lane.final_state <= k_ok_band);
         std::optional<std::size_t> token;
         if (evidence.out) {
@@ -187,10 +183,10 @@ std::optional<FaultPlace> find_place(const GdnReference& r, const ForwardEvidenc
     return place;
 }
 
-std::vector<WrongLane> wrong_lanes(const GdnReference& r, const std::vector<LaneErrors>& errors) {
-    std::vector<WrongLane> lanes;
-    for (const LaneErrors& e : errors) {
-        WrongLane lane{static_cast<std::size_t>(e.sequence), static_cast<std::size_t>(e.head), 0,
+std::vector<WrongHead> wrong_heads(const GdnReference& r, const std::vector<HeadErrors>& errors) {
+    std::vector<WrongHead> lanes;
+    for (const HeadErrors& e : errors) {
+        WrongHead lane{static_cast<std::size_t>(e.sequence), static_cast<std::size_t>(e.head), 0,
                        e.final_state.value_or(0)};
         const GdnSequence s = r.problem.sequences[lane.sequence];
         const auto length = static_cast<std::size_t>(s.end - s.begin);
@@ -202,7 +198,7 @@ std::vector<WrongLane> wrong_lanes(const GdnReference& r, const std::vector<Lane
         if (!(lane.score <= k_ok_band)) lanes.push_back(lane);
     }
     std::stable_sort(lanes.begin(), lanes.end(),
-                     [](const WrongLane& a, const WrongLane& b) { return a.score > b.score; });
+                     [](const WrongHead& a, const WrongHead& b) { return a.score > b.score; });
     return lanes;
 }
 
@@ -235,7 +231,7 @@ void each_run(const GdnReference& r, const GradientTruth& t, const Use& use) {
     }
 }
 
-void add_chunks(const GdnReference& r, const GradientEvidence& g, std::vector<LaneErrors>& lanes) {
+void add_chunks(const GdnReference& r, const GradientEvidence& g, std::vector<HeadErrors>& lanes) {
     const GradientTruth& t = *g.truth;
     const auto heads = static_cast<std::size_t>(heads_of(t, r.problem.dims));
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
@@ -253,7 +249,7 @@ void add_chunks(const GdnReference& r, const GradientEvidence& g, std::vector<La
     });
     for (std::size_t group = 0; group < cells.size(); ++group) {
         for (const std::size_t h : value_heads(r, t, static_cast<std::int64_t>(group % heads))) {
-            LaneErrors& lane = lanes[group / heads * static_cast<std::size_t>(r.problem.dims.Hv) + h];
+            HeadErrors& lane = lanes[group / heads * static_cast<std::size_t>(r.problem.dims.Hv) + h];
             if (lane.chunks.size() < cells[group].size()) lane.chunks.resize(cells[group].size(), 0);
             for (std::size_t c = 0; c < cells[group].size(); ++c) {
                 const Cell& cell = cells[group][c];
@@ -275,8 +271,8 @@ bool is_wrong_run(const GradientEvidence& g, std::size_t run, const GroupSums& s
 
 }  // namespace
 
-std::vector<LaneErrors> map_gradient_errors(const GdnReference& r, const std::vector<GradientEvidence>& all) {
-    std::vector<LaneErrors> lanes;
+std::vector<HeadErrors> map_gradient_errors(const GdnReference& r, const std::vector<GradientEvidence>& all) {
+    std::vector<HeadErrors> lanes;
     if (all.empty()) return lanes;
     const auto heads = static_cast<std::size_t>(r.problem.dims.Hv);
     for (std::size_t lane = 0; lane < r.problem.sequences.size() * heads; ++lane) {
@@ -316,9 +312,9 @@ std::vector<double> map_gradient_token_errors(const GdnReference& r, const std::
 
 namespace {
 
-struct GradientPlaces {
+struct GradientLocations {
     std::set<std::int64_t> sequences, heads, chunks;
-    std::optional<FaultPlace> place;
+    std::optional<FaultLocation> place;
     std::int64_t latest = -1;  // its token in the sequence: a backward goes wrong from the end on
 };
 
@@ -327,7 +323,7 @@ bool is_of_key_heads(const GradientTruth& t, const GdnDims& d) { return heads_of
 // Adds the wrong runs of one gradient. A key head's gradient is a sum over its value heads. If gradients of value heads
 // have already shown which one is wrong (`told`), it adds no others, and not the first token.
 void add_wrong_runs(const GdnReference& r, const GradientEvidence& g, const std::set<std::int64_t>& told,
-                    GradientPlaces& found) {
+                    GradientLocations& found) {
     const GdnProblem& p = r.problem;
     const GradientTruth& t = *g.truth;
     const auto chunk = static_cast<std::int64_t>(r.contract.value.chunk);
@@ -348,7 +344,7 @@ void add_wrong_runs(const GdnReference& r, const GradientEvidence& g, const std:
         }
         if (!told.empty() || token <= found.latest) return;
         found.latest = token;
-        FaultPlace& place = found.place.emplace();
+        FaultLocation& place = found.place.emplace();
         place.tensor = t.canonical;
         place.first_sequence = static_cast<std::int64_t>(n);
         place.first_head = static_cast<std::int64_t>(head);
@@ -371,8 +367,8 @@ std::string written_outside(const GdnReference& r, const std::vector<GradientEvi
     return {};
 }
 
-std::optional<FaultPlace> find_gradient_place(const GdnReference& r, const std::vector<GradientEvidence>& all) {
-    GradientPlaces found;
+std::optional<FaultLocation> locate_gradient_fault(const GdnReference& r, const std::vector<GradientEvidence>& all) {
+    GradientLocations found;
     for (const bool key_heads : {false, true}) {
         const std::set<std::int64_t> told = key_heads ? found.heads : std::set<std::int64_t>{};
         for (const GradientEvidence& g : all) {

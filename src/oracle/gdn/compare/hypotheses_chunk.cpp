@@ -311,14 +311,14 @@ void add_carries(Hypotheses& all) {
         "the state is rounded to bf16 after each chunk (declare it: --set state_dtype=bf16)",
         [](ChunkParts& c) { c.handover = Handover::bf16; }, true);
     add(all, "padding", "the padding of the last chunk decays the final state", [](ChunkParts& c) {
-        if (!c.last_of_sequence || c.rows == c.lane->chunk) return;
+        if (!c.last_of_sequence || c.rows == c.head->chunk) return;
         // As if the last token's gate filled the padding.
-        const double more = std::exp(c.gate(c.rows - 1) * static_cast<double>(c.lane->chunk - c.rows));
+        const double more = std::exp(c.gate(c.rows - 1) * static_cast<double>(c.head->chunk - c.rows));
         c.keep *= more;
         for (double& x : c.insert) x *= more;
     });
     add(all, "padding", "the tokens of an incomplete last chunk are left out", [](ChunkParts& c) {
-        if (!c.last_of_sequence || c.rows == c.lane->chunk) return;
+        if (!c.last_of_sequence || c.rows == c.head->chunk) return;
         c.handover = Handover::unchanged;
         std::fill(c.P.begin(), c.P.end(), 0.0);
         std::fill(c.read.begin(), c.read.end(), 0.0);

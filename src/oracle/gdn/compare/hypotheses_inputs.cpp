@@ -36,8 +36,8 @@ void normalise_outside(std::vector<double>& x, std::size_t width, double eps) {
     }
 }
 
-// The lane's values of `all`, one token later (1) or earlier (-1); `none` fills the ends of the sequence.
-void shift(std::vector<double>& x, const std::vector<double>& all, int step, double none, const LanePlace& place) {
+// The head's values of `all`, one token later (1) or earlier (-1); `none` fills the ends of the sequence.
+void shift(std::vector<double>& x, const std::vector<double>& all, int step, double none, const HeadSlice& place) {
     const GdnProblem& p = place.reference->problem;
     const GdnSequence s = p.sequences[place.sequence];
     for (std::size_t t = 0; t < x.size(); ++t) {
@@ -48,34 +48,34 @@ void shift(std::vector<double>& x, const std::vector<double>& all, int step, dou
 }
 
 void add_norms(Hypotheses& all) {
-    add_given(all, "l2norm", "q and k are not l2-normalised", [](LaneInputs&, GdnContract& c, const LanePlace&) {
+    add_given(all, "l2norm", "q and k are not l2-normalised", [](HeadInputs&, GdnContract& c, const HeadSlice&) {
         const bool on = c.l2norm != L2Norm::off;
         c.l2norm = L2Norm::off;
         return on;
     });
     add_given(all, "l2norm", "q and k are l2-normalised although the contract has l2norm=off",
-              [](LaneInputs&, GdnContract& c, const LanePlace&) {
+              [](HeadInputs&, GdnContract& c, const HeadSlice&) {
                   const bool off = c.l2norm == L2Norm::off;
                   c.l2norm = L2Norm::rsqrt;
                   return off;
               });
     for (const bool queries : {true, false}) {
         add_given(all, "l2norm", queries ? "q is not l2-normalised (k is)" : "k is not l2-normalised (q is)",
-                  [queries](LaneInputs& in, GdnContract& c, const LanePlace&) {
+                  [queries](HeadInputs& in, GdnContract& c, const HeadSlice&) {
                       if (c.l2norm == L2Norm::off) return false;
                       c.l2norm = L2Norm::off;
                       normalise_once_more(queries ? in.k : in.q, in.dk, c.eps);
                       return true;
                   });
     }
-    add_given(all, "l2norm", "q and k are l2-normalised twice", [](LaneInputs& in, GdnContract& c, const LanePlace&) {
+    add_given(all, "l2norm", "q and k are l2-normalised twice", [](HeadInputs& in, GdnContract& c, const HeadSlice&) {
         if (c.l2norm == L2Norm::off) return false;
         normalise_once_more(in.q, in.dk, c.eps);
         normalise_once_more(in.k, in.dk, c.eps);
         return true;
     });
     add_given(all, "l2norm", "eps is added outside of the root: x / (|x| + eps)",
-              [](LaneInputs& in, GdnContract& c, const LanePlace&) {
+              [](HeadInputs& in, GdnContract& c, const HeadSlice&) {
                   if (c.l2norm == L2Norm::off) return false;
                   normalise_outside(in.q, in.dk, c.eps);
                   normalise_outside(in.k, in.dk, c.eps);
@@ -91,13 +91,13 @@ void add_norms(Hypotheses& all) {
                                              : eps == 1e-5 ? "1e-5"
                                                            : "1e-3") +
                                  ")",
-                  [eps](LaneInputs&, GdnContract& c, const LanePlace&) {
+                  [eps](HeadInputs&, GdnContract& c, const HeadSlice&) {
                       c.eps = eps;
                       return c.l2norm != L2Norm::off;
                   });
     }
     add_given(all, "l2norm", "the l2norm divides by the mean square's root (RMS norm)",
-              [](LaneInputs& in, GdnContract& c, const LanePlace&) {
+              [](HeadInputs& in, GdnContract& c, const HeadSlice&) {
                   if (c.l2norm == L2Norm::off) return false;
                   for (auto* x : {&in.q, &in.k}) {
                       normalise_once_more(*x, in.dk, c.eps * static_cast<double>(in.dk));
@@ -108,8 +108,8 @@ void add_norms(Hypotheses& all) {
               });
 }
 
-void take_key_head(LaneInputs& in, const LanePlace& place, std::size_t head) {
-    const LaneInputs other = lane_inputs(place, head, in.chunk, {});
+void take_key_head(HeadInputs& in, const HeadSlice& place, std::size_t head) {
+    const HeadInputs other = head_inputs(place, head, in.chunk, {});
     in.q = other.q;
     in.k = other.k;
 }
@@ -119,7 +119,7 @@ void add_heads(Hypotheses& all) {
         add_given(all, "head_map",
                   map == HeadMap::tiled ? "the head map is tiled (key head h mod Hk)"
                                         : "the head map is interleaved (key head h div r)",
-                  [map](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+                  [map](HeadInputs& in, GdnContract& c, const HeadSlice& place) {
                       const GdnDims& d = place.reference->problem.dims;
                       const auto head = static_cast<std::int64_t>(place.head);
                       const auto own = key_head_of(head, d, c.head_map);
@@ -132,7 +132,7 @@ void add_heads(Hypotheses& all) {
     for (const int step : {1, -1}) {
         add_given(all, "head_map",
                   step > 0 ? "q and k are those of the next key head" : "q and k are those of the key head before",
-                  [step](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+                  [step](HeadInputs& in, GdnContract& c, const HeadSlice& place) {
                       const GdnDims& d = place.reference->problem.dims;
                       const auto own = key_head_of(static_cast<std::int64_t>(place.head), d, c.head_map);
                       if (d.Hk < 2) return false;
@@ -141,13 +141,13 @@ void add_heads(Hypotheses& all) {
                   });
     }
     add_given(all, "head_map", "q and k are those of key head 0",
-              [](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+              [](HeadInputs& in, GdnContract& c, const HeadSlice& place) {
                   const GdnDims& d = place.reference->problem.dims;
                   if (key_head_of(static_cast<std::int64_t>(place.head), d, c.head_map) == 0) return false;
                   take_key_head(in, place, 0);
                   return true;
               });
-    add_given(all, "layout", "q and k are exchanged", [](LaneInputs& in, GdnContract&, const LanePlace&) {
+    add_given(all, "layout", "q and k are exchanged", [](HeadInputs& in, GdnContract&, const HeadSlice&) {
         std::swap(in.q, in.k);
         return true;
     });
@@ -155,8 +155,8 @@ void add_heads(Hypotheses& all) {
 
 std::size_t value_head_count(const GdnReference& r) { return static_cast<std::size_t>(r.problem.dims.Hv); }
 
-// The window's columns of state `lane` of `states`.
-void take_state(LaneInputs& in, const LanePlace& place, const std::vector<double>& states, std::size_t lane) {
+// The window's columns of state `head` of `states`.
+void take_state(HeadInputs& in, const HeadSlice& place, const std::vector<double>& states, std::size_t lane) {
     const auto dv = static_cast<std::size_t>(place.reference->problem.dims.dv);
     for (std::size_t x = 0; x < in.dk; ++x) {
         for (std::size_t j = 0; j < in.columns; ++j) {
@@ -167,7 +167,7 @@ void take_state(LaneInputs& in, const LanePlace& place, const std::vector<double
 
 void add_states(Hypotheses& all) {
     add_given(all, "layout", "the initial state is read transposed",
-              [](LaneInputs& in, GdnContract&, const LanePlace& place) {
+              [](HeadInputs& in, GdnContract&, const HeadSlice& place) {
                   const GdnProblem& p = place.reference->problem;
                   if (!in.first || p.initial_state.empty()) return false;
                   const auto dk = static_cast<std::size_t>(p.dims.dk);
@@ -180,21 +180,21 @@ void add_states(Hypotheses& all) {
                   }
                   return true;
               });
-    add_given(all, "carry", "the initial state is ignored", [](LaneInputs& in, GdnContract&, const LanePlace& place) {
+    add_given(all, "carry", "the initial state is ignored", [](HeadInputs& in, GdnContract&, const HeadSlice& place) {
         if (!in.first || place.reference->problem.initial_state.empty()) return false;
         std::fill(in.state.begin(), in.state.end(), 0.0);
         std::fill(in.initial.begin(), in.initial.end(), 0.0);
         return true;
     });
     add_given(all, "carry", "the sequence starts from the final state of the one before",
-              [](LaneInputs& in, GdnContract&, const LanePlace& place) {
+              [](HeadInputs& in, GdnContract&, const HeadSlice& place) {
                   if (!in.first || place.sequence == 0) return false;
                   const GdnReference& r = *place.reference;
                   take_state(in, place, r.truth.final_state, (place.sequence - 1) * value_head_count(r) + place.head);
                   return true;
               });
     add_given(all, "carry", "no sequence starts anew: the state is carried through the whole pack",
-              [](LaneInputs& in, GdnContract&, const LanePlace& place) {
+              [](HeadInputs& in, GdnContract&, const HeadSlice& place) {
                   // Under the mistake above, the second sequence also starts from the first one's state.
                   if (!in.first || place.sequence < 2) return false;
                   in.state = state_carried_to(place);
@@ -206,33 +206,33 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 void add_betas(Hypotheses& all) {
     add_given(all, "beta", "beta is used as given, without the sigmoid",
-              [](LaneInputs&, GdnContract& c, const LanePlace&) {
+              [](HeadInputs&, GdnContract& c, const HeadSlice&) {
                   const bool logit = c.beta_kind != BetaKind::prob;
                   c.beta_kind = BetaKind::prob;
                   return logit;
               });
-    add_prepared(all, "beta", "the sigmoid is applied once more to beta", [](Lane& lane) {
+    add_prepared(all, "beta", "the sigmoid is applied once more to beta", [](PreparedHead& lane) {
         for (double& b : lane.beta) b = sigmoid(b);
     });
-    add_prepared(all, "beta", "beta is twice as large (2 sigmoid)", [](Lane& lane) {
+    add_prepared(all, "beta", "beta is twice as large (2 sigmoid)", [](PreparedHead& lane) {
         for (double& b : lane.beta) b *= 2;
     });
-    add_prepared(all, "beta", "beta is half as large (2 sigmoid taken for sigmoid)", [](Lane& lane) {
+    add_prepared(all, "beta", "beta is half as large (2 sigmoid taken for sigmoid)", [](PreparedHead& lane) {
         for (double& b : lane.beta) b /= 2;
     });
     add_prepared(all, "beta", "beta is 1 throughout",
-                 [](Lane& lane) { std::fill(lane.beta.begin(), lane.beta.end(), 1.0); });
-    add_prepared(all, "beta", "1 - beta is used for beta", [](Lane& lane) {
+                 [](PreparedHead& lane) { std::fill(lane.beta.begin(), lane.beta.end(), 1.0); });
+    add_prepared(all, "beta", "1 - beta is used for beta", [](PreparedHead& lane) {
         for (double& b : lane.beta) b = 1 - b;
     });
-    add_prepared(all, "beta", "beta is squared (applied twice)", [](Lane& lane) {
+    add_prepared(all, "beta", "beta is squared (applied twice)", [](PreparedHead& lane) {
         for (double& b : lane.beta) b *= b;
     });
-    add_prepared(all, "beta", "beta has the wrong sign", [](Lane& lane) {
+    add_prepared(all, "beta", "beta has the wrong sign", [](PreparedHead& lane) {
         for (double& b : lane.beta) b = -b;
     });
     add_given(
-        all, "beta", "beta is that of the token before", [](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+        all, "beta", "beta is that of the token before", [](HeadInputs& in, GdnContract& c, const HeadSlice& place) {
             shift(in.beta, place.reference->problem.beta, 1, c.beta_kind == BetaKind::prob ? 0 : -HUGE_VAL, place);
             return true;
         });
@@ -241,7 +241,7 @@ void add_betas(Hypotheses& all) {
 // g = -exp(A_log) softplus(a + dt_bias), with one part of it wrong.
 void add_raw_gates(Hypotheses& all) {
     const auto raw = [&](std::string text, const std::function<double(double, double, double)>& gate) {
-        add_given(all, "gate", std::move(text), [gate](LaneInputs& in, GdnContract& c, const LanePlace&) {
+        add_given(all, "gate", std::move(text), [gate](HeadInputs& in, GdnContract& c, const HeadSlice&) {
             if (c.g_kind != GateKind::raw) return false;
             for (double& g : in.gate) g = gate(g, in.A_log, in.dt_bias);
             c.g_kind = GateKind::log;
@@ -260,45 +260,45 @@ void add_raw_gates(Hypotheses& all) {
 
 void add_gates(Hypotheses& all) {
     add_given(all, "gate", "g is taken for alpha: its exp is never computed",
-              [](LaneInputs&, GdnContract& c, const LanePlace&) { return c.g_kind != GateKind::alpha; });
-    all.back().run = run_lane_by_factors;
+              [](HeadInputs&, GdnContract& c, const HeadSlice&) { return c.g_kind != GateKind::alpha; });
+    all.back().run = run_head_by_factors;
     add_given(all, "gate", "alpha is taken for g: exp is applied to it",
-              [](LaneInputs&, GdnContract& c, const LanePlace&) {
+              [](HeadInputs&, GdnContract& c, const HeadSlice&) {
                   const bool alpha = c.g_kind == GateKind::alpha;
                   c.g_kind = GateKind::log;
                   return alpha;
               });
-    add_prepared(all, "gate", "exp is applied twice to g", [](Lane& lane) {
+    add_prepared(all, "gate", "exp is applied twice to g", [](PreparedHead& lane) {
         for (double& g : lane.gate) g = std::exp(g);
     });
-    add_prepared(all, "gate", "g has the wrong sign", [](Lane& lane) {
+    add_prepared(all, "gate", "g has the wrong sign", [](PreparedHead& lane) {
         for (double& g : lane.gate) g = -g;
     });
     add_prepared(all, "gate", "g is ignored (no decay)",
-                 [](Lane& lane) { std::fill(lane.gate.begin(), lane.gate.end(), 0.0); });
-    add_prepared(all, "gate", "the decay is 2^g instead of e^g", [](Lane& lane) {
+                 [](PreparedHead& lane) { std::fill(lane.gate.begin(), lane.gate.end(), 0.0); });
+    add_prepared(all, "gate", "the decay is 2^g instead of e^g", [](PreparedHead& lane) {
         for (double& g : lane.gate) g *= 0.6931471805599453;
     });
-    add_prepared(all, "gate", "g is converted to base 2 but e^g is taken", [](Lane& lane) {
+    add_prepared(all, "gate", "g is converted to base 2 but e^g is taken", [](PreparedHead& lane) {
         for (double& g : lane.gate) g /= 0.6931471805599453;
     });
-    add_prepared(all, "gate", "the decay is applied twice", [](Lane& lane) {
+    add_prepared(all, "gate", "the decay is applied twice", [](PreparedHead& lane) {
         for (double& g : lane.gate) g *= 2;
     });
     for (const int step : {1, -1}) {
         add_given(all, "gate", step > 0 ? "g is that of the token before" : "g is that of the next token",
-                  [step](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+                  [step](HeadInputs& in, GdnContract& c, const HeadSlice& place) {
                       // The gate that does not decay.
                       const double none = c.g_kind == GateKind::log ? 0 : c.g_kind == GateKind::alpha ? 1 : -HUGE_VAL;
                       shift(in.gate, place.reference->problem.gate, step, none, place);
                       return true;
                   });
     }
-    add_prepared(all, "gate", "g is clamped to [-1, 0]", [](Lane& lane) {
+    add_prepared(all, "gate", "g is clamped to [-1, 0]", [](PreparedHead& lane) {
         for (double& g : lane.gate) g = std::clamp(g, -1.0, 0.0);
     });
     add_given(all, "gate", "the sums of gates inside a chunk are clipped to +-80 (declare it: --set exp_clip=80)",
-              [](LaneInputs& in, GdnContract& c, const LanePlace&) {
+              [](HeadInputs& in, GdnContract& c, const HeadSlice&) {
                   constexpr double k_clip = 80;  // Marin's
                   const double sum = std::accumulate(in.gate.begin(), in.gate.end(), 0.0,
                                                      [](double s, double g) { return s + std::fabs(g); });
@@ -306,7 +306,7 @@ void add_gates(Hypotheses& all) {
                   c.exp_clip = ExpClip{k_clip, false};
                   return none;
               });
-    add_prepared(all, "gate", "positive g are clamped to 0", [](Lane& lane) {
+    add_prepared(all, "gate", "positive g are clamped to 0", [](PreparedHead& lane) {
         for (double& g : lane.gate) g = std::min(g, 0.0);
     });
     add_raw_gates(all);
@@ -315,7 +315,7 @@ void add_gates(Hypotheses& all) {
 void add_scales(Hypotheses& all) {
     const auto scale = [&](std::string text, const std::function<double(double, double)>& value) {
         add_prepared(all, "scale", std::move(text),
-                     [value](Lane& lane) { lane.scale = value(lane.scale, static_cast<double>(lane.dk)); });
+                     [value](PreparedHead& lane) { lane.scale = value(lane.scale, static_cast<double>(lane.dk)); });
     };
     scale("the scale is missing", [](double, double) { return 1.0; });
     scale("the scale is applied twice", [](double s, double) { return s * s; });
@@ -323,7 +323,7 @@ void add_scales(Hypotheses& all) {
     scale("the scale is sqrt(dk) instead of 1/sqrt(dk)", [](double, double dk) { return std::sqrt(dk); });
     scale("the scale is dk instead of 1/sqrt(dk)", [](double, double dk) { return dk; });
     scale("the scale is 1/sqrt(dk) instead of the given one", [](double, double dk) { return 1 / std::sqrt(dk); });
-    add_prepared(all, "scale", "the scale is applied to k too", [](Lane& lane) {
+    add_prepared(all, "scale", "the scale is applied to k too", [](PreparedHead& lane) {
         for (double& k : lane.k) k *= lane.scale;
     });
 }
@@ -336,7 +336,7 @@ std::vector<Hypothesis> state_hypotheses(const GdnProblem& p) {
     const std::size_t lanes = p.initial_state.empty() ? 0 : p.sequences.size() * heads;
     constexpr std::size_t k_most = 64;
     for (std::size_t other = 0; other < lanes; ++other) {
-        const auto take = [other, heads, few = lanes <= k_most](LaneInputs& in, GdnContract&, const LanePlace& place) {
+        const auto take = [other, heads, few = lanes <= k_most](HeadInputs& in, GdnContract&, const HeadSlice& place) {
             const std::size_t own = place.sequence * heads + place.head;
             // If there are very many, only those of the same sequence and of the same head.
             const bool near = other / heads == place.sequence || other % heads == place.head;
@@ -369,18 +369,18 @@ std::vector<Hypothesis> input_hypotheses() {
 
 namespace {
 
-using Input = std::vector<double> LaneInputs::*;
+using Input = std::vector<double> HeadInputs::*;
 
 struct HeadInput {
     std::string_view name;
     Input values;
     bool of_key_head;
 };
-constexpr HeadInput k_inputs[] = {{"q", &LaneInputs::q, true},
-                                  {"k", &LaneInputs::k, true},
-                                  {"v", &LaneInputs::v, false},
-                                  {"g", &LaneInputs::gate, false},
-                                  {"beta", &LaneInputs::beta, false}};
+constexpr HeadInput k_inputs[] = {{"q", &HeadInputs::q, true},
+                                  {"k", &HeadInputs::k, true},
+                                  {"v", &HeadInputs::v, false},
+                                  {"g", &HeadInputs::gate, false},
+                                  {"beta", &HeadInputs::beta, false}};
 
 }  // namespace
 
@@ -394,14 +394,14 @@ std::vector<Hypothesis> head_hypotheses(const GdnProblem& p) {
             h.stage = "head_map";
             h.text =
                 fmt::format("{} alone is that of {} head {}", input.name, input.of_key_head ? "key" : "value", other);
-            h.given = [input, other](LaneInputs& in, GdnContract& c, const LanePlace& place) {
+            h.given = [input, other](HeadInputs& in, GdnContract& c, const HeadSlice& place) {
                 const auto own =
                     key_head_of(static_cast<std::int64_t>(place.head), place.reference->problem.dims, c.head_map);
                 if (other == (input.of_key_head ? own : static_cast<std::int64_t>(place.head))) return false;
-                LanePlace from = place;
+                HeadSlice from = place;
                 if (!input.of_key_head) from.head = static_cast<std::size_t>(other);
                 const std::int64_t key = input.of_key_head ? other : own;
-                in.*input.values = lane_inputs(from, static_cast<std::size_t>(key), in.chunk, {}).*input.values;
+                in.*input.values = head_inputs(from, static_cast<std::size_t>(key), in.chunk, {}).*input.values;
                 return true;
             };
             all.push_back(std::move(h));
@@ -414,17 +414,15 @@ std::vector<Hypothesis> head_hypotheses(const GdnProblem& p) {
 
 namespace {
 
-using Hypotheses = std::vector<Hypothesis>;
-
 void add_parameters(Hypotheses& all) {
-    add_prepared(all, "rounding", "beta is rounded to bf16", [](Lane& lane) {
+    add_prepared(all, "rounding", "beta is rounded to bf16", [](PreparedHead& lane) {
         for (double& b : lane.beta) b = rounded_to(b, DType::bf16);
     });
-    add_prepared(all, "rounding", "g is rounded to bf16", [](Lane& lane) {
+    add_prepared(all, "rounding", "g is rounded to bf16", [](PreparedHead& lane) {
         for (double& g : lane.gate) g = rounded_to(g, DType::bf16);
     });
-    const auto parameter = [&](std::string text, double LaneInputs::* value) {
-        add_given(all, "rounding", std::move(text), [value](LaneInputs& in, GdnContract& c, const LanePlace&) {
+    const auto parameter = [&](std::string text, double HeadInputs::* value) {
+        add_given(all, "rounding", std::move(text), [value](HeadInputs& in, GdnContract& c, const HeadSlice&) {
             const double rounded = rounded_to(in.*value, DType::bf16);
             const bool changes = c.g_kind == GateKind::raw && rounded != in.*value;
             in.*value = rounded;
@@ -432,12 +430,12 @@ void add_parameters(Hypotheses& all) {
         });
         all.back().rounding = true;
     };
-    parameter("A_log is rounded to bf16 (store it as bf16 in the inputs to declare it)", &LaneInputs::A_log);
-    parameter("dt_bias is rounded to bf16 (store it as bf16 in the inputs to declare it)", &LaneInputs::dt_bias);
+    parameter("A_log is rounded to bf16 (store it as bf16 in the inputs to declare it)", &HeadInputs::A_log);
+    parameter("dt_bias is rounded to bf16 (store it as bf16 in the inputs to declare it)", &HeadInputs::dt_bias);
 }
 
-// The gates of the lane in the form in which they are used, from sums in their given dtype.
-void sum_narrow(Lane& lane, SumOrder order) {
+// The gates of the head in the form in which they are used, from sums in their given dtype.
+void sum_narrow(PreparedHead& lane, SumOrder order) {
     for (std::size_t first = 0; first < lane.tokens; first += lane.chunk) {
         const std::size_t rows = std::min(lane.chunk, lane.tokens - first);
         sum_gates_in(lane.gate_dtype, order, std::span(lane.gate).subspan(first, rows));
@@ -452,7 +450,7 @@ void add_gate_sums(Hypotheses& all) {
     constexpr std::array k_orders = {Order{SumOrder::one_by_one, ""},
                                      Order{SumOrder::blocks_of_16, ", in blocks of 16"},
                                      Order{SumOrder::pairs, ", by a tree of pairs"}};
-    const auto narrow = [](const LaneInputs& in, const GdnContract& c) {
+    const auto narrow = [](const HeadInputs& in, const GdnContract& c) {
         const bool stored_so = in.gate_dtype == DType::bf16 || in.gate_dtype == DType::f16;
         return stored_so && c.gate_sum == SumDType::f32;
     };
@@ -460,17 +458,17 @@ void add_gate_sums(Hypotheses& all) {
         const std::string text = fmt::format(
             "the gates of a chunk are summed in the dtype of g, not in f32{} (declare it: --set gate_sum=g", o.text);
         add_given(all, "gate", text + ")",
-                  [narrow](LaneInputs& in, GdnContract& c, const LanePlace&) { return narrow(in, c); });
-        all.back().prepared = [o](Lane& lane) { sum_narrow(lane, o.order); };
+                  [narrow](HeadInputs& in, GdnContract& c, const HeadSlice&) { return narrow(in, c); });
+        all.back().prepared = [o](PreparedHead& lane) { sum_narrow(lane, o.order); };
         all.back().rounding = true;
         // marin-01d1 does both.
         add_given(all, "gate", text + " --set rounding=input), and normalised q and k are rounded to their dtype",
-                  [narrow](LaneInputs& in, GdnContract& c, const LanePlace&) {
+                  [narrow](HeadInputs& in, GdnContract& c, const HeadSlice&) {
                       const bool rounded = c.rounding == NormRounding::input || c.l2norm == L2Norm::off;
                       c.rounding = NormRounding::input;
                       return narrow(in, c) && !rounded && in.qk_dtype != DType::f32 && in.qk_dtype != DType::f64;
                   });
-        all.back().prepared = [o](Lane& lane) { sum_narrow(lane, o.order); };
+        all.back().prepared = [o](PreparedHead& lane) { sum_narrow(lane, o.order); };
         all.back().rounding = true;
     }
 }
@@ -479,35 +477,35 @@ void add_roundings(Hypotheses& all) {
     const auto bf16 = [](std::vector<double>& x) {
         for (double& value : x) value = rounded_to(value, DType::bf16);
     };
-    const auto declared = [](const LaneInputs& in, const GdnContract& c) {
+    const auto declared = [](const HeadInputs& in, const GdnContract& c) {
         const bool narrow = in.qk_dtype == DType::bf16 || in.qk_dtype == DType::f16;
         return narrow && c.l2norm != L2Norm::off && c.rounding == NormRounding::none;
     };
     add_given(all, "rounding", "normalised q and k are rounded to their dtype (declare it: --set rounding=input)",
-              [declared](LaneInputs& in, GdnContract& c, const LanePlace&) {
+              [declared](HeadInputs& in, GdnContract& c, const HeadSlice&) {
                   const bool none = declared(in, c);
                   c.rounding = NormRounding::input;
                   return none;
               });
     add_given(all, "rounding", "normalised q and k are rounded to bf16",
-              [declared](LaneInputs& in, GdnContract& c, const LanePlace&) {
+              [declared](HeadInputs& in, GdnContract& c, const HeadSlice&) {
                   return in.qk_dtype != DType::bf16 || !declared(in, c);
               });
-    all.back().prepared = [bf16](Lane& lane) {
+    all.back().prepared = [bf16](PreparedHead& lane) {
         bf16(lane.q);
         bf16(lane.k);
     };
-    add_prepared(all, "rounding", "q is rounded to bf16", [bf16](Lane& lane) { bf16(lane.q); });
-    add_prepared(all, "rounding", "k is rounded to bf16", [bf16](Lane& lane) { bf16(lane.k); });
-    add_prepared(all, "rounding", "v is rounded to bf16", [bf16](Lane& lane) { bf16(lane.v); });
+    add_prepared(all, "rounding", "q is rounded to bf16", [bf16](PreparedHead& lane) { bf16(lane.q); });
+    add_prepared(all, "rounding", "k is rounded to bf16", [bf16](PreparedHead& lane) { bf16(lane.k); });
+    add_prepared(all, "rounding", "v is rounded to bf16", [bf16](PreparedHead& lane) { bf16(lane.v); });
     add_given(all, "rounding", "q, k and v are rounded to bf16 on the way in",
-              [bf16](LaneInputs& in, GdnContract&, const LanePlace&) {
+              [bf16](HeadInputs& in, GdnContract&, const HeadSlice&) {
                   bf16(in.q);
                   bf16(in.k);
                   bf16(in.v);
                   return true;
               });
-    const auto each_token = [&](std::string_view when, LaneResult (*run)(const Lane&)) {
+    const auto each_token = [&](std::string_view when, HeadResult (*run)(const PreparedHead&)) {
         add_given(
             all, "rounding",
             fmt::format("the state is kept in bf16 from token to token, {} (declare it: --set state_dtype=bf16-token)",
@@ -516,11 +514,11 @@ void add_roundings(Hypotheses& all) {
         all.back().run = run;
         all.back().rounding = true;
     };
-    each_token("and out is read from what is kept", run_lane_rounded);
-    each_token("and out is read before it is stored", run_lane_rounded_late);
+    each_token("and out is read from what is kept", run_head_rounded);
+    each_token("and out is read before it is stored", run_head_rounded_late);
     add_given(all, "rounding",
               "normalised q and k are not rounded to their dtype although the contract has rounding=input",
-              [](LaneInputs&, GdnContract& c, const LanePlace&) {
+              [](HeadInputs&, GdnContract& c, const HeadSlice&) {
                   const bool rounded = c.rounding == NormRounding::input && c.l2norm != L2Norm::off;
                   c.rounding = NormRounding::none;
                   return rounded;

@@ -1,4 +1,4 @@
-// The distance of a dumped tensor from its truth, in units of its budget.
+// The verdict on a dump: the distance of each tensor from its truth in units of its budget, and what was not judged.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -497,13 +497,13 @@ void locate(const GdnReference& r, const Compared& all, const CompareOptions& op
         }
     }
     if (report.verdict != Verdict::wrong && report.verdict != Verdict::suspect) return;
-    report.place = find_place(r, all.forward, report.errors);
+    report.place = locate_fault(r, all.forward, report.errors);
     const bool forward = std::any_of(report.tensors.begin(), report.tensors.end(), [](const TensorReport& t) {
         return t.verdict != Verdict::ok && (t.canonical == "out" || t.canonical == "final_state");
     });
     if (!forward && !report.place) {
         report.backward_fault = true;
-        report.place = find_gradient_place(r, all.gradients);
+        report.place = locate_gradient_fault(r, all.gradients);
     }
     if (report.place && report.place->first_sequence > 0) {
         const auto sequence = static_cast<std::size_t>(report.place->first_sequence);

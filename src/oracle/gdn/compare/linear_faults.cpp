@@ -1,12 +1,12 @@
-// Faults that are a factor: on a term of a chunk (found by least squares), or inside it (found by Gauss-Newton steps).
+// Faults with a linear effect, found by least squares: factors on the terms of a chunk, and another initial state.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
 
+#include "oracle/gdn/compare/head.h"
 #include "oracle/gdn/compare/hypotheses.h"
-#include "oracle/gdn/compare/lane.h"
 #include "oracle/gdn/compare/localise.h"
 #include "oracle/judge/linear_algebra.h"
 
@@ -50,7 +50,7 @@ constexpr Family k_families[] = {
 
 class Coefficients {
 public:
-    Coefficients(const GdnReference& r, const ForwardEvidence& evidence, const LaneErrors& errors)
+    Coefficients(const GdnReference& r, const ForwardEvidence& evidence, const HeadErrors& errors)
         : m_r(r),
           m_out(*evidence.out),
           m_heads(static_cast<std::size_t>(r.problem.dims.Hv)),
@@ -78,14 +78,14 @@ public:
     }
 
 private:
-    // Loads the lane's chunks [first, first + count), and the dump's values for them.
+    // Loads the head's chunks [first, first + count), and the dump's values for them.
     void load(std::size_t first, std::size_t count) {
         const GdnSequence s = m_r.problem.sequences[m_sequence];
         const auto length = static_cast<std::size_t>(s.end - s.begin);
-        const LanePlace place{
+        const HeadSlice place{
             &m_r, m_sequence, m_head, first * m_chunk, std::min(count * m_chunk, length - first * m_chunk), m_columns};
         const auto key = key_head_of(static_cast<std::int64_t>(m_head), m_r.problem.dims, m_r.contract.value.head_map);
-        m_lane = prepare_lane(lane_inputs(place, static_cast<std::size_t>(key), m_chunk, state_before(place)),
+        m_lane = prepare_head(head_inputs(place, static_cast<std::size_t>(key), m_chunk, state_before(place)),
                               m_r.contract.value);
         m_target.clear();
         m_before = 0;
@@ -100,7 +100,7 @@ private:
         }
     }
 
-    Reals act(const ChunkEdit& edit) const { return run_lane<double>(m_lane, edit).out; }
+    Reals act(const ChunkEdit& edit) const { return run_head<double>(m_lane, edit).out; }
 
     double distance(const Reals& computed) const {
         double sum = 0;
@@ -199,7 +199,7 @@ private:
     std::size_t m_first = 0;  // wrong chunk
     bool m_state_wrong = false;
     std::vector<std::size_t> m_columns;
-    Lane m_lane;
+    PreparedHead m_lane;
     Reals m_target;
     double m_before = 0;
 };
@@ -207,7 +207,7 @@ private:
 }  // namespace
 
 std::optional<Diagnosis> match_coefficients(const GdnReference& reference, const ForwardEvidence& evidence,
-                                            const LaneErrors& errors) {
+                                            const HeadErrors& errors) {
     const bool wrong =
         std::any_of(errors.chunks.begin(), errors.chunks.end(), [](double x) { return !(x <= k_ok_band); });
     if (!evidence.out || !wrong) return std::nullopt;
@@ -227,36 +227,36 @@ constexpr std::size_t k_spare_values = 8;
 // A state that differs in a single direction may as well come from the first token's write.
 constexpr double k_one_direction = 0.98;
 
-// Errors of a lane in units of their budgets, by column, and what each value of the state before it does to them.
-struct LaneResponse {
+// Errors of a head in units of their budgets, by column, and what each value of the state before it does to them.
+struct HeadResponse {
     std::vector<std::vector<double>> terms;   // [dk][values]
     std::vector<std::vector<double>> errors;  // [columns][values]
 };
 
-std::optional<LaneResponse> response_of(const GdnReference& r, const ForwardEvidence& evidence, const WrongLane& lane) {
+std::optional<HeadResponse> response_of(const GdnReference& r, const ForwardEvidence& evidence, const WrongHead& head) {
     const GdnProblem& p = r.problem;
-    const GdnSequence s = p.sequences[lane.sequence];
+    const GdnSequence s = p.sequences[head.sequence];
     const auto Hv = static_cast<std::size_t>(p.dims.Hv);
     const auto dk = static_cast<std::size_t>(p.dims.dk);
     const auto dv = static_cast<std::size_t>(p.dims.dv);
     const auto length = static_cast<std::size_t>(s.end - s.begin);
     const std::size_t tokens = std::min(length, k_most_tokens);
     const bool ends = evidence.state && tokens == length;
-    const std::size_t group = lane.sequence * Hv + lane.head;
+    const std::size_t group = head.sequence * Hv + head.head;
     const std::size_t values = (evidence.out ? tokens : 0) + (ends ? dk : 0);
     if (values < dk + k_spare_values) return std::nullopt;
 
-    const auto key = key_head_of(static_cast<std::int64_t>(lane.head), p.dims, r.contract.value.head_map);
-    LaneInputs unit = lane_inputs({&r, lane.sequence, lane.head, 0, tokens, {}}, static_cast<std::size_t>(key),
+    const auto key = key_head_of(static_cast<std::int64_t>(head.head), p.dims, r.contract.value.head_map);
+    HeadInputs unit = head_inputs({&r, head.sequence, head.head, 0, tokens, {}}, static_cast<std::size_t>(key),
                                   static_cast<std::size_t>(r.contract.value.chunk), {});
     unit.columns = dk;
     unit.v.assign(tokens * dk, 0);
     unit.state.assign(dk * dk, 0);
     for (std::size_t x = 0; x < dk; ++x) unit.state[x * dk + x] = 1;
     unit.initial = unit.state;
-    const LaneResult effect = run_lane<double>(prepare_lane(unit, r.contract.value), {});
+    const HeadResult effect = run_head<double>(prepare_head(unit, r.contract.value), {});
 
-    LaneResponse response;
+    HeadResponse response;
     const double out_budget = evidence.out ? evidence.out->budgets[group].rms : 1;
     const double state_budget = ends ? evidence.state->budgets[group].rms : 1;
     for (std::size_t x = 0; x < dk; ++x) {
@@ -272,7 +272,7 @@ std::optional<LaneResponse> response_of(const GdnReference& r, const ForwardEvid
         };
         for (std::size_t t = 0; t < tokens && evidence.out; ++t) {
             const std::size_t row = static_cast<std::size_t>(s.begin) + t;
-            add(*evidence.out, (row * Hv + lane.head) * dv + j, out_budget);
+            add(*evidence.out, (row * Hv + head.head) * dv + j, out_budget);
         }
         for (std::size_t row = 0; row < dk && ends; ++row) {
             add(*evidence.state, (group * dk + row) * dv + j, state_budget);
@@ -305,9 +305,9 @@ double in_one_direction(const std::vector<std::vector<double>>& states) {
     return all > 0 ? along / all : 1;
 }
 
-// How many times smaller the lane's error is with another initial state; 0: that does not explain it.
-double gain_of(const GdnReference& r, const ForwardEvidence& evidence, const WrongLane& lane) {
-    auto response = response_of(r, evidence, lane);
+// How many times smaller the head's error is with another initial state; 0: that does not explain it.
+double gain_of(const GdnReference& r, const ForwardEvidence& evidence, const WrongHead& head) {
+    auto response = response_of(r, evidence, head);
     if (!response) return 0;
     // Values that nothing depends on stay near 0.
     double largest = 0;
@@ -337,14 +337,14 @@ double gain_of(const GdnReference& r, const ForwardEvidence& evidence, const Wro
 }  // namespace
 
 std::optional<Diagnosis> match_initial_state(const GdnReference& r, const ForwardEvidence& evidence,
-                                             const std::vector<LaneErrors>& errors) {
+                                             const std::vector<HeadErrors>& errors) {
     double gain = HUGE_VAL;
     std::size_t fitted = 0;
-    for (const WrongLane& lane : wrong_lanes(r, errors)) {
-        if (lane.first_chunk > 0) return std::nullopt;
-        const GdnSequence s = r.problem.sequences[lane.sequence];
+    for (const WrongHead& head : wrong_heads(r, errors)) {
+        if (head.first_chunk > 0) return std::nullopt;
+        const GdnSequence s = r.problem.sequences[head.sequence];
         if (s.begin == s.end) continue;  // its final state is its initial one
-        gain = std::min(gain, gain_of(r, evidence, lane));
+        gain = std::min(gain, gain_of(r, evidence, head));
         if (gain == 0) return std::nullopt;
         if (++fitted == k_most_lanes) break;
     }

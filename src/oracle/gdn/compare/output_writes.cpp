@@ -1,4 +1,4 @@
-// Values of out that were computed correctly, but then moved to other tokens, columns or heads, or mapped one by one.
+// Results that were computed correctly but written to other tokens, columns or heads, or never.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -17,7 +17,7 @@ using Index = std::size_t;
 
 class Finished {
 public:
-    Finished(const GdnReference& r, const Evidence& out, const LaneErrors& errors)
+    Finished(const GdnReference& r, const Evidence& out, const HeadErrors& errors)
         : m_out(out),
           m_heads(static_cast<Index>(r.problem.dims.Hv)),
           m_dv(static_cast<Index>(r.problem.dims.dv)),
@@ -158,7 +158,7 @@ private:
 }  // namespace
 
 std::optional<Diagnosis> match_finished(const GdnReference& r, const ForwardEvidence& evidence,
-                                        const LaneErrors& errors) {
+                                        const HeadErrors& errors) {
     if (!evidence.out) return std::nullopt;
     return Finished(r, *evidence.out, errors).run();
 }
@@ -166,8 +166,6 @@ std::optional<Diagnosis> match_finished(const GdnReference& r, const ForwardEvid
 // Results that were never written: they are exactly 0.
 
 namespace {
-
-using Index = std::size_t;
 
 // Truths below this share of an element's allowance are as good as 0.
 constexpr double k_faint = 1e-3;
@@ -180,7 +178,7 @@ bool all_zero(const std::optional<Evidence>& e) {
     return std::any_of(e->want->begin(), e->want->end(), [allowed](double y) { return std::fabs(y) > allowed; });
 }
 
-// A block [rows, columns] of one lane: which of its rows and columns are all 0, and whether these contain every wrong
+// A block [rows, columns] of one head: which of its rows and columns are all 0, and whether these contain every wrong
 // element.
 struct ZeroBlock {
     std::vector<Index> rows, columns;  // all 0, although the truth is not
@@ -233,20 +231,20 @@ ZeroBlock zeros_of(const Evidence& e, Index group, Index rows, Index columns, co
     return block;
 }
 
-struct LaneZeros {
+struct HeadZeros {
     std::int64_t sequence = 0, head = 0;
     Index tokens = 0;
     ZeroBlock out, state;
 };
 
-std::vector<LaneZeros> zeros_by_lane(const GdnReference& r, const ForwardEvidence& evidence,
-                                     const std::vector<LaneErrors>& errors) {
+std::vector<HeadZeros> zeros_by_head(const GdnReference& r, const ForwardEvidence& evidence,
+                                     const std::vector<HeadErrors>& errors) {
     const auto heads = static_cast<Index>(r.problem.dims.Hv);
     const auto dk = static_cast<Index>(r.problem.dims.dk);
     const auto dv = static_cast<Index>(r.problem.dims.dv);
-    std::vector<LaneZeros> lanes;
-    for (const LaneErrors& lane : errors) {
-        LaneZeros& z = lanes.emplace_back();
+    std::vector<HeadZeros> lanes;
+    for (const HeadErrors& lane : errors) {
+        HeadZeros& z = lanes.emplace_back();
         z.sequence = lane.sequence;
         z.head = lane.head;
         const auto head = static_cast<Index>(lane.head);
@@ -299,10 +297,10 @@ std::string pattern_of(const std::vector<Index>& numbers, Index length, std::str
 }
 
 // Lanes by name: "value head 1", "batch row 2", "value head 1 of sequence 2 and 3 more".
-std::string lanes_text(const GdnReference& r, const std::vector<const LaneZeros*>& lanes) {
+std::string heads_text(const GdnReference& r, const std::vector<const HeadZeros*>& lanes) {
     std::vector<std::int64_t> heads;
     std::vector<std::int64_t> sequences;
-    for (const LaneZeros* lane : lanes) {
+    for (const HeadZeros* lane : lanes) {
         heads.push_back(lane->head);
         sequences.push_back(lane->sequence);
     }
@@ -326,19 +324,19 @@ std::string lanes_text(const GdnReference& r, const std::vector<const LaneZeros*
 }
 
 template <class Wanted>
-std::vector<const LaneZeros*> lanes_where(const std::vector<LaneZeros>& all, const Wanted& wanted) {
-    std::vector<const LaneZeros*> lanes;
-    for (const LaneZeros& lane : all) {
+std::vector<const HeadZeros*> heads_where(const std::vector<HeadZeros>& all, const Wanted& wanted) {
+    std::vector<const HeadZeros*> lanes;
+    for (const HeadZeros& lane : all) {
         if (wanted(lane)) lanes.push_back(&lane);
     }
     return lanes;
 }
 
 // "out is exactly 0 in 10 rows (first in value head 0, tokens 10 to 14)"
-std::string rows_of_out(const GdnReference& r, const std::vector<const LaneZeros*>& lanes) {
+std::string rows_of_out(const GdnReference& r, const std::vector<const HeadZeros*>& lanes) {
     Index rows = 0;
-    for (const LaneZeros* lane : lanes) rows += lane->out.rows.size();
-    const LaneZeros& first = *lanes.front();
+    for (const HeadZeros* lane : lanes) rows += lane->out.rows.size();
+    const HeadZeros& first = *lanes.front();
     const std::string sequence =
         r.problem.sequences.size() > 1 ? fmt::format("sequence {}, ", first.sequence) : std::string();
     return fmt::format("out is exactly 0 in {} row{} ({}{}value head {}, {})", rows, rows == 1 ? "" : "s",
@@ -347,24 +345,24 @@ std::string rows_of_out(const GdnReference& r, const std::vector<const LaneZeros
 }
 
 // Whether each head's rows are the tokens of its last, incomplete chunk.
-bool is_tail(const GdnReference& r, const std::vector<const LaneZeros*>& lanes) {
+bool is_tail(const GdnReference& r, const std::vector<const HeadZeros*>& lanes) {
     const auto chunk = static_cast<Index>(r.contract.value.chunk);
-    return std::all_of(lanes.begin(), lanes.end(), [chunk](const LaneZeros* lane) {
+    return std::all_of(lanes.begin(), lanes.end(), [chunk](const HeadZeros* lane) {
         const Index first = lane->out.rows.front();
         return first > 0 && first % chunk == 0 && lane->tokens - first < chunk;
     });
 }
 
-std::string part_of(const GdnReference& r, std::string_view tensor, const std::vector<const LaneZeros*>& lanes,
-                    ZeroBlock LaneZeros::* block, bool of_out) {
+std::string part_of(const GdnReference& r, std::string_view tensor, const std::vector<const HeadZeros*>& lanes,
+                    ZeroBlock HeadZeros::* block, bool of_out) {
     const ZeroBlock& first = lanes.front()->*block;
     const auto all = [&](auto good) { return std::all_of(lanes.begin(), lanes.end(), good); };
     const bool everywhere = lanes.size() == r.problem.sequences.size() * static_cast<Index>(r.problem.dims.Hv);
-    const std::string where = everywhere ? std::string() : " of " + lanes_text(r, lanes);
-    if (all([&](const LaneZeros* l) { return (l->*block).whole; })) {
+    const std::string where = everywhere ? std::string() : " of " + heads_text(r, lanes);
+    if (all([&](const HeadZeros* l) { return (l->*block).whole; })) {
         return fmt::format("{}{} is exactly 0", tensor, where);
     }
-    if (all([&](const LaneZeros* l) { return (l->*block).rows_explain; })) {
+    if (all([&](const HeadZeros* l) { return (l->*block).rows_explain; })) {
         if (of_out) return rows_of_out(r, lanes);
         return fmt::format("{}{} is exactly 0 in {} of {} rows ({})", tensor, where, first.rows.size(), first.all_rows,
                            pattern_of(first.rows, first.all_rows, "row", "rows"));
@@ -381,35 +379,35 @@ Diagnosis unwritten(std::vector<std::string> stages, std::string_view text, std:
     return d;
 }
 
-// Everything wrong is 0: whole lanes, rows or columns.
-std::optional<Diagnosis> match_parts(const GdnReference& r, const std::vector<LaneZeros>& all) {
-    const auto explained = [](const LaneZeros& z) { return z.out.explained() && z.state.explained(); };
+// Everything wrong is 0: whole heads, rows or columns.
+std::optional<Diagnosis> match_parts(const GdnReference& r, const std::vector<HeadZeros>& all) {
+    const auto explained = [](const HeadZeros& z) { return z.out.explained() && z.state.explained(); };
     if (!std::all_of(all.begin(), all.end(), explained)) return std::nullopt;
-    const auto out = lanes_where(all, [](const LaneZeros& z) { return z.out.wrong; });
-    const auto state = lanes_where(all, [](const LaneZeros& z) { return z.state.wrong; });
-    const auto none = [](const LaneZeros* z) { return z->tokens == 0; };
+    const auto out = heads_where(all, [](const HeadZeros& z) { return z.out.wrong; });
+    const auto state = heads_where(all, [](const HeadZeros& z) { return z.state.wrong; });
+    const auto none = [](const HeadZeros* z) { return z->tokens == 0; };
     // The final state of a sequence without tokens depends on the contract.
     if (out.empty() && (state.empty() || std::all_of(state.begin(), state.end(), none))) return std::nullopt;
-    const auto whole = [](ZeroBlock LaneZeros::* block) {
-        return [block](const LaneZeros* z) { return (z->*block).whole; };
+    const auto whole = [](ZeroBlock HeadZeros::* block) {
+        return [block](const HeadZeros* z) { return (z->*block).whole; };
     };
-    if (!out.empty() && out == state && std::all_of(out.begin(), out.end(), whole(&LaneZeros::out)) &&
-        std::all_of(out.begin(), out.end(), whole(&LaneZeros::state))) {
+    if (!out.empty() && out == state && std::all_of(out.begin(), out.end(), whole(&HeadZeros::out)) &&
+        std::all_of(out.begin(), out.end(), whole(&HeadZeros::state))) {
         return unwritten({"tile", "output", "padding"},
-                         fmt::format("out and final_state of {} are exactly 0", lanes_text(r, out)));
+                         fmt::format("out and final_state of {} are exactly 0", heads_text(r, out)));
     }
     std::string text;
-    if (!out.empty()) text = part_of(r, "out", out, &LaneZeros::out, true);
+    if (!out.empty()) text = part_of(r, "out", out, &HeadZeros::out, true);
     if (!state.empty()) {
         text += fmt::format("{}{}", text.empty() ? "" : ", and ",
-                            part_of(r, "final_state", state, &LaneZeros::state, false));
+                            part_of(r, "final_state", state, &HeadZeros::state, false));
     }
-    const bool rows = !out.empty() && !std::all_of(out.begin(), out.end(), whole(&LaneZeros::out)) &&
-                      std::all_of(out.begin(), out.end(), [](const LaneZeros* z) { return z->out.rows_explain; });
+    const bool rows = !out.empty() && !std::all_of(out.begin(), out.end(), whole(&HeadZeros::out)) &&
+                      std::all_of(out.begin(), out.end(), [](const HeadZeros* z) { return z->out.rows_explain; });
     const std::string_view what = rows && state.empty() ? "rows" : "results";
     if (rows && is_tail(r, out)) return unwritten({"padding", "tile"}, text, what);
     if (!out.empty()) return unwritten({"tile", "padding"}, text, what);
-    const bool whole_state = std::all_of(state.begin(), state.end(), whole(&LaneZeros::state));
+    const bool whole_state = std::all_of(state.begin(), state.end(), whole(&HeadZeros::state));
     if (whole_state) return unwritten({"carry", "tile", "padding"}, text);
     return unwritten({"tile", "carry", "padding"}, text);
 }
@@ -417,10 +415,10 @@ std::optional<Diagnosis> match_parts(const GdnReference& r, const std::vector<La
 }  // namespace
 
 std::optional<Diagnosis> match_zeros(const GdnReference& r, const ForwardEvidence& evidence,
-                                     const std::vector<LaneErrors>& errors) {
+                                     const std::vector<HeadErrors>& errors) {
     const bool out = all_zero(evidence.out);
     const bool state = all_zero(evidence.state);
-    if (!out && !state) return match_parts(r, zeros_by_lane(r, evidence, errors));
+    if (!out && !state) return match_parts(r, zeros_by_head(r, evidence, errors));
     const char* which = out && state ? "out and final_state are" : out ? "out is" : "final_state is";
     const std::string stage = out ? "output" : "carry";
     return Diagnosis{
@@ -429,12 +427,12 @@ std::optional<Diagnosis> match_zeros(const GdnReference& r, const ForwardEvidenc
         {{stage, fmt::format("{} exactly 0 throughout: consistent with results that were never written", which), 1}}};
 }
 
-void put_zeros_first(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
+void put_zeros_first(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<HeadErrors>& errors,
                      Diagnosis& d) {
     // A simulated mistake explains the zeros, too.
     if (!d.hints.empty() && d.hints.front().text.starts_with("matches if")) return;
-    const auto all = zeros_by_lane(r, evidence, errors);
-    const auto lanes = lanes_where(all, [](const LaneZeros& z) { return z.out.wrong_in_rows && !z.out.rows.empty(); });
+    const auto all = zeros_by_head(r, evidence, errors);
+    const auto lanes = heads_where(all, [](const HeadZeros& z) { return z.out.wrong_in_rows && !z.out.rows.empty(); });
     if (lanes.empty()) return;
     Diagnosis zeros = unwritten(
         is_tail(r, lanes) ? std::vector<std::string>{"padding", "tile"} : std::vector<std::string>{"tile", "padding"},

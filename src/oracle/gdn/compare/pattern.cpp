@@ -26,8 +26,8 @@ Diagnosis guess(std::vector<std::string> stages, std::string text) {
 
 class PatternSearch {
 public:
-    PatternSearch(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
-                  const FaultPlace& place, int threads)
+    PatternSearch(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<HeadErrors>& errors,
+                  const FaultLocation& place, int threads)
         : m_r(r),
           m_evidence(evidence),
           m_errors(errors),
@@ -36,49 +36,49 @@ public:
           m_heads(static_cast<std::size_t>(r.problem.dims.Hv)),
           m_dv(static_cast<std::size_t>(r.problem.dims.dv)),
           m_chunk(static_cast<std::size_t>(r.contract.value.chunk)) {
-        for (const LaneErrors& lane : errors) {
-            double score = lane.final_state.value_or(0);
+        for (const HeadErrors& head : errors) {
+            double score = head.final_state.value_or(0);
             m_state_wrong |= !(score <= k_ok_band);
-            for (const double x : lane.chunks) {
+            for (const double x : head.chunks) {
                 m_out_wrong |= !(x <= k_ok_band);
                 score = std::max(score, std::isnan(x) ? HUGE_VAL : x);
             }
             if (score > m_score) {
                 m_score = score;
-                m_lane = &lane;
+                m_head = &head;
             }
         }
-        if (m_lane != nullptr) {
-            m_begin = static_cast<std::size_t>(r.problem.sequences[static_cast<std::size_t>(m_lane->sequence)].begin);
-            m_end = static_cast<std::size_t>(r.problem.sequences[static_cast<std::size_t>(m_lane->sequence)].end);
-            m_group = static_cast<std::size_t>(m_lane->sequence) * m_heads + static_cast<std::size_t>(m_lane->head);
+        if (m_head != nullptr) {
+            m_begin = static_cast<std::size_t>(r.problem.sequences[static_cast<std::size_t>(m_head->sequence)].begin);
+            m_end = static_cast<std::size_t>(r.problem.sequences[static_cast<std::size_t>(m_head->sequence)].end);
+            m_group = static_cast<std::size_t>(m_head->sequence) * m_heads + static_cast<std::size_t>(m_head->head);
         }
     }
 
     Diagnosis run() {
-        if (m_lane == nullptr)
+        if (m_head == nullptr)
             return guess({"rounding"}, "the error is spread thinly: consistent with an undeclared rounding");
         if (auto d = nonfinite()) return *d;
         if (auto d = outside_sequences()) return *d;
-        if (auto d = match_doubling(m_r, m_evidence, *m_lane)) return *d;
+        if (auto d = match_doubling(m_r, m_evidence, *m_head)) return *d;
         if (auto d = few_places()) return *d;
-        if (auto d = match_coefficients(m_r, m_evidence, *m_lane)) return *d;
+        if (auto d = match_coefficients(m_r, m_evidence, *m_head)) return *d;
         if (auto d = match_initial_state(m_r, m_evidence, m_errors)) return *d;
-        if (auto d = match_stages(m_r, m_evidence, *m_lane, m_threads, [this] { return growing(); })) return *d;
+        if (auto d = match_stages(m_r, m_evidence, *m_head, m_threads, [this] { return growing(); })) return *d;
         if (auto d = few_columns()) return *d;
-        if (auto d = match_hidden_rounding(m_r, m_evidence, *m_lane)) return *d;
+        if (auto d = match_hidden_rounding(m_r, m_evidence, *m_head)) return *d;
         if (auto d = rounding()) return *d;
-        if (auto d = exclude_stages(m_r, m_evidence, *m_lane)) return *d;
+        if (auto d = exclude_stages(m_r, m_evidence, *m_head)) return *d;
         return by_place();
     }
 
 private:
     double out_error(std::size_t row, std::size_t column) const {
-        const std::size_t at = (row * m_heads + static_cast<std::size_t>(m_lane->head)) * m_dv + column;
+        const std::size_t at = (row * m_heads + static_cast<std::size_t>(m_head->head)) * m_dv + column;
         return (*m_evidence.out->got)[at] - (*m_evidence.out->want)[at];
     }
     double truth(std::size_t row, std::size_t column) const {
-        return (*m_evidence.out->want)[(row * m_heads + static_cast<std::size_t>(m_lane->head)) * m_dv + column];
+        return (*m_evidence.out->want)[(row * m_heads + static_cast<std::size_t>(m_head->head)) * m_dv + column];
     }
     bool wrong(std::size_t row, std::size_t column) const {
         return std::fabs(out_error(row, column)) > k_ok_band * m_evidence.out->budgets[m_group].max_abs;
@@ -104,7 +104,7 @@ private:
         // What a chunk's inverse or decays make infinite reaches the state, and with it everything later.
         const bool few = chunk == (last - m_begin) / m_chunk || values < m_dv;
         const bool later_right = (last - m_begin) / m_chunk < (m_end - 1 - m_begin) / m_chunk;
-        const bool state_right = m_evidence.state && m_lane->final_state.value_or(0) <= k_ok_band;
+        const bool state_right = m_evidence.state && m_head->final_state.value_or(0) <= k_ok_band;
         if (!few || (!later_right && !state_right)) return nonfinite_in(chunk);
         const std::string_view right = state_right ? "the final state is right" : "later chunks are right";
         if (whole == rows && last + 1 == m_end && rows == m_end - first) {
@@ -120,15 +120,15 @@ private:
     }
 
     Diagnosis nonfinite_in(std::size_t chunk) const {
-        LanePlace place{&m_r,
-                        static_cast<std::size_t>(m_lane->sequence),
-                        static_cast<std::size_t>(m_lane->head),
+        HeadSlice place{&m_r,
+                        static_cast<std::size_t>(m_head->sequence),
+                        static_cast<std::size_t>(m_head->head),
                         chunk * m_chunk,
                         std::min(m_chunk, m_end - m_begin - chunk * m_chunk),
                         {0}};
-        const Lane lane = prepare_lane(lane_inputs(place, 0, m_chunk, {}), m_r.contract.value);
+        const PreparedHead head = prepare_head(head_inputs(place, 0, m_chunk, {}), m_r.contract.value);
         double sum = 0;
-        for (const double g : lane.gate) {
+        for (const double g : head.gate) {
             if (std::isinf(g)) {
                 return guess({"gate", "decay"},
                              "values are not finite where g = -inf: consistent with differences of sums, -inf - -inf");
@@ -153,11 +153,11 @@ private:
         return guess({"padding"}, "rows outside every sequence are written");
     }
 
-    struct WrongPlaces {
+    struct WrongLocations {
         std::size_t rows = 0, columns = 0, elements = 0;
     };
-    WrongPlaces wrong_places() const {
-        WrongPlaces places;
+    WrongLocations wrong_places() const {
+        WrongLocations places;
         std::vector<bool> columns(m_dv, false);
         for (std::size_t row = m_begin; row < m_end; ++row) {
             bool any = false;
@@ -176,8 +176,8 @@ private:
     // A few elements, or one token.
     std::optional<Diagnosis> few_places() const {
         if (!m_evidence.out || !m_out_wrong) return state_columns();
-        const WrongPlaces places = wrong_places();
-        const bool state_right = !m_evidence.state || m_lane->final_state.value_or(0) <= k_ok_band;
+        const WrongLocations places = wrong_places();
+        const bool state_right = !m_evidence.state || m_head->final_state.value_or(0) <= k_ok_band;
         if (places.elements > 0 && places.elements <= 3 && state_right) {
             return guess({"tile"}, fmt::format("{}: consistent with one lane, or a race",
                                                places.elements == 1
@@ -202,10 +202,10 @@ private:
             fmt::format("{} of {} columns of v are wrong, the others right: consistent with one tile", wide, m_dv));
     }
 
-    WrongPlaces wrong_in_state() const {
+    WrongLocations wrong_in_state() const {
         const auto dk = static_cast<std::size_t>(m_r.problem.dims.dk);
         const Evidence& e = *m_evidence.state;
-        WrongPlaces places;
+        WrongLocations places;
         std::vector<bool> columns(m_dv, false);
         std::vector<bool> rows(dk, false);
         for (std::size_t x = 0; x < dk; ++x) {
@@ -253,11 +253,11 @@ private:
 
     const GdnReference& m_r;
     const ForwardEvidence& m_evidence;
-    const std::vector<LaneErrors>& m_errors;
-    const FaultPlace& m_place;
+    const std::vector<HeadErrors>& m_errors;
+    const FaultLocation& m_place;
     int m_threads;
     std::size_t m_heads, m_dv, m_chunk;
-    const LaneErrors* m_lane = nullptr;
+    const HeadErrors* m_head = nullptr;
     double m_score = -1;
     bool m_out_wrong = false, m_state_wrong = false;
     std::size_t m_begin = 0, m_end = 0, m_group = 0;
@@ -382,13 +382,14 @@ Diagnosis PatternSearch::by_place() const {
 }  // namespace
 
 std::string segment_note(std::size_t first_wrong_chunk) {
+    constexpr std::size_t k_usual_segment = 8;
     if (first_wrong_chunk == 0 || first_wrong_chunk % k_usual_segment != 0) return {};
     return fmt::format("; chunk {} is the first of a segment of {} chunks: its checkpoint, or the padding of segments",
                        first_wrong_chunk, k_usual_segment);
 }
 
-Diagnosis match_pattern(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<LaneErrors>& errors,
-                        const FaultPlace& place, int threads) {
+Diagnosis match_pattern(const GdnReference& r, const ForwardEvidence& evidence, const std::vector<HeadErrors>& errors,
+                        const FaultLocation& place, int threads) {
     return PatternSearch(r, evidence, errors, place, threads).run();
 }
 

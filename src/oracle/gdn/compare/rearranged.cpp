@@ -1,4 +1,4 @@
-// The distance of a tensor of the dump from the result of a mistake.
+// Tensors that are right except for a factor, a rounding or the order of their axes.
 #include <algorithm>
 #include <array>
 #include <cmath>

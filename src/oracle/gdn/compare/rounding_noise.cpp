@@ -1,4 +1,4 @@
-// Detects an undeclared precision by the size and shape of the error.
+// Faults recognised by the size and shape of their rounding errors: an undeclared precision, an inverse by doubling.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -27,7 +27,7 @@ std::string precision_of(double error) {
 // errors are spread over the whole matrix; the write of a few tokens is a matrix of low rank, and a wrong decay is a
 // multiple of the truth.
 std::optional<Diagnosis> match_hidden_rounding(const GdnReference& r, const ForwardEvidence& evidence,
-                                               const LaneErrors& errors) {
+                                               const HeadErrors& errors) {
     constexpr double k_most = 0.02;  // two bf16 roundings hide no more
     const bool out_wrong =
         std::any_of(errors.chunks.begin(), errors.chunks.end(), [](double x) { return !(x <= k_ok_band); });
@@ -35,9 +35,9 @@ std::optional<Diagnosis> match_hidden_rounding(const GdnReference& r, const Forw
     if ((out_wrong && !narrow) || !evidence.state) return std::nullopt;
     const auto dk = static_cast<std::size_t>(r.problem.dims.dk);
     const auto dv = static_cast<std::size_t>(r.problem.dims.dv);
-    const auto lane = static_cast<std::size_t>(errors.sequence * r.problem.dims.Hv + errors.head);
-    const double* got = evidence.state->got->data() + lane * dk * dv;
-    const double* want = evidence.state->want->data() + lane * dk * dv;
+    const auto head = static_cast<std::size_t>(errors.sequence * r.problem.dims.Hv + errors.head);
+    const double* got = evidence.state->got->data() + head * dk * dv;
+    const double* want = evidence.state->want->data() + head * dk * dv;
     std::vector<std::vector<double>> rows(dk, std::vector<double>(dv));
     double squares = 0;
     double truth = 0;
@@ -154,13 +154,13 @@ bool alike(const Reals& seen, const Reals& expected) {
 }  // namespace
 
 std::optional<Diagnosis> match_doubling(const GdnReference& r, const ForwardEvidence& evidence,
-                                        const LaneErrors& errors) {
-    const auto lanes = wrong_lanes(r, {errors});
+                                        const HeadErrors& errors) {
+    const auto heads = wrong_heads(r, {errors});
     const bool out_wrong =
         std::any_of(errors.chunks.begin(), errors.chunks.end(), [](double x) { return !(x <= k_ok_band); });
-    if (lanes.empty() || !out_wrong) return std::nullopt;
-    const LaneSearch search(r, evidence);
-    const auto s = make_section(search, r, evidence, lanes.front(), out_wrong, k_columns);
+    if (heads.empty() || !out_wrong) return std::nullopt;
+    const HeadSearch search(r, evidence);
+    const auto s = make_section(search, r, evidence, heads.front(), out_wrong, k_columns);
     if (!s || s->out.empty() || s->wrong >= s->parts.size()) return std::nullopt;
     const OpenChunk& c = s->honest[s->wrong];
     const Reals rhs = right_hand_side(c);

@@ -1,3 +1,4 @@
+// The classes of changes that the stage search tries: factors on terms, and values that were moved, omitted or rounded.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -48,10 +49,10 @@ public:
           m_s(s),
           m_index(index),
           m_base(s.honest[index]),
-          m_place{m_base, s.parts[index], s.lane.q.data() + s.parts[index].first * s.lane.dk,
-                  s.lane.k.data() + s.parts[index].first * s.lane.dk} {
+          m_place{m_base, s.parts[index], s.head.q.data() + s.parts[index].first * s.head.dk,
+                  s.head.k.data() + s.parts[index].first * s.head.dk} {
         if (state != m_base.state) {
-            const KeyUses uses = key_uses(s.lane, s.parts[index].first, m_base.rows);
+            const KeyUses uses = key_uses(s.head, s.parts[index].first, m_base.rows);
             m_base.KS = product(uses.key_state, state, m_base.dk, m_base.columns);
             m_base.QS = product(uses.query_state, state, m_base.dk, m_base.columns);
             m_base.state = state;
@@ -190,7 +191,7 @@ private:
     const Section& m_s;
     std::size_t m_index;
     OpenChunk m_base;
-    FitPlace m_place;
+    FitInputs m_place;
 };
 
 }  // namespace
@@ -206,18 +207,18 @@ namespace {
 
 using Stages = std::vector<std::string>;
 using Index = std::size_t;
-using Nudge = std::function<void(OpenChunk&, const FitPlace&, Index, double)>;
+using Nudge = std::function<void(OpenChunk&, const FitInputs&, Index, double)>;
 
-Index tokens_of(const FitPlace& p) { return p.base.rows; }
-Index twice_tokens_of(const FitPlace& p) { return 2 * p.base.rows; }
-Index keys_of(const FitPlace& p) { return p.base.dk; }
-Index one_of(const FitPlace&) { return 1; }
+Index tokens_of(const FitInputs& p) { return p.base.rows; }
+Index twice_tokens_of(const FitInputs& p) { return 2 * p.base.rows; }
+Index keys_of(const FitInputs& p) { return p.base.dk; }
+Index one_of(const FitInputs&) { return 1; }
 
 constexpr Index k_degrees = 10;
-Index degrees_of(const FitPlace& p) { return p.base.rows < 3 ? 0 : k_degrees; }
+Index degrees_of(const FitInputs& p) { return p.base.rows < 3 ? 0 : k_degrees; }
 
 constexpr Index k_blocks = 8;  // in each direction
-Index blocks_of(const FitPlace& p) { return p.base.rows < 2 * k_blocks ? 0 : k_blocks * (k_blocks + 1) / 2; }
+Index blocks_of(const FitInputs& p) { return p.base.rows < 2 * k_blocks ? 0 : k_blocks * (k_blocks + 1) / 2; }
 
 class Families {
 public:
@@ -231,7 +232,7 @@ public:
     }
 
 private:
-    void add(Stages stages, std::string what, Index (*count)(const FitPlace&), Nudge nudge, bool carries = false) {
+    void add(Stages stages, std::string what, Index (*count)(const FitInputs&), Nudge nudge, bool carries = false) {
         m_all.push_back({std::move(stages), std::move(what), count, std::move(nudge), carries});
     }
     static void row(Reals& matrix, const Reals& base, Index n, Index i, double d) {
@@ -253,37 +254,37 @@ private:
 
     void tokens() {
         add({"wu", "beta"}, "V in the right-hand side has a factor of its own in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) { c.write[i] += d * p.base.write[i]; });
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) { c.write[i] += d * p.base.write[i]; });
         add({"wu", "gate"}, "K S in the right-hand side has a factor of its own in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) { c.forget[i] += d * p.base.forget[i]; });
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) { c.forget[i] += d * p.base.forget[i]; });
         add({"wu", "beta"}, "the right-hand side has a factor of its own in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) {
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) {
                 c.write[i] += d * p.base.write[i];
                 c.forget[i] += d * p.base.forget[i];
             });
         add({"beta", "wu"}, "beta has a factor of its own in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) {
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) {
                 c.write[i] += d * p.base.write[i];
                 c.forget[i] += d * p.base.forget[i];
                 row(c.M, p.base.M, c.rows, i, d);
             });
         add({"output", "gate"}, "Q S has a factor of its own in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) { c.read[i] += d * p.base.read[i]; });
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) { c.read[i] += d * p.base.read[i]; });
         add({"l2norm", "output", "scale"}, "q (or out) has a factor of its own in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) {
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) {
                 c.read[i] += d * p.base.read[i];
                 row(c.P, p.base.P, c.rows, i, d);
             });
         add({"l2norm", "layout"}, "k has a factor of its own in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace&, Index i, double d) { scale_key(c, i, std::exp(d)); });
+            [](OpenChunk& c, const FitInputs&, Index i, double d) { scale_key(c, i, std::exp(d)); });
         add({"l2norm", "layout"}, "q and k each have factors of their own in some tokens", twice_tokens_of,
-            [](OpenChunk& c, const FitPlace&, Index number, double d) {
+            [](OpenChunk& c, const FitInputs&, Index number, double d) {
                 if (number >= c.rows) return scale_key(c, number - c.rows, std::exp(d));
                 c.read[number] *= std::exp(d);
                 for (Index j = 0; j < c.rows; ++j) c.P[number * c.rows + j] *= std::exp(d);
             });
         add({"wu", "solve"}, "U has a factor of its own in some tokens, once it is solved for", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) {
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) {
                 column(c.P, p.base.P, c.rows, i, d);
                 c.insert[i] += d * p.base.insert[i];
             });
@@ -304,7 +305,7 @@ private:
 
     void gates() {
         add({"gate", "decay"}, "the sums of gates are others in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace&, Index i, double d) {
+            [](OpenChunk& c, const FitInputs&, Index i, double d) {
                 shift_rows(c.M, c.rows, i, d);
                 shift_rows(c.P, c.rows, i, d);
                 c.forget[i] *= std::exp(d);
@@ -313,43 +314,43 @@ private:
             });
         m_all.back().scans = true;
         add({"gate", "decay"}, "the sums of gates are others in some tokens, but not where the chunk writes", tokens_of,
-            [](OpenChunk& c, const FitPlace&, Index i, double d) {
+            [](OpenChunk& c, const FitInputs&, Index i, double d) {
                 shift_rows(c.M, c.rows, i, d);
                 shift_rows(c.P, c.rows, i, d);
                 c.forget[i] *= std::exp(d);
                 c.read[i] *= std::exp(d);
             });
         add({"gate", "decay"}, "the decay from the chunk's start is another in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) {
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) {
                 c.forget[i] += d * p.base.forget[i];
                 c.read[i] += d * p.base.read[i];
             });
         add({"decay", "gate"}, "Gamma is built from other sums of gates in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace&, Index i, double d) {
+            [](OpenChunk& c, const FitInputs&, Index i, double d) {
                 shift_rows(c.M, c.rows, i, d);
                 shift_rows(c.P, c.rows, i, d);
             });
         add({"decay", "solve"}, "Gamma of M is built from other sums of gates in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace&, Index i, double d) { shift_rows(c.M, c.rows, i, d); });
+            [](OpenChunk& c, const FitInputs&, Index i, double d) { shift_rows(c.M, c.rows, i, d); });
         add({"decay", "intra"}, "Gamma of P is built from other sums of gates in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace&, Index i, double d) { shift_rows(c.P, c.rows, i, d); });
+            [](OpenChunk& c, const FitInputs&, Index i, double d) { shift_rows(c.P, c.rows, i, d); });
     }
 
     // Factors on the entries of M, of P, or of both: of(place, i, j, number).
     template <class Of>
-    void entries(Index (*count)(const FitPlace&), const std::string& how, const Of& of) {
-        const auto change = [of](Reals& matrix, const Reals& base, const FitPlace& p, Index number, double d) {
+    void entries(Index (*count)(const FitInputs&), const std::string& how, const Of& of) {
+        const auto change = [of](Reals& matrix, const Reals& base, const FitInputs& p, Index number, double d) {
             const Index n = p.base.rows;
             for (Index i = 0; i < n; ++i) {
                 for (Index j = 0; j <= i; ++j) matrix[i * n + j] += d * base[i * n + j] * of(p, i, j, number);
             }
         };
         add({"solve", "decay"}, "M has a factor " + how, count,
-            [change](OpenChunk& c, const FitPlace& p, Index i, double d) { change(c.M, p.base.M, p, i, d); });
+            [change](OpenChunk& c, const FitInputs& p, Index i, double d) { change(c.M, p.base.M, p, i, d); });
         add({"intra", "decay"}, "P has a factor " + how, count,
-            [change](OpenChunk& c, const FitPlace& p, Index i, double d) { change(c.P, p.base.P, p, i, d); });
+            [change](OpenChunk& c, const FitInputs& p, Index i, double d) { change(c.P, p.base.P, p, i, d); });
         add({"decay", "gate"}, "M and P have a factor " + how, count,
-            [change](OpenChunk& c, const FitPlace& p, Index i, double d) {
+            [change](OpenChunk& c, const FitInputs& p, Index i, double d) {
                 change(c.M, p.base.M, p, i, d);
                 change(c.P, p.base.P, p, i, d);
             });
@@ -357,22 +358,22 @@ private:
 
     void matrices() {
         add({"solve", "beta"}, "rows of M have a factor of their own", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) { row(c.M, p.base.M, c.rows, i, d); });
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) { row(c.M, p.base.M, c.rows, i, d); });
         add({"solve", "wu"}, "columns of M have a factor of their own", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) { column(c.M, p.base.M, c.rows, i, d); });
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) { column(c.M, p.base.M, c.rows, i, d); });
         add({"intra", "output"}, "rows of P have a factor of their own", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) { row(c.P, p.base.P, c.rows, i, d); });
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) { row(c.P, p.base.P, c.rows, i, d); });
         add({"intra", "output"}, "columns of P have a factor of their own", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) { column(c.P, p.base.P, c.rows, i, d); });
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) { column(c.P, p.base.P, c.rows, i, d); });
         entries(tokens_of, "that depends on the distance of two tokens",
-                [](const FitPlace&, Index i, Index j, Index lag) { return i - j == lag ? 1.0 : 0.0; });
-        entries(blocks_of, "in some of its blocks", [](const FitPlace& p, Index i, Index j, Index block) {
+                [](const FitInputs&, Index i, Index j, Index lag) { return i - j == lag ? 1.0 : 0.0; });
+        entries(blocks_of, "in some of its blocks", [](const FitInputs& p, Index i, Index j, Index block) {
             const Index a = i * k_blocks / p.base.rows;
             const Index b = j * k_blocks / p.base.rows;
             return a * (a + 1) / 2 + b == block ? 1.0 : 0.0;
         });
         entries(degrees_of, "that depends on the decay between two tokens",
-                [](const FitPlace& p, Index i, Index j, Index degree) {
+                [](const FitInputs& p, Index i, Index j, Index degree) {
                     const Reals& sum = p.parts.sum;
                     const auto [low, high] = std::minmax_element(sum.begin(), sum.end());
                     const double x = *high > *low ? (sum[i] - sum[j]) / (*high - *low) : 0;
@@ -380,7 +381,7 @@ private:
                 });
     }
 
-    static void outer(Reals& matrix, const FitPlace& p, const double* a, const double* b, Index x, double d,
+    static void outer(Reals& matrix, const FitInputs& p, const double* a, const double* b, Index x, double d,
                       bool of_p) {
         const Index n = p.base.rows;
         for (Index i = 0; i < n; ++i) {
@@ -389,19 +390,19 @@ private:
                 matrix[i * n + j] += left * b[j * p.base.dk + x] * p.parts.decay(i, j);
         }
     }
-    static void through_state(Reals& rows, const FitPlace& p, const double* keys, Index x, double d) {
+    static void through_state(Reals& rows, const FitInputs& p, const double* keys, Index x, double d) {
         const Index width = p.base.columns;
         for (Index i = 0; i < p.base.rows; ++i) {
             const double key = d * keys[i * p.base.dk + x];
             for (Index j = 0; j < width; ++j) rows[i * width + j] += key * p.base.state[x * width + j];
         }
     }
-    static void written(OpenChunk& c, const FitPlace& p, Index x, double d) {
+    static void written(OpenChunk& c, const FitInputs& p, Index x, double d) {
         for (Index i = 0; i < c.rows; ++i) c.keys[i * c.dk + x] += d * p.base.keys[i * c.dk + x];
     }
 
     // Changes the factor on dimension x of k, or of q and k, by d.
-    static void scale_dimension(OpenChunk& c, const FitPlace& p, Index x, double d, bool of_q) {
+    static void scale_dimension(OpenChunk& c, const FitInputs& p, Index x, double d, bool of_q) {
         Index row = 0;
         for (Index i = 1; i < c.rows; ++i) {
             if (std::fabs(p.k[i * c.dk + x]) > std::fabs(p.k[row * c.dk + x])) row = i;
@@ -418,24 +419,24 @@ private:
 
     void dimensions() {
         add({"layout", "l2norm", "head_map"}, "dimensions of k have a factor of their own", keys_of,
-            [](OpenChunk& c, const FitPlace& p, Index x, double d) { scale_dimension(c, p, x, d, false); });
+            [](OpenChunk& c, const FitInputs& p, Index x, double d) { scale_dimension(c, p, x, d, false); });
         add({"l2norm", "layout", "head_map"}, "dimensions of q and k have a factor of their own", keys_of,
-            [](OpenChunk& c, const FitPlace& p, Index x, double d) { scale_dimension(c, p, x, d, true); });
+            [](OpenChunk& c, const FitInputs& p, Index x, double d) { scale_dimension(c, p, x, d, true); });
         add({"layout", "l2norm", "head_map"}, "dimensions of q have a factor of their own", keys_of,
-            [](OpenChunk& c, const FitPlace& p, Index x, double d) {
+            [](OpenChunk& c, const FitInputs& p, Index x, double d) {
                 through_state(c.QS, p, p.q, x, d);
                 outer(c.P, p, p.q, p.k, x, d, true);
             });
         add({"output", "layout"}, "dimensions of q have a factor of their own in Q S", keys_of,
-            [](OpenChunk& c, const FitPlace& p, Index x, double d) { through_state(c.QS, p, p.q, x, d); });
+            [](OpenChunk& c, const FitInputs& p, Index x, double d) { through_state(c.QS, p, p.q, x, d); });
         add({"intra", "layout"}, "dimensions of q have a factor of their own in P", keys_of,
-            [](OpenChunk& c, const FitPlace& p, Index x, double d) { outer(c.P, p, p.q, p.k, x, d, true); });
+            [](OpenChunk& c, const FitInputs& p, Index x, double d) { outer(c.P, p, p.q, p.k, x, d, true); });
         add({"solve", "layout"}, "dimensions of k have a factor of their own in M", keys_of,
-            [](OpenChunk& c, const FitPlace& p, Index x, double d) { outer(c.M, p, p.k, p.k, x, d, false); });
+            [](OpenChunk& c, const FitInputs& p, Index x, double d) { outer(c.M, p, p.k, p.k, x, d, false); });
         add({"wu", "layout"}, "dimensions of k have a factor of their own in K S", keys_of,
-            [](OpenChunk& c, const FitPlace& p, Index x, double d) { through_state(c.KS, p, p.k, x, d); });
+            [](OpenChunk& c, const FitInputs& p, Index x, double d) { through_state(c.KS, p, p.k, x, d); });
         add({"carry", "wu"}, "rows of the state have a factor of their own where the chunk reads it", keys_of,
-            [](OpenChunk& c, const FitPlace& p, Index x, double d) {
+            [](OpenChunk& c, const FitInputs& p, Index x, double d) {
                 through_state(c.QS, p, p.q, x, d);
                 through_state(c.KS, p, p.k, x, d);
                 for (Index j = 0; j < c.columns; ++j) c.state[x * c.columns + j] += d * p.base.state[x * c.columns + j];
@@ -445,23 +446,23 @@ private:
     void carries() {
         add(
             {"carry", "decay"}, "what the chunk writes has a factor of its own in some tokens", tokens_of,
-            [](OpenChunk& c, const FitPlace& p, Index i, double d) { c.insert[i] += d * p.base.insert[i]; }, true);
+            [](OpenChunk& c, const FitInputs& p, Index i, double d) { c.insert[i] += d * p.base.insert[i]; }, true);
         add(
             {"carry", "decay"}, "the state's decay over the chunk is another", one_of,
-            [](OpenChunk& c, const FitPlace& p, Index, double d) { c.keep += d * p.base.keep; }, true);
+            [](OpenChunk& c, const FitInputs& p, Index, double d) { c.keep += d * p.base.keep; }, true);
         add(
             {"carry", "decay"}, "the state after the chunk has a factor", one_of,
-            [](OpenChunk& c, const FitPlace& p, Index, double d) {
+            [](OpenChunk& c, const FitInputs& p, Index, double d) {
                 c.keep += d * p.base.keep;
                 for (Index i = 0; i < c.rows; ++i) c.insert[i] += d * p.base.insert[i];
             },
             true);
         add(
             {"carry", "layout"}, "dimensions of k have a factor of their own in what the chunk writes", keys_of,
-            [](OpenChunk& c, const FitPlace& p, Index x, double d) { written(c, p, x, d); }, true);
+            [](OpenChunk& c, const FitInputs& p, Index x, double d) { written(c, p, x, d); }, true);
         add(
             {"carry", "layout"}, "rows of the state that is kept have a factor of their own", keys_of,
-            [](OpenChunk& c, const FitPlace& p, Index x, double d) {
+            [](OpenChunk& c, const FitInputs& p, Index x, double d) {
                 for (Index j = 0; j < c.columns; ++j) c.state[x * c.columns + j] += d * p.base.state[x * c.columns + j];
             },
             true);
@@ -490,8 +491,6 @@ std::vector<Suspicion> factor_suspicions() {
 // Right values that were moved, shifted or rounded somewhere inside a chunk: tries every such change at every point.
 
 namespace {
-
-using Index = std::size_t;
 
 // A change of rows of `width` values.
 struct Change {
@@ -671,16 +670,16 @@ private:
         };
         if (m_change.tokens_on == 1 && first > 0) take(first - 1, 0);
         const Index end = first + m_chunk.rows;
-        if (m_change.tokens_on == -1 && end < m_s.lane.tokens) take(end, m_chunk.rows - 1);
+        if (m_change.tokens_on == -1 && end < m_s.head.tokens) take(end, m_chunk.rows - 1);
     }
 
     void open(const Reals& state) {
         const Reals read = changed(state, Point::state_read);
-        KeyUses uses = key_uses(m_s.lane, m_s.parts[m_index].first, m_chunk.rows);
+        KeyUses uses = key_uses(m_s.head, m_s.parts[m_index].first, m_chunk.rows);
         for (Reals KeyUses::* use : m_site.uses) {
             m_change.apply(uses.*use, m_chunk.dk);
             const bool of_q = use == &KeyUses::query_state || use == &KeyUses::query_gram;
-            add_neighbour(uses.*use, of_q ? m_s.lane.q : m_s.lane.k, m_chunk.dk);
+            add_neighbour(uses.*use, of_q ? m_s.head.q : m_s.head.k, m_chunk.dk);
         }
         if (m_site.point == Point::keys) {
             m_chunk = open_chunk(m_s.parts[m_index], uses, read);
@@ -692,7 +691,7 @@ private:
         m_chunk.M = changed(std::move(m_chunk.M), Point::M);
         m_chunk.P = changed(std::move(m_chunk.P), Point::P);
         m_chunk.v = changed(std::move(m_chunk.v), Point::v);
-        if (m_site.point == Point::v) add_neighbour(m_chunk.v, m_s.lane.v, m_chunk.columns);
+        if (m_site.point == Point::v) add_neighbour(m_chunk.v, m_s.head.v, m_chunk.columns);
         m_chunk.KS = changed(std::move(m_chunk.KS), Point::KS);
         m_chunk.QS = changed(std::move(m_chunk.QS), Point::QS);
     }

@@ -1,4 +1,4 @@
-// Decomposes the errors of a lane's first wrong chunk.
+// The stage search: which stages of a head's first wrong chunk can have produced its errors.
 #include "oracle/gdn/compare/stage_search.h"
 
 #include <algorithm>
@@ -87,7 +87,7 @@ Answer made_of(const Reals& errors, const Reals& terms, Index rows, Index width)
 void add_followers(const Section& s, Index index, Reals state, Index columns, Reals& rows) {
     for (; index < s.parts.size(); ++index) {
         OpenChunk c = s.honest[index];
-        const KeyUses uses = key_uses(s.lane, s.parts[index].first, c.rows);
+        const KeyUses uses = key_uses(s.head, s.parts[index].first, c.rows);
         c.columns = columns;
         c.v.assign(c.rows * columns, 0);
         c.KS = product(uses.key_state, state, c.dk, columns);
@@ -160,7 +160,7 @@ double left_by_writes(const Section& s, const Reals& errors) {
         for (const double x : after) map.push_back(x / s.state_unit);
     }
     add_followers(s, s.wrong + 1, std::move(after), c.rows, map);
-    return left_of(map, c.rows, errors, s.lane.columns);
+    return left_of(map, c.rows, errors, s.head.columns);
 }
 
 }  // namespace
@@ -192,8 +192,6 @@ ErrorSpans spans_of(const Section& s) {
 // So each column of L is normally distributed, with a covariance that shows which of them it was.
 
 namespace {
-
-using Index = std::size_t;
 
 class Entries {
 public:
@@ -290,16 +288,16 @@ private:
 
 EntryPrices entry_prices(const Section& s) { return Entries(s).prices(); }
 
-std::unique_ptr<Section> make_section(const LaneSearch& search, const GdnReference& r, const ForwardEvidence& evidence,
-                                      const WrongLane& lane, bool out_wrong, std::size_t columns) {
+std::unique_ptr<Section> make_section(const HeadSearch& search, const GdnReference& r, const ForwardEvidence& evidence,
+                                      const WrongHead& head, bool out_wrong, std::size_t columns) {
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
-    const std::size_t start = lane.first_chunk == 0 || !out_wrong ? lane.first_chunk : lane.first_chunk - 1;
-    const Window w = search.window(lane.sequence, lane.head, chunk, start, 3, std::nullopt, columns);
+    const std::size_t start = head.first_chunk == 0 || !out_wrong ? head.first_chunk : head.first_chunk - 1;
+    const Window w = search.window(head.sequence, head.head, chunk, start, 3, std::nullopt, columns);
     if (w.place.tokens == 0) return nullptr;
     auto owner = std::make_unique<Section>();
     Section& s = *owner;
     s.chunk = chunk;
-    s.lane = prepare_lane(w.inputs, r.contract.value);
+    s.head = prepare_head(w.inputs, r.contract.value);
     if (evidence.out) {
         for (const std::size_t at : search.out_at(w)) s.out.push_back((*evidence.out->got)[at]);
         s.out_unit = evidence.out->budgets[search.group(w)].rms;
@@ -308,14 +306,14 @@ std::unique_ptr<Section> make_section(const LaneSearch& search, const GdnReferen
         for (const std::size_t at : search.state_at(w)) s.state.push_back((*evidence.state->got)[at]);
         s.state_unit = evidence.state->budgets[search.group(w)].rms;
     }
-    s.truths.push_back(s.lane.state);
-    for (std::size_t first = 0; first < s.lane.tokens; first += chunk) s.parts.push_back(chunk_parts(s.lane, first));
+    s.truths.push_back(s.head.state);
+    for (std::size_t first = 0; first < s.head.tokens; first += chunk) s.parts.push_back(chunk_parts(s.head, first));
     for (ChunkParts& parts : s.parts) {
-        s.honest.push_back(open_chunk(parts, key_uses(s.lane, parts.first, parts.rows), s.truths.back()));
+        s.honest.push_back(open_chunk(parts, key_uses(s.head, parts.first, parts.rows), s.truths.back()));
         const OpenChunk& c = s.honest.back();
         s.truths.push_back(state_after(c, solved(c, right_hand_side(c))));
     }
-    s.wrong = out_wrong ? lane.first_chunk - start : s.parts.size();
+    s.wrong = out_wrong ? head.first_chunk - start : s.parts.size();
     if (s.wrong >= s.parts.size() && (out_wrong || s.state.empty())) return nullptr;
     return owner;
 }
@@ -324,7 +322,7 @@ void add_out_errors(const Section& s, std::size_t index, const Reals& out, Reals
     const std::size_t begin = errors.size();
     errors.insert(errors.end(), out.begin(), out.end());
     scale_difference(std::span(errors).subspan(begin),
-                     std::span(s.out).subspan(s.parts[index].first * s.lane.columns, out.size()), 1 / s.out_unit);
+                     std::span(s.out).subspan(s.parts[index].first * s.head.columns, out.size()), 1 / s.out_unit);
 }
 
 void add_state_errors(const Section& s, const Reals& state, Reals& errors) {
@@ -339,7 +337,7 @@ double rms_of(const Reals& errors) {
 
 Reals honest_errors(const Section& s, std::size_t index, const Reals& state, Reals* after) {
     OpenChunk c = s.honest[index];
-    const KeyUses uses = key_uses(s.lane, s.parts[index].first, c.rows);
+    const KeyUses uses = key_uses(s.head, s.parts[index].first, c.rows);
     c.KS = product(uses.key_state, state, c.dk, c.columns);
     c.QS = product(uses.query_state, state, c.dk, c.columns);
     c.state = state;
@@ -417,7 +415,7 @@ Diagnosis likely(std::vector<std::string> stages, std::string text) {
 }
 
 // M, P or Gamma, all of which leave combinations of rows of U.
-Diagnosis by_entries(const Section& s, const LaneErrors& errors, const ErrorSpans& spans) {
+Diagnosis by_entries(const Section& s, const HeadErrors& errors, const ErrorSpans& spans) {
     const std::string what = "the errors of each token are sums of the rows of U up to it";
     const bool state_right = errors.final_state && *errors.final_state <= k_ok_band;
     // A final state may have recovered from something written long before it.
@@ -443,7 +441,7 @@ Diagnosis by_entries(const Section& s, const LaneErrors& errors, const ErrorSpan
 }
 
 // Finds which product the errors consist of, if no class of changes explains them.
-std::optional<Diagnosis> by_spans(const Section& s, const LaneErrors& errors, const ErrorSpans& spans) {
+std::optional<Diagnosis> by_spans(const Section& s, const HeadErrors& errors, const ErrorSpans& spans) {
     if (spans.sums_of_u == Answer::yes) return by_entries(s, errors, spans);
     const bool right_after = errors.final_state ? *errors.final_state <= k_ok_band : spans.alone;
     if (spans.sums_of_v == Answer::yes && !right_after) {
@@ -463,16 +461,16 @@ std::optional<Diagnosis> by_spans(const Section& s, const LaneErrors& errors, co
 
 }  // namespace
 
-std::optional<Diagnosis> match_stages(const GdnReference& r, const ForwardEvidence& evidence, const LaneErrors& errors,
+std::optional<Diagnosis> match_stages(const GdnReference& r, const ForwardEvidence& evidence, const HeadErrors& errors,
                                       int threads, const std::function<std::optional<Diagnosis>()>& even) {
-    const auto lanes = wrong_lanes(r, {errors});
-    if (lanes.empty()) return std::nullopt;
+    const auto heads = wrong_heads(r, {errors});
+    if (heads.empty()) return std::nullopt;
     const bool out_wrong =
         std::any_of(errors.chunks.begin(), errors.chunks.end(), [](double x) { return !(x <= k_ok_band); });
-    const LaneSearch search(r, evidence);
-    const auto few = make_section(search, r, evidence, lanes.front(), out_wrong, k_columns);
+    const HeadSearch search(r, evidence);
+    const auto few = make_section(search, r, evidence, heads.front(), out_wrong, k_columns);
     const auto dv = static_cast<std::size_t>(r.problem.dims.dv);
-    const auto all = make_section(search, r, evidence, lanes.front(), out_wrong, dv);
+    const auto all = make_section(search, r, evidence, heads.front(), out_wrong, dv);
     if (!few || !all) return std::nullopt;
     static const std::vector<Suspicion> k_suspicions = [] {
         auto list = move_suspicions();
@@ -495,14 +493,14 @@ std::optional<Diagnosis> match_stages(const GdnReference& r, const ForwardEviden
 }
 
 std::optional<Diagnosis> exclude_stages(const GdnReference& r, const ForwardEvidence& evidence,
-                                        const LaneErrors& errors) {
-    const auto lanes = wrong_lanes(r, {errors});
+                                        const HeadErrors& errors) {
+    const auto heads = wrong_heads(r, {errors});
     const bool out_wrong =
         std::any_of(errors.chunks.begin(), errors.chunks.end(), [](double x) { return !(x <= k_ok_band); });
-    if (lanes.empty() || !out_wrong) return std::nullopt;
-    const LaneSearch search(r, evidence);
+    if (heads.empty() || !out_wrong) return std::nullopt;
+    const HeadSearch search(r, evidence);
     const auto dv = static_cast<std::size_t>(r.problem.dims.dv);
-    const auto s = make_section(search, r, evidence, lanes.front(), out_wrong, dv);
+    const auto s = make_section(search, r, evidence, heads.front(), out_wrong, dv);
     if (!s || s->out.empty()) return std::nullopt;
     const ErrorSpans spans = spans_of(*s);
     if (spans.writes == Answer::yes && !spans.alone) {

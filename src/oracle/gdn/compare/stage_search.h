@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "oracle/gdn/compare/lane.h"
-#include "oracle/gdn/compare/lane_search.h"
+#include "oracle/gdn/compare/head.h"
+#include "oracle/gdn/compare/head_search.h"
 
 namespace gdnctl::oracle {
 
-// A few chunks of a wrong lane, starting before the first wrong one, and the dump.
+// A few chunks of a wrong head, starting before the first wrong one, and the dump.
 struct Section {
     std::size_t chunk = 64;
     std::size_t wrong = 0;  // index of the first wrong chunk; the number of chunks if only the final state is wrong
-    Lane lane;
+    PreparedHead head;
     std::vector<ChunkParts> parts;
     std::vector<OpenChunk> honest;
     std::vector<Reals> truths;            // the true state before each chunk, and after the last
@@ -26,14 +26,14 @@ struct Section {
     double out_unit = 1, state_unit = 1;  // budgets
 
     Section() = default;
-    Section(const Section&) = delete;  // parts points to the lane
+    Section(const Section&) = delete;  // parts points to the head
     Section& operator=(const Section&) = delete;
 
     bool knows_state_after(std::size_t index) const { return index + 1 == parts.size() && !state.empty(); }
 };
 // nullptr: there is nothing to compare with.
-std::unique_ptr<Section> make_section(const LaneSearch& search, const GdnReference& reference,
-                                      const ForwardEvidence& evidence, const WrongLane& lane, bool out_wrong,
+std::unique_ptr<Section> make_section(const HeadSearch& search, const GdnReference& reference,
+                                      const ForwardEvidence& evidence, const WrongHead& head, bool out_wrong,
                                       std::size_t columns);
 // Differences from the dump in units of the budget: a chunk's rows of out, and the state if known.
 void add_out_errors(const Section& s, std::size_t index, const Reals& out, Reals& errors);
@@ -66,7 +66,7 @@ std::vector<Suspicion> move_suspicions();
 // Least squares for a class of changes at one stage: Gauss-Newton steps, damped where they overshoot.
 
 // The inputs of a class of changes.
-struct FitPlace {
+struct FitInputs {
     const OpenChunk& base;  // without changes
     const ChunkParts& parts;
     const double* q = nullptr;  // rows of the chunk, [rows, dk]
@@ -77,8 +77,8 @@ struct FitPlace {
 struct Family {
     std::vector<std::string> stages;
     std::string what;
-    std::size_t (*count)(const FitPlace&);
-    std::function<void(OpenChunk& c, const FitPlace&, std::size_t i, double d)> nudge;
+    std::size_t (*count)(const FitInputs&);
+    std::function<void(OpenChunk& c, const FitInputs&, std::size_t i, double d)> nudge;
     bool carries = false;
     bool scans = false;  // tries many values of parameter i against row i, where steps alone do not converge
 };

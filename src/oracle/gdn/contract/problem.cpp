@@ -287,11 +287,11 @@ void mask_heads(const GdnContract& c, GdnProblem& p) {
     const auto clear = [](std::vector<double>& x, std::size_t run, std::size_t width) {
         std::fill_n(x.begin() + static_cast<std::ptrdiff_t>(run * width), width, 0.0);
     };
-    for (std::size_t lane = 0; lane < p.head_lengths.size(); ++lane) {
-        const std::size_t n = lane / Hv;
-        const std::size_t h = lane % Hv;
+    for (std::size_t head = 0; head < p.head_lengths.size(); ++head) {
+        const std::size_t n = head / Hv;
+        const std::size_t h = head % Hv;
         const auto key = static_cast<std::size_t>(key_head_of(static_cast<std::int64_t>(h), p.dims, c.head_map));
-        for (std::int64_t at = p.sequences[n].begin + p.head_lengths[lane]; at < p.sequences[n].end; ++at) {
+        for (std::int64_t at = p.sequences[n].begin + p.head_lengths[head]; at < p.sequences[n].end; ++at) {
             const auto row = static_cast<std::size_t>(at);
             clear(p.q, row * Hk + key, dk);
             clear(p.k, row * Hk + key, dk);
@@ -371,8 +371,8 @@ TensorFile outputs_file(const GdnProblem& problem, const GdnContract& contract, 
 }
 
 std::optional<std::size_t> memory_estimate(const GdnDims& d, std::int64_t sequences, Passes passes) {
-    constexpr std::int64_t k_limit = std::int64_t{1} << 30;
-    if (std::max({d.B, d.T, d.Hk, d.Hv, d.dk, d.dv}) >= k_limit) return std::nullopt;
+    constexpr std::int64_t k_largest = std::int64_t{1} << 30;
+    if (std::max({d.B, d.T, d.Hk, d.Hv, d.dk, d.dv}) >= k_largest) return std::nullopt;
     const std::int64_t per_token = 2 * d.Hk * d.dk + 2 * d.Hv * d.dv + 2 * d.Hv;
     const auto tokens = element_count({d.B, d.T, per_token});
     const auto states = element_count({sequences, d.Hv, d.dk, d.dv});

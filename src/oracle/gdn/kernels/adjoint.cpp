@@ -1,3 +1,4 @@
+// The adjoint of the recurrence in fp64, and the last steps of every backward: the l2norm and the gates as given.
 #include "oracle/gdn/kernels/adjoint.h"
 
 #include <algorithm>
@@ -171,7 +172,7 @@ private:
         const auto begin = static_cast<std::size_t>(sequence.begin);
         const std::size_t key = (begin * m_Hk + m_in.key_head[head]) * m_dk;
         const std::size_t gate = begin * m_Hv + head;
-        ClippedLane lane;
+        ClippedHead lane;
         lane.q = m_in.q.data() + key;
         lane.k = m_in.k.data() + key;
         lane.v = m_in.v.data() + gate * m_dv;

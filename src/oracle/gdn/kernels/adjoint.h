@@ -1,30 +1,12 @@
-// Gradients of the operator in fp64: the truth for backward passes.
+// Gradients of the operator in fp64, the truth for backward passes, and the last steps of every backward kernel.
 #pragma once
 
 #include <vector>
 
-#include "oracle/gdn/contract/problem.h"
+#include "oracle/gdn/contract/gradients.h"
 #include "oracle/simd/isa.h"
 
 namespace gdnctl::oracle {
-
-struct GdnCotangents {
-    std::vector<double> d_out;          // [B*T, Hv, dv]
-    std::vector<double> d_final_state;  // [N, Hv, dk, dv]; empty: zeros
-};
-
-// dL/dx of every input. Rows outside all sequences are 0.
-struct GdnGradients {
-    std::vector<double> dq, dk;     // [B*T, Hk, dk], of q and k as given: through the l2norm, summed over the GVA group
-    std::vector<double> dv;         // [B*T, Hv, dv]
-    std::vector<double> dg, dbeta;  // [B*T, Hv], at the operator: of log decay and of beta
-    std::vector<double> d_gate, d_logit;   // [B*T, Hv], of gate and beta as given: g, alpha or a; beta or b
-    std::vector<double> dA_log, ddt_bias;  // [Hv], raw gates only
-    std::vector<double> d_initial_state;   // [N, Hv, dk, dv]
-    // [B*T, Hk], only with an l2norm: the component that it removes from each row of dq and dk, which are r (dy - y
-    // (y.dy)): r (y.dy).
-    std::vector<double> q_along, k_along;
-};
 
 // The adjoint of the recurrence, with S recomputed between checkpoints every sqrt(T) tokens. Every product and sum is
 // rounded separately, so the bits are the same for any number of threads and any instruction set. cotangents.d_out must

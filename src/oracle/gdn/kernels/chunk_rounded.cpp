@@ -1,4 +1,4 @@
-// Small row-major matrix products in fp32, with operands rounded as in a device's matrix unit.
+// The chunked form in fp32 with the roundings that a device may make: operands of products, sums of gates.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -100,19 +100,15 @@ void Multiplier::accumulate(Matrix a, Matrix b, float* c, float sign) {
     product(m_a_high.data(), a, m_b_high.data(), b.columns, c, sign);
 }
 
-}  // namespace
-
 // The chunked form with operands rounded as in a matrix unit. Each stage is one function, named as in
 // docs/reference/oracle-methods.md. If the contract says so, the state is rounded to bf16 after each chunk. Slow; the
-// fast one for plain fp32 is in simd/chunk_body.h.
+// fast one for plain fp32 is in simd/chunk.cpp.
 //
 // Rows i, j = 0..C-1 of one chunk, S = state at its start, c_i = g_0 + ... + g_i:
 //   Gam_ij = exp(c_i - c_j) for i >= j      the difference first, then exp
 //   M = strict lower part of diag(beta) K K^T o Gam,   P = s * lower part of Q K^T o Gam
 //   (I + M) U = diag(beta) (V - diag(e^c) K S)          forward substitution, row by row
 //   O = s diag(e^c) Q S + P U,   S' = e^(c_last) S + (diag(e^(c_last - c)) K)^T U
-
-namespace {
 
 // Cumulative log decay of the rows of one chunk. Where exp(g) is 0, a sum would be -inf (and -inf - -inf is NaN) or
 // lose every digit. Instead `stretch` counts such rows, and decay across two stretches is exactly 0.

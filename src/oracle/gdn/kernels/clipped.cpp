@@ -21,14 +21,14 @@ struct Factor {
 };
 
 struct Chunk {
-    const ClippedLane& l;
+    const ClippedHead& l;
     Index first, n;
     Reals S;                         // before the chunk
     std::vector<Factor> from_start;  // e^c_i
     std::vector<Factor> gamma;       // [n, n], e^(c_i - c_j) for i >= j
     Reals key_gram, M, P, KS, U;
 
-    Chunk(const ClippedLane& lane, Index begin, Reals state)
+    Chunk(const ClippedHead& lane, Index begin, Reals state)
         : l(lane), first(begin), n(std::min(lane.chunk, lane.tokens - begin)), S(std::move(state)) {
         from_start.resize(n);
         gamma.resize(n * n);
@@ -192,7 +192,7 @@ private:
     }
 
     const Chunk& m_c;
-    const ClippedLane& m_l;
+    const ClippedHead& m_l;
     Reals& m_D;
     Reals m_Y, m_dc;
 };
@@ -216,7 +216,7 @@ bool clips_sums(const GdnProblem& p, const GdnContract& c) {
     return false;
 }
 
-void clipped_forward(const ClippedLane& lane) {
+void clipped_forward(const ClippedHead& lane) {
     Reals S(lane.state, lane.state + lane.dk * lane.dv);
     for (Index first = 0; first < lane.tokens; first += lane.chunk) {
         const Chunk chunk(lane, first, std::move(S));
@@ -226,7 +226,7 @@ void clipped_forward(const ClippedLane& lane) {
     std::copy(S.begin(), S.end(), lane.state);
 }
 
-void clipped_backward(const ClippedLane& lane) {
+void clipped_backward(const ClippedHead& lane) {
     std::vector<Reals> states = {Reals(lane.state, lane.state + lane.dk * lane.dv)};
     for (Index first = 0; first < lane.tokens; first += lane.chunk)
         states.push_back(Chunk(lane, first, states.back()).state_after());
@@ -252,7 +252,7 @@ GdnOutputs run_clipped64(const GdnProblem& p, const GdnContract& c, int threads)
             const auto begin = static_cast<Index>(s.begin);
             const Index head = task % Hv;
             const Index gate = begin * Hv + head;
-            ClippedLane lane;
+            ClippedHead lane;
             lane.q = in.q.data() + (begin * Hk + in.key_head[head]) * dk;
             lane.k = in.k.data() + (begin * Hk + in.key_head[head]) * dk;
             lane.v = in.v.data() + gate * dv;

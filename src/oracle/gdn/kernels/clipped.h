@@ -16,7 +16,7 @@ GdnOutputs run_clipped64(const GdnProblem& problem, const GdnContract& contract,
 
 // One value head of one sequence. Strides between rows: q and k `key_stride`; v, d_out and dv `value_stride`; gates
 // `gate_stride`; dq and dk_out `gradient_stride`.
-struct ClippedLane {
+struct ClippedHead {
     const double *q = nullptr, *k = nullptr, *v = nullptr, *g = nullptr, *beta = nullptr;
     std::size_t key_stride = 0, value_stride = 0, gate_stride = 0, gradient_stride = 0;
     std::size_t tokens = 0, dk = 0, dv = 0, chunk = 64;
@@ -29,7 +29,7 @@ struct ClippedLane {
                                 // pass
     double *dq = nullptr, *dk_out = nullptr, *dv_out = nullptr, *dg = nullptr, *dbeta = nullptr;
 };
-void clipped_forward(const ClippedLane& lane);
-void clipped_backward(const ClippedLane& lane);
+void clipped_forward(const ClippedHead& head);
+void clipped_backward(const ClippedHead& head);
 
 }  // namespace gdnctl::oracle

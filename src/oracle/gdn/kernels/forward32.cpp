@@ -1,3 +1,4 @@
+// The fp32 forward kernels: how the work is divided, and the factors that their sweeps need.
 #include "oracle/gdn/kernels/forward32.h"
 
 #include <algorithm>

@@ -167,10 +167,10 @@ void apply_empty_policy(const GdnProblem& p, EmptySequence policy, std::vector<R
     if (policy != EmptySequence::zeros) return;
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
     const auto size = static_cast<std::size_t>(p.dims.dk * p.dims.dv);
-    for (std::size_t lane = 0; lane < p.sequences.size() * heads; ++lane) {
-        const GdnSequence s = p.sequences[lane / heads];
-        if (s.begin != s.end && !p.masks(lane / heads, lane % heads, s.begin)) continue;
-        std::fill_n(state.begin() + static_cast<std::ptrdiff_t>(lane * size), size, Real{0});
+    for (std::size_t head = 0; head < p.sequences.size() * heads; ++head) {
+        const GdnSequence s = p.sequences[head / heads];
+        if (s.begin != s.end && !p.masks(head / heads, head % heads, s.begin)) continue;
+        std::fill_n(state.begin() + static_cast<std::ptrdiff_t>(head * size), size, Real{0});
     }
 }
 

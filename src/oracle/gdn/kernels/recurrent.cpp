@@ -143,7 +143,7 @@ GdnOutputs run_recurrent32(const GdnProblem& problem, const GdnContract& contrac
 
 namespace {
 
-struct Lane {
+struct PreparedHead {
     std::size_t dk, dv;
     float* S;
 
@@ -178,7 +178,7 @@ GdnOutputs run_recurrent_rounded(const GdnProblem& p, const GdnContract& c, int 
         return [&](std::size_t task) {
             const std::size_t head = task % Hv;
             const GdnSequence s = p.sequences[task / Hv];
-            Lane lane{dk, dv, in.state.data() + task * dk * dv};
+            PreparedHead lane{dk, dv, in.state.data() + task * dk * dv};
             for (auto row = static_cast<std::size_t>(s.begin); row < static_cast<std::size_t>(s.end); ++row) {
                 const std::size_t key = (row * Hk + in.key_head[head]) * dk;
                 const std::size_t gate = row * Hv + head;

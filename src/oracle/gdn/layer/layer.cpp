@@ -1,3 +1,4 @@
+// The layer, forward and backward, one part after the other.
 #include <algorithm>
 
 #include "oracle/gdn/kernels/kernels.h"
@@ -62,8 +63,7 @@ void put_tokens(const std::vector<double>& piece, const GdnDims& d, std::int64_t
     }
 }
 
-}  // namespace
-
+// bias + sum_j w_j x_{t-K+1+j}, before SiLU.
 double layer_convolution(const GdnLayer& p, std::int64_t b, std::int64_t t, std::int64_t c) {
     double sum = p.conv_bias.empty() ? 0 : p.conv_bias[index(c)];
     for (std::int64_t j = 0; j < p.taps; ++j) {
@@ -72,18 +72,7 @@ double layer_convolution(const GdnLayer& p, std::int64_t b, std::int64_t t, std:
     return sum;
 }
 
-void LayerRounding::apply(std::vector<double>& values) {
-    if (!m_random) return;
-    for (double& x : values) {
-        x *= 1 + ((m_random->bits() & 1U) != 0 ? 0x1p-24 : -0x1p-24);
-        if (m_stored != DType::f32 && m_stored != DType::f64) x = rounded_to(x, m_stored);
-    }
-}
-
-void LayerRounding::shake(double& value, double size) {
-    if (m_random) value += size * ((m_random->bits() & 1U) != 0 ? 0x1p-22 : -0x1p-22);
-}
-
+// The operator's contract and inputs inside the layer.
 GdnContract operator_contract(const LayerContract& contract) {
     GdnContract op = contract.resolved.value;
     op.g_kind = GateKind::log;
@@ -101,6 +90,20 @@ GdnProblem operator_problem(const GdnLayer& p, const LayerOutputs& parts) {
     op.initial_state = p.initial_state;
     op.qk_dtype = p.dtype;
     return op;
+}
+
+}  // namespace
+
+void LayerRounding::apply(std::vector<double>& values) {
+    if (!m_random) return;
+    for (double& x : values) {
+        x *= 1 + ((m_random->bits() & 1U) != 0 ? 0x1p-24 : -0x1p-24);
+        if (m_stored != DType::f32 && m_stored != DType::f64) x = rounded_to(x, m_stored);
+    }
+}
+
+void LayerRounding::shake(double& value, double size) {
+    if (m_random) value += size * ((m_random->bits() & 1U) != 0 ? 0x1p-22 : -0x1p-22);
 }
 
 LayerOutputs run_layer(const GdnLayer& p, const LayerContract& c, const LayerOperator& op, LayerRounding rounding) {

@@ -55,10 +55,6 @@ private:
 using LayerOperator = std::function<GdnOutputs(const GdnProblem&, const GdnContract&)>;
 using LayerOperatorAdjoint = std::function<GdnGradients(const GdnProblem&, const GdnContract&, const GdnCotangents&)>;
 
-// The operator's inputs and contract inside the layer.
-GdnProblem operator_problem(const GdnLayer& problem, const LayerOutputs& parts);
-GdnContract operator_contract(const LayerContract& contract);
-
 LayerOutputs run_layer(const GdnLayer& problem, const LayerContract& contract, const LayerOperator& op,
                        LayerRounding rounding);
 LayerOperatorAdjoint layer_adjoint64(int threads);
@@ -77,9 +73,6 @@ inline double layer_input(const GdnLayer& p, std::int64_t b, std::int64_t t, std
     if (t >= 0) return p.x[static_cast<std::size_t>((b * p.dims.T + t) * channels + c)];
     return p.conv_state.empty() ? 0 : p.conv_state[static_cast<std::size_t>((b * channels + c) * p.taps + p.taps + t)];
 }
-
-// bias + sum_j w_j x_{t-K+1+j}, before SiLU.
-double layer_convolution(const GdnLayer& problem, std::int64_t b, std::int64_t t, std::int64_t c);
 
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 inline double silu(double x) { return x * logistic(x); }

@@ -1,4 +1,4 @@
-// Orders of axes: how projections are split, and the layout of states in files.
+// Reads a layer's tensors: orders of axes, how projections are split, and the layout of states in files.
 #include <algorithm>
 #include <array>
 

@@ -19,7 +19,7 @@ using oracle::GdnReport;
 using oracle::TensorReport;
 
 std::string place_of_fault_text(const GdnReference& reference, const GdnReport& report) {
-    const oracle::FaultPlace& place = *report.place;
+    const oracle::FaultLocation& place = *report.place;
     const auto& d = reference.problem.dims;
     const std::string tokens = fmt::format("(of {} tokens)", reference.contract.value.chunk);
     std::vector<oracle::PlaceAxis> axes = {{"value head", "value heads", place.heads, d.Hv}};
@@ -58,7 +58,7 @@ std::string wrapped_words(std::string_view first, const std::string& sentence) {
     return text + "\n";
 }
 
-Json place_json(const std::optional<oracle::FaultPlace>& place) {
+Json place_json(const std::optional<oracle::FaultLocation>& place) {
     if (!place) return nullptr;
     return {{"heads", place->heads},
             {"sequences", place->sequences},
@@ -85,16 +85,16 @@ std::string unjudged_gradients_text(const GdnReport& report) {
     return names.empty() ? std::string() : wrapped("GRADIENTS UNDER A NAME THAT IS NOT JUDGED (rename to): ", names);
 }
 
-// `state`: what the lanes' states belong to.
-Json lanes_json(const std::vector<oracle::LaneErrors>& lanes, const char* state) {
+// `state`: what the heads' states belong to.
+Json heads_json(const std::vector<oracle::HeadErrors>& heads, const char* state) {
     Json all = Json::array();
-    for (const oracle::LaneErrors& lane : lanes) {
+    for (const oracle::HeadErrors& head : heads) {
         Json chunks = Json::array();
-        for (const double error : lane.chunks) chunks.push_back(number(error));
-        all.push_back({{"sequence", lane.sequence},
-                       {"head", lane.head},
+        for (const double error : head.chunks) chunks.push_back(number(error));
+        all.push_back({{"sequence", head.sequence},
+                       {"head", head.head},
                        {"chunks", std::move(chunks)},
-                       {state, lane.final_state ? number(*lane.final_state) : Json()}});
+                       {state, head.final_state ? number(*head.final_state) : Json()}});
     }
     return all;
 }
@@ -176,14 +176,14 @@ void add_report(Json& object, const GdnReference& reference, const GdnReport& re
         {"inverse_norm", number(condition.inverse_norm)},
         {"unstable_reason", reference.unstable_reason.empty() ? Json() : Json(reference.unstable_reason)}};
     object["error_map"] = {{"chunk_tokens", reference.contract.value.chunk},
-                           {"forward", lanes_json(report.errors, "final_state")},
-                           {"gradients", lanes_json(report.gradient_errors, "d_initial_state")}};
+                           {"forward", heads_json(report.errors, "final_state")},
+                           {"gradients", heads_json(report.gradient_errors, "d_initial_state")}};
     object["bands"] = {
         {"ok", oracle::k_ok_band}, {"wrong", oracle::k_wrong_band}, {"wrong_gradients", oracle::k_wrong_gradient_band}};
     object["contract"] = contract_json(reference.contract);
 }
 
-oracle::ErrorMap lane_map(const GdnReference& reference, const std::vector<oracle::LaneErrors>& errors,
+oracle::ErrorMap lane_map(const GdnReference& reference, const std::vector<oracle::HeadErrors>& errors,
                           std::string_view state) {
     oracle::ErrorMap map{{{"sequence", static_cast<std::int64_t>(reference.problem.sequences.size())},
                           {"head", reference.problem.dims.Hv}},
@@ -192,9 +192,9 @@ oracle::ErrorMap lane_map(const GdnReference& reference, const std::vector<oracl
                          fmt::format("{} tokens", reference.contract.value.chunk),
                          state,
                          {}};
-    for (const oracle::LaneErrors& lane : errors) {
+    for (const oracle::HeadErrors& head : errors) {
         map.all.push_back(
-            {{fmt::format("{}", lane.sequence), fmt::format("{}", lane.head)}, lane.chunks, lane.final_state});
+            {{fmt::format("{}", head.sequence), fmt::format("{}", head.head)}, head.chunks, head.final_state});
     }
     return map;
 }

@@ -1,4 +1,4 @@
-// Checks relations on a kernel one by one, each with its own inputs.
+// The relations between results of a kernel, each with its own inputs: symmetries, closed forms and gradients.
 #include "oracle/gdn/under_test/metamorphic.h"
 
 #include <algorithm>

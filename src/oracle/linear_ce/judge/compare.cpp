@@ -1,4 +1,5 @@
-// Which rows and columns a sample holds.
+// The verdict on a dump: which rows and columns are compared, each tensor's errors, invariants, and other contracts
+// under which it would be right.
 #include "oracle/linear_ce/judge/compare.h"
 
 #include <algorithm>

@@ -52,7 +52,7 @@ struct LineErrors {
 };
 
 // Which part of the dump is wrong.
-struct Place {
+struct FaultLocation {
     std::string tensor;
     std::vector<std::size_t> rows, columns;  // of the batch, of the vocabulary: all wrong ones that were compared
     std::optional<std::pair<std::size_t, std::size_t>> block;   // of the vocabulary: [begin, end)
@@ -67,7 +67,7 @@ struct Report {
     std::vector<std::string> stages;
     std::vector<Hint> hints;
     std::vector<std::string> declare;  // "--set", "logits=bf16": options under which the dump is OK
-    std::optional<Place> place;
+    std::optional<FaultLocation> place;
     std::optional<Worst> worst;
     std::vector<TensorVerdict> tensors;
     std::vector<CheckReport> checks;

@@ -1,3 +1,4 @@
+// Why loss, lse, argmax or the scalar is wrong.
 #include "oracle/linear_ce/judge/diagnose.h"
 
 #include <algorithm>
@@ -78,17 +79,6 @@ double row_limit_of(const Findings& findings, const Tensor& tensor, std::size_t 
            (of_lse ? rows.lse_slack[at] : rows.loss_slack[at]);
 }
 
-std::vector<std::size_t> wrong_rows(const Findings& findings, const Tensor& tensor, const std::vector<double>& want,
-                                    bool of_loss) {
-    std::vector<std::size_t> wrong;
-    for (std::size_t i = 0; i < findings.rows.rows.size(); ++i) {
-        const std::size_t row = findings.rows.rows[i];
-        if (of_loss && findings.problem.ignored[row]) continue;
-        if (!(std::fabs(element(tensor, row) - want[i]) <= row_limit_of(findings, tensor, i))) wrong.push_back(i);
-    }
-    return wrong;
-}
-
 std::vector<std::size_t> rows_of(const Findings& findings, const std::vector<std::size_t>& at) {
     std::vector<std::size_t> rows;
     rows.reserve(at.size());
@@ -104,6 +94,18 @@ bool is_run(const std::vector<std::size_t>& numbers, std::size_t all) {
 
 namespace {
 
+// Rows whose values of one tensor are beyond their limits, as indices among the compared ones.
+std::vector<std::size_t> wrong_rows(const Findings& findings, const Tensor& tensor, const std::vector<double>& want,
+                                    bool of_loss) {
+    std::vector<std::size_t> wrong;
+    for (std::size_t i = 0; i < findings.rows.rows.size(); ++i) {
+        const std::size_t row = findings.rows.rows[i];
+        if (of_loss && findings.problem.ignored[row]) continue;
+        if (!(std::fabs(element(tensor, row) - want[i]) <= row_limit_of(findings, tensor, i))) wrong.push_back(i);
+    }
+    return wrong;
+}
+
 using Range = std::pair<std::size_t, std::size_t>;
 
 struct Explanation {
@@ -115,8 +117,8 @@ struct Explanation {
 
 class LseSearch {
 public:
-    LseSearch(const Findings& findings, std::vector<std::size_t> wrong)
-        : m_f(findings), m_wrong(std::move(wrong)), m_rows(probe(findings, some_of(m_wrong, 6))) {
+    LseSearch(const Findings& findings, std::vector<std::size_t> wrong, std::size_t probed = 6)
+        : m_f(findings), m_wrong(std::move(wrong)), m_rows(probe(findings, some_of(m_wrong, probed))) {
         const Tensor* lse = m_f.dump.lse;
         for (const ProbeRow& r : m_rows) {
             // Without lse, the one that the loss implies if its label's logit is right.
@@ -139,6 +141,15 @@ public:
         return m_best;
     }
 
+    // Instead of looking for them.
+    std::vector<KnownMistake> list() {
+        m_listed.emplace();
+        roundings();
+        transforms();
+        caps();
+        return std::move(*m_listed);
+    }
+
     double before = 0;  // the worst row's error / its limit
 
 private:
@@ -147,6 +158,14 @@ private:
     // Earlier explanations win unless a later one leaves half the error or less. What rounds meets ties that fp32
     // decides otherwise: `loosely` asks for a tenth of the error over all rows instead.
     void consider(Explanation e, const Predict& predict, bool loosely = false) {
+        if (m_listed) {
+            KnownMistake& m = m_listed->emplace_back(KnownMistake{e.stages.front(), e.text});
+            for (const ProbeRow& r : m_rows) {
+                m.lse.push_back(predict(r));
+                m.loss.push_back(m_f.rows.loss[r.at] + m.lse.back() - r.lse);
+            }
+            return;
+        }
         e.error = 0;
         double sum = 0;
         for (std::size_t i = 0; i < m_rows.size() && (loosely || e.error <= 1); ++i) {
@@ -385,6 +404,7 @@ private:
     std::vector<double> m_got, m_limit;
     double m_before = 0;  // the sum over rows of error / limit
     std::optional<Explanation> m_best;
+    std::optional<std::vector<KnownMistake>> m_listed;  // instead of m_best
 };
 
 // exp() of a logit beyond 88.7 is infinite in fp32: all rows with such logits are not finite, and no other row is.
@@ -406,12 +426,11 @@ void explain(const Explanation& found, double before, Faults& faults) {
     faults.place->hidden = found.hidden;
 }
 
-}  // namespace
-
+// lse is wrong.
 Faults lse_faults(const Findings& f) {
     const std::vector<std::size_t> wrong = wrong_rows(f, *f.dump.lse, f.rows.lse, false);
     Faults faults;
-    faults.place = Place{"lse", rows_of(f, wrong), {}, {}, {}};
+    faults.place = FaultLocation{"lse", rows_of(f, wrong), {}, {}, {}};
     if (overflows(f, wrong)) {
         faults.stages = {"lse"};
         faults.hints.push_back({"lse", "the sum overflows: exponentials without the largest logit subtracted", 1});
@@ -442,16 +461,13 @@ Faults lse_faults(const Findings& f) {
     return faults;
 }
 
+// The mistake in lse that explains the `wrong` rows of loss, indices among the compared ones, if one does.
 void add_lse_of_loss(const Findings& findings, const std::vector<std::size_t>& wrong, Faults& faults) {
     LseSearch search(findings, wrong);
     if (const auto found = search.best()) explain(*found, search.before, faults);
 }
 
 // Why loss is wrong where lse is right or not in the dump.
-
-namespace {
-
-using Range = std::pair<std::size_t, std::size_t>;
 
 // loss = lse - s[y] says which logit was taken for the label's.
 class LossSearch {
@@ -461,7 +477,7 @@ public:
 
     Faults run() {
         m_rows = probe(m_f, some_of(m_wrong, 8));
-        m_faults.place = Place{"loss", rows_of(m_f, m_wrong), {}, label_block(), {}};
+        m_faults.place = FaultLocation{"loss", rows_of(m_f, m_wrong), {}, label_block(), {}};
         reduced_early();
         caps();
         labels();
@@ -479,6 +495,18 @@ public:
                 nan ? std::vector<std::string>{"tile", "label"} : std::vector<std::string>{"label", "tile"};
         }
         return std::move(m_faults);
+    }
+
+    // Instead of looking for them.
+    std::vector<KnownMistake> list() {
+        m_listed.emplace();
+        m_rows = probe(m_f, all_of(m_f.rows.rows.size()));
+        reduced_early();
+        caps();
+        labels();
+        other_scales();
+        other_column();
+        return std::move(*m_listed);
     }
 
 private:
@@ -583,6 +611,11 @@ private:
 
     template <class Predict>
     void consider(const char* stage, const std::string& text, const Predict& predict) {
+        if (m_listed) {
+            KnownMistake& m = m_listed->emplace_back(KnownMistake{stage, text});
+            for (const ProbeRow& r : m_rows) m.loss.push_back(predict(r));
+            return;
+        }
         if (!m_faults.stages.empty()) return;
         for (const ProbeRow& r : m_rows) {
             if (!(std::fabs(predict(r) - got(r)) <= row_limit_of(m_f, *m_f.dump.loss, r.at))) return;
@@ -645,13 +678,13 @@ private:
     std::vector<std::size_t> m_wrong;
     std::vector<ProbeRow> m_rows;
     Faults m_faults;
+    std::optional<std::vector<KnownMistake>> m_listed;  // instead of m_faults
 };
 
-}  // namespace
-
+// loss is wrong, lse right or not in the dump.
 Faults loss_faults(const Findings& findings) { return LossSearch(findings).run(); }
 
-// Why argmax, or nothing but the scalar, is wrong.
+}  // namespace
 
 std::vector<std::string> stages_of(const std::string& stage, const Problem& problem) {
     if (stage != "reduction") return {stage};
@@ -660,6 +693,9 @@ std::vector<std::string> stages_of(const std::string& stage, const Problem& prob
     return {"weight", "reduction"};
 }
 
+namespace {
+
+// loss and lse are right.
 Faults argmax_faults(const Findings& findings) {
     const Problem& p = findings.problem;
     const std::vector<std::int64_t> got = to_i64(*findings.dump.argmax);
@@ -669,7 +705,7 @@ Faults argmax_faults(const Findings& findings) {
     }
     Faults faults;
     faults.stages = {"argmax"};
-    faults.place = Place{"argmax", rows_of(findings, wrong), {}, {}, {}};
+    faults.place = FaultLocation{"argmax", rows_of(findings, wrong), {}, {}, {}};
     const std::vector<ProbeRow> rows = probe(findings, some_of(wrong, 8));
     const auto all = [&](const auto& is) {
         return std::all_of(rows.begin(), rows.end(), [&](const ProbeRow& r) { return is(r, got[r.row]); });
@@ -701,9 +737,13 @@ Faults argmax_faults(const Findings& findings) {
     return faults;
 }
 
-Faults reduced_faults(const Findings& findings) {
+struct ReducedMistake {
+    const char *stage, *text;
+    double value;
+};
+
+std::vector<ReducedMistake> reduced_mistakes(const Findings& findings) {
     const Problem& p = findings.problem;
-    const double got = element(*findings.dump.reduced, 0);
     const std::vector<double>& loss = findings.loss;
     const std::vector<double>& lse = findings.lse;
     const double lambda = p.c().logsumexp_weight;
@@ -724,10 +764,7 @@ Faults reduced_faults(const Findings& findings) {
     }
     const bool mean = p.c().reduction == Reduction::mean;
     const double by = mean ? p.total_weight : 1;
-    const struct {
-        const char *stage, *text;
-        double value;
-    } candidates[] = {
+    return {
         {"penalty", "matches without the penalty", weighted_loss / by},
         {"penalty", "matches if the penalty is not weighted", (weighted_loss + plain_penalty) / by},
         {"penalty", "matches if the penalty is not weighted and averaged over all rows",
@@ -748,19 +785,24 @@ Faults reduced_faults(const Findings& findings) {
          (weighted_loss + weighted_penalty) / static_cast<double>(p.rows_with_weight)},
         {"reduction", "matches if the sum is divided twice", (weighted_loss + weighted_penalty) / by / by},
     };
+}
+
+// Nothing but `reduced` is wrong.
+Faults reduced_faults(const Findings& findings) {
+    const Problem& p = findings.problem;
+    const double got = element(*findings.dump.reduced, 0);
     Faults faults;
-    faults.place = Place{"reduced", {}, {}, {}, {}};
-    for (const auto& c : candidates) {
+    faults.place = FaultLocation{"reduced", {}, {}, {}, {}};
+    for (const ReducedMistake& c : reduced_mistakes(findings)) {
         if (!(std::fabs(c.value - got) <= 2e-5 * std::fabs(c.value))) continue;
         faults.stages = stages_of(c.stage, p);
         faults.hints.push_back({c.stage, c.text, 1});
         return faults;
     }
-    faults.stages = lambda != 0 ? std::vector<std::string>{"weight", "penalty"} : std::vector<std::string>{"weight"};
+    faults.stages = p.c().logsumexp_weight != 0 ? std::vector<std::string>{"weight", "penalty"}
+                                                : std::vector<std::string>{"weight"};
     return faults;
 }
-
-namespace {
 
 void put_stage(Report& report, std::vector<std::string> stages) {
     for (std::string& stage : stages) {
@@ -772,6 +814,17 @@ void put_stage(Report& report, std::vector<std::string> stages) {
 }
 
 }  // namespace
+
+std::vector<KnownMistake> known_row_mistakes(const Findings& right) {
+    const std::vector<std::size_t> all = all_of(right.rows.rows.size());
+    std::vector<KnownMistake> mistakes = LseSearch(right, all, all.size()).list();
+    for (KnownMistake& m : LossSearch(right).list()) mistakes.push_back(std::move(m));
+    if (right.problem.c().reduction == Reduction::none) return mistakes;
+    for (const ReducedMistake& m : reduced_mistakes(right)) {
+        mistakes.push_back({m.stage, m.text, {}, {}, {}, {}, m.value});
+    }
+    return mistakes;
+}
 
 void diagnose(const Findings& findings, Report& report) {
     Faults faults;

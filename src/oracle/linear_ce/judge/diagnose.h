@@ -1,4 +1,4 @@
-// Everything that a comparison has computed, for the search for the mistake.
+// The search for the mistake in a wrong dump, and everything that the comparison has computed for it.
 #pragma once
 
 #include <optional>
@@ -49,9 +49,6 @@ std::vector<double> rounded(std::vector<double> z, bool round = true);  // to bf
 // Sizes that kernels cut `count` elements into: powers of two, and even shares.
 std::vector<std::size_t> block_sizes(std::size_t count);
 
-// Rows whose values of one tensor are beyond their limits, as indices among the compared ones.
-std::vector<std::size_t> wrong_rows(const Findings& findings, const Tensor& tensor, const std::vector<double>& want,
-                                    bool of_loss);
 double row_limit_of(const Findings& findings, const Tensor& tensor, std::size_t at);
 
 // Batch rows of indices among the compared ones.
@@ -66,19 +63,26 @@ bool is_run(const std::vector<std::size_t>& numbers, std::size_t all);
 struct Faults {
     std::vector<std::string> stages;
     std::vector<Hint> hints;
-    std::optional<Place> place;
+    std::optional<FaultLocation> place;
 };
 
-Faults lse_faults(const Findings& findings);       // lse is wrong
-Faults loss_faults(const Findings& findings);      // loss is wrong, lse right or not in the dump
-Faults argmax_faults(const Findings& findings);    // loss and lse are right
-Faults gradient_faults(const Findings& findings);  // loss and lse are right
-Faults reduced_faults(const Findings& findings);   // nothing but `reduced` is wrong
-
-// The mistake in lse that explains the `wrong` rows of loss, indices among the compared ones, if one does.
-void add_lse_of_loss(const Findings& findings, const std::vector<std::size_t>& wrong, Faults& faults);
+// Of a dump whose loss and lse are right.
+Faults gradient_faults(const Findings& findings);
 
 // "weight" and what goes by that name too, for a mistake in the reduction.
 std::vector<std::string> stages_of(const std::string& stage, const Problem& problem);
+
+// A mistake that the search knows, and what a kernel that makes it would write; empty: what a correct one does.
+struct KnownMistake {
+    std::string stage, text;
+    std::vector<double> loss = {}, lse = {};  // of all rows
+    std::vector<double> gx = {}, gw = {};     // as in files
+    std::optional<double> reduced = std::nullopt;
+};
+
+// `right` are the findings on a correct dump, with every row and column. Mistakes in the sum of a single block are not
+// listed: there are as many as ways to cut the vocabulary.
+std::vector<KnownMistake> known_row_mistakes(const Findings& right);
+std::vector<KnownMistake> known_gradient_mistakes(const Findings& right);
 
 }  // namespace gdnctl::oracle::linear_ce

@@ -1,4 +1,5 @@
-// Known mistakes in delta, the gradient of the logits, that gx and gw are made of.
+// Why gradients are wrong where loss and lse are right: known mistakes in delta (the gradient of the logits), rows or
+// columns that were moved, and blocks that are missing.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -370,6 +371,8 @@ public:
     // The factor that makes the wrong lines right.
     std::optional<double> factor() const;
 
+    // All compared lines under each mistake, [mistakes][lines * H].
+    std::vector<std::vector<double>> lines_under(const std::vector<Mistake>& mistakes) const;
     // The worst element's error / its limit under each mistake.
     std::vector<double> errors_under(const std::vector<Mistake>& mistakes) const;
 
@@ -600,6 +603,18 @@ double GradientProbe::error_of(std::size_t line, const std::vector<double>& sum)
     return error;
 }
 
+std::vector<std::vector<double>> GradientProbe::lines_under(const std::vector<Mistake>& mistakes) const {
+    std::vector<std::vector<double>> lines(mistakes.size());
+    for (std::size_t line = 0; line < (m_of_gw ? m_f.columns : m_f.rows.rows).size(); ++line) {
+        const std::vector<std::vector<double>> all = deltas(line, mistakes);
+        for (std::size_t m = 0; m < all.size(); ++m) {
+            const std::vector<double> sum = partial_sums(all[m], terms(), mistakes[m].operand).front();
+            lines[m].insert(lines[m].end(), sum.begin(), sum.end());
+        }
+    }
+    return lines;
+}
+
 std::vector<double> GradientProbe::errors_under(const std::vector<Mistake>& mistakes) const {
     std::vector<std::vector<double>> errors(m_probed.size());
     run_tasks(m_probed.size(), m_f.work.threads, [&] {
@@ -653,11 +668,7 @@ std::optional<GradientProbe::Block> GradientProbe::missing_block() const {
     return std::nullopt;
 }
 
-}  // namespace
-
 // Why gradients are wrong where loss and lse are right.
-
-namespace {
 
 using Range = std::pair<std::size_t, std::size_t>;
 
@@ -695,7 +706,7 @@ private:
     bool both() const { return m_f.gx_wrong && m_f.gw_wrong; }
 
     void place() {
-        Place p;
+        FaultLocation p;
         p.tensor = tensor();
         if (m_gx) {
             p.rows = m_gx->wrong_lines();
@@ -853,6 +864,24 @@ private:
 };
 
 }  // namespace
+
+std::vector<KnownMistake> known_gradient_mistakes(const Findings& right) {
+    const Problem& p = right.problem;
+    const std::vector<Mistake> all = mistakes_for(p);
+    const std::vector<std::vector<double>> gx = GradientProbe(right, false).lines_under(all);
+    const std::vector<std::vector<double>> gw = GradientProbe(right, true).lines_under(all);
+    std::vector<KnownMistake> mistakes;
+    for (std::size_t m = 1; m < all.size(); ++m) {
+        KnownMistake& known = mistakes.emplace_back(KnownMistake{all[m].stage, all[m].text});
+        known.gx = gx[m];
+        known.gw.resize(gw[m].size());
+        for (std::size_t i = 0; i < gw[m].size(); ++i) {
+            const std::size_t v = i / p.hidden, h = i % p.hidden;
+            known.gw[p.c().layout == Layout::hv ? h * p.vocab + v : i] = gw[m][i];
+        }
+    }
+    return mistakes;
+}
 
 Faults gradient_faults(const Findings& findings) { return GradientSearch(findings).run(); }
 

@@ -62,6 +62,13 @@ GradientLimit gradient_limit(const Problem& problem, const Tensor& gradient, dou
     return limit;
 }
 
+// The rounding of a logsumexp in fp32 as it reaches delta.
+double lse_rounding(const std::vector<double>& lse) {
+    double largest = 0;
+    for (const double x : lse) largest = std::max(largest, std::fabs(x));
+    return 2e-7 * (1 + largest);
+}
+
 }  // namespace
 
 std::string_view name_of(ErrorClass error_class) {
@@ -121,12 +128,6 @@ double reduced_limit(const Problem& problem, const Dump& dump, double want, cons
     return limit;
 }
 
-double lse_rounding(const std::vector<double>& lse) {
-    double largest = 0;
-    for (const double x : lse) largest = std::max(largest, std::fabs(x));
-    return 2e-7 * (1 + largest);
-}
-
 double argmax_excess(const Problem& problem, const RowTruth& rows, std::size_t at, std::int64_t got) {
     if (got == rows.argmax[at]) return 0;
     if (got < 0 || got >= static_cast<std::int64_t>(problem.vocab)) return HUGE_VAL;
@@ -169,6 +170,13 @@ GradientLimit gw_limit(const Problem& problem, const Dump& dump, const RowTruth&
     return limit;
 }
 
+namespace {
+
+// Of I1 and I2, as parts of the sums of absolute values.
+struct InvariantLimits {
+    double products = 1e-5, columns = 1e-5;
+};
+
 InvariantLimits invariant_limits(const Problem& problem, const Dump& dump) {
     const auto both = [&](ErrorClass c) {
         return class_of(problem, *dump.gx) == c && class_of(problem, *dump.gw) == c;
@@ -176,8 +184,6 @@ InvariantLimits invariant_limits(const Problem& problem, const Dump& dump) {
     if (both(ErrorClass::f32) && problem.c().logits == Logits::f32) return {};
     return both(ErrorClass::tf32) ? InvariantLimits{1e-4, 1e-3} : InvariantLimits{1e-3, 5e-3};
 }
-
-namespace {
 
 // Products and sums of two matrices of one shape, by row and by column.
 struct MatrixSums {

@@ -44,15 +44,6 @@ GradientLimit gx_limit(const Problem& problem, const Dump& dump, const RowTruth&
 GradientLimit gw_limit(const Problem& problem, const Dump& dump, const RowTruth& rows, const std::vector<double>& lse,
                        const std::vector<double>& want);
 
-// Of I1 and I2, as parts of the sums of absolute values.
-struct InvariantLimits {
-    double products = 1e-5, columns = 1e-5;
-};
-InvariantLimits invariant_limits(const Problem& problem, const Dump& dump);
-
-// 2e-7 (1 + max |lse|), the rounding of a logsumexp in fp32 as it reaches delta.
-double lse_rounding(const std::vector<double>& lse);
-
 // Relations that the exact gradients of any linear cross-entropy satisfy, over whole tensors and without a truth.
 
 struct Invariant {

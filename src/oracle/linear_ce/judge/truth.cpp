@@ -235,4 +235,53 @@ std::vector<double> product_errors(const Problem& problem, const std::vector<std
     return errors;
 }
 
+namespace {
+
+template <class Real>
+Tensor floats(const std::vector<Real>& values, Shape shape) {
+    return from_f64(std::vector<double>(values.begin(), values.end()), std::move(shape), DType::f32);
+}
+
+// A gradient as fp32 or bf16, as its operand is.
+class Out {
+public:
+    Out(DType dtype, Shape shape) : m_tensor{dtype, std::move(shape), {}} {
+        m_tensor.bytes.resize(element_count(m_tensor.shape).value_or(0) * size_of(dtype));
+    }
+    Gradient<float> gradient() {
+        if (m_tensor.dtype == DType::bf16) return {nullptr, reinterpret_cast<Bf16*>(m_tensor.bytes.data())};
+        return {reinterpret_cast<float*>(m_tensor.bytes.data()), nullptr};
+    }
+    Tensor take() { return std::move(m_tensor); }
+
+private:
+    Tensor m_tensor;
+};
+
+}  // namespace
+
+TensorFile kernel_outputs(const Problem& problem, const Run& run) {
+    const auto B = static_cast<std::int64_t>(problem.batch);
+    std::vector<float> loss(problem.batch);
+    std::vector<float> lse(problem.batch);
+    std::vector<std::int64_t> argmax(problem.batch);
+    const Operands operands = problem.operands();
+    Out gx(problem.x.dtype, problem.x.shape);
+    Out gw(problem.w.dtype, problem.w.shape);
+    forward<float>(operands, {loss.data(), lse.data(), argmax.data(), nullptr}, run, gw.gradient());
+    const std::vector<double> d_lse = problem.lse_cotangents({lse.begin(), lse.end()});
+    gradients<float>(operands, {lse.data(), problem.d_loss.data(), d_lse.data()}, gx.gradient(), gw.gradient(),
+                     {.kept = true}, run);
+    TensorFile out;
+    out.tensors.push_back({"loss", floats(loss, {B})});
+    out.tensors.push_back({"lse", floats(lse, {B})});
+    out.tensors.push_back({"argmax", from_i64(argmax, {B})});
+    out.tensors.push_back({"gx", gx.take()});
+    out.tensors.push_back({"gw", gw.take()});
+    const double reduced = reduced_of(problem, {loss.begin(), loss.end()}, {lse.begin(), lse.end()});
+    if (problem.c().reduction != Reduction::none)
+        out.tensors.push_back({"reduced", floats(std::vector<double>{reduced}, {})});
+    return out;
+}
+
 }  // namespace gdnctl::oracle::linear_ce

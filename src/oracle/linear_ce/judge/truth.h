@@ -1,10 +1,12 @@
-// The exact result in fp64, of all rows and columns or of some, a block of the vocabulary at a time.
+// The results of correct kernels: the exact one in fp64, of all rows and columns or of some, a block of the vocabulary
+// at a time.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "oracle/linear_ce/judge/problem.h"
+#include "oracle/linear_ce/kernels/passes.h"
 
 namespace gdnctl::oracle::linear_ce {
 
@@ -44,5 +46,8 @@ std::vector<double> misread_logits_of(const Problem& problem, std::size_t row);
 double label_products_of(const Problem& problem, std::size_t row);
 // What the products of some rows may be off by in fp32.
 std::vector<double> product_errors(const Problem& problem, const std::vector<std::size_t>& rows);
+
+// What the kernels of this library write for a problem.
+TensorFile kernel_outputs(const Problem& problem, const Run& run);
 
 }  // namespace gdnctl::oracle::linear_ce

@@ -1,4 +1,4 @@
-// Panels of matrices in the order in which a tile reads them.
+// The passes over x and w: packing into panels, the forward, and the gradients.
 #include "oracle/linear_ce/kernels/passes.h"
 
 #include <algorithm>
@@ -333,12 +333,8 @@ private:
     std::size_t m_hidden, m_vocab, m_width;
 };
 
-}  // namespace
-
 // Rows' sums, block by block of the vocabulary. A task is one block for some rows; what the blocks give a row is added
 // up in the order of the vocabulary, whoever computed it.
-
-namespace {
 
 constexpr std::size_t k_blocks_kept = 256;  // blocks whose sums wait to be added up
 

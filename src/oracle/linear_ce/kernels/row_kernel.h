@@ -1,5 +1,5 @@
 // What the instruction sets share: the product of two packed panels, and what is done with a row of logits.
-// Each exists once per instruction set and per real type; the pass over the matrices (forward.cpp, gradients.cpp) knows
+// Each exists once per instruction set and per real type; the passes over the matrices (passes.cpp) know
 // only this.
 #pragma once
 

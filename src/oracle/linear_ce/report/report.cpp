@@ -14,7 +14,7 @@ namespace {
 using oracle_report::number;
 using oracle_report::worst_json;
 
-std::string place_text(const Place& place) {
+std::string place_text(const FaultLocation& place) {
     const auto range = [](const std::pair<std::size_t, std::size_t>& r) {
         return std::vector{static_cast<std::int64_t>(r.first), static_cast<std::int64_t>(r.second) - 1};
     };
@@ -73,7 +73,7 @@ Json range_json(const std::optional<std::pair<std::size_t, std::size_t>>& range)
     return range ? Json{{"begin", range->first}, {"end", range->second}} : Json();
 }
 
-Json place_json(const std::optional<Place>& place) {
+Json place_json(const std::optional<FaultLocation>& place) {
     if (!place) return nullptr;
     return {{"tensor", place->tensor},
             {"rows", place->rows},

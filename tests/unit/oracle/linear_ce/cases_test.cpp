@@ -11,8 +11,8 @@
 #include <doctest/doctest.h>
 
 #include "oracle/linear_ce/judge/problem.h"
-#include "oracle/linear_ce/judge/selftest.h"
 #include "oracle/linear_ce/judge/truth.h"
+#include "unit/oracle/mutants/linear_ce_mutants.h"
 
 namespace gdnctl::oracle::linear_ce {
 

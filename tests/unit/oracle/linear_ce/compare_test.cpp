@@ -12,9 +12,9 @@
 
 #include "oracle/linear_ce/judge/cases.h"
 #include "oracle/linear_ce/judge/diagnose.h"
-#include "oracle/linear_ce/judge/selftest.h"
 #include "oracle/linear_ce/judge/truth.h"
 #include "oracle/tensor/formats.h"
+#include "unit/oracle/mutants/linear_ce_mutants.h"
 
 namespace gdnctl::oracle::linear_ce {
 
@@ -66,9 +66,11 @@ TEST_CASE("linear-ce: every dump of the real levanter is OK at every level") {
     CHECK(judged > 25);
 }
 
-TEST_CASE("linear-ce: the selftest catches every mutant and flags no honest variant") {
-    const SelftestReport report = run_selftest({2, {}});
-    for (const SelftestFinding& f : report.findings)
+TEST_CASE("mutants: linear-ce catches every mutant and flags no correct variant") {
+    const MutantReport report = run_mutant_set({2, {}});
+    MESSAGE("caught ", report.caught, ", right stage ", report.right_stage, " of ", report.mutants, "; false alarms ",
+            report.false_alarms, " of ", report.variants);
+    for (const MutantFinding& f : report.findings)
         MESSAGE(f.kind << ": " << f.name << ": expected " << f.expected << ", got " << f.got);
     CHECK(report.mutants > 80);
     CHECK(report.caught == report.mutants);
