@@ -1,10 +1,10 @@
-// Verbs for operators that are described by a harness::PlainOperator, to be used in the operator's row.
+// Verbs for operators that are described by a harness::Operator, to be used in the operator's row.
 #pragma once
 
 #include <functional>
 
 #include "commands/oracle/operators.h"
-#include "harness/plain/bench.h"
+#include "harness/engine/bench.h"
 
 namespace gdnctl::commands::oracle_plain {
 

@@ -15,106 +15,6 @@ namespace gdnctl::harness {
 
 namespace {
 
-// A phase that reaches less than this of either ceiling is held up by something else: shuffles, scalar work, waiting
-// for caches.
-constexpr double k_bounded = 0.3;
-
-std::string_view bound_of(const PhaseRow& row) {
-    if (std::max(row.of_peak, row.of_memory) < k_bounded) return "packing";
-    return row.of_peak >= row.of_memory ? "arithmetic" : "memory";
-}
-
-std::string figure(double value, int digits) { return value > 0 ? fmt::format("{:.{}f}", value, digits) : "-"; }
-
-}  // namespace
-
-void PhaseRuns::run(const oracle::TimedKernel& kernel, oracle::BenchInputs& inputs, int threads, oracle::Isa isa,
-                    const Clock& clock) {
-    oracle::PhaseSums sums;
-    inputs.set_phases(&sums);
-    const auto start = clock.monotonic();
-    const std::uint64_t first = oracle::phase_ticks();
-    kernel.run(inputs, threads, isa);
-    const auto ticks = static_cast<double>(std::max<std::uint64_t>(oracle::phase_ticks() - first, 1));
-    Run run;
-    run.seconds = std::max(std::chrono::duration<double>(clock.monotonic() - start).count(), 1e-9);
-    inputs.set_phases(nullptr);
-    for (std::size_t i = 0; i < oracle::k_phases; ++i) {
-        const oracle::PhaseWork& work = sums.times().of[i];
-        run.in_phase[i] = static_cast<double>(work.ticks) / ticks * run.seconds / threads;
-        run.flop[i] = work.flop;
-        run.bytes[i] = work.bytes;
-    }
-    m_runs.push_back(run);
-}
-
-std::vector<PhaseRow> PhaseRuns::rows(const Ceilings& ceilings) const {
-    if (m_runs.empty()) return {};
-    // Those of one run add up to its time; medians of each would not.
-    std::vector<Run> runs = m_runs;
-    const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);
-    std::nth_element(runs.begin(), middle, runs.end(),
-                     [](const Run& a, const Run& b) { return a.seconds < b.seconds; });
-    const Run& run = *middle;
-    double waiting = run.seconds;
-    std::vector<PhaseRow> rows;
-    for (std::size_t i = 0; i < oracle::k_phases; ++i) {
-        const double seconds = run.in_phase[i];
-        if (seconds <= 0) continue;
-        waiting -= seconds;
-        PhaseRow row;
-        row.name = oracle::name_of(static_cast<oracle::Phase>(i));
-        row.ms = seconds * 1e3;
-        row.share = seconds / run.seconds;
-        row.gflops = run.flop[i] / seconds * 1e-9;
-        row.of_peak = row.gflops / ceilings.gflops;
-        row.gigabytes_a_second = run.bytes[i] / seconds * 1e-9;
-        row.of_memory = row.gigabytes_a_second / ceilings.gigabytes_a_second;
-        row.bound = bound_of(row);
-        rows.push_back(row);
-    }
-    if (rows.empty()) return rows;
-    PhaseRow rest;
-    rest.name = "waiting";
-    rest.ms = std::max(waiting, 0.0) * 1e3;
-    rest.share = std::max(waiting, 0.0) / run.seconds;
-    rows.push_back(rest);
-    return rows;
-}
-
-std::string phases_text(std::string_view kernel, const std::vector<PhaseRow>& rows) {
-    if (rows.empty())
-        return fmt::format("phases of {}: not measured (only our forward and backward kernels have phases)\n", kernel);
-    std::string out = fmt::format("phases of {}\n", kernel);
-    out += fmt::format("{:<22}{:>10}{:>9}{:>11}{:>9}{:>9}{:>11}  {}\n", "", "ms", "share", "GFLOP/s", "x peak", "GB/s",
-                       "x memory", "bound by");
-    for (const PhaseRow& row : rows) {
-        const std::string line = fmt::format("  {:<20}{:>10.2f}{:>7.0f} %{:>11}{:>9}{:>9}{:>11}  {}", row.name, row.ms,
-                                             row.share * 100, figure(row.gflops, 1), figure(row.of_peak, 2),
-                                             figure(row.gigabytes_a_second, 1), figure(row.of_memory, 2), row.bound);
-        out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-    }
-    return out;
-}
-
-Json phases_json(const std::vector<PhaseRow>& rows) {
-    if (rows.empty()) return nullptr;
-    Json list = Json::array();
-    for (const PhaseRow& row : rows) {
-        list.push_back({{"name", row.name},
-                        {"ms", row.ms},
-                        {"share", row.share},
-                        {"gflops", row.gflops},
-                        {"fma_peak_fraction", row.of_peak},
-                        {"gigabytes_per_s", row.gigabytes_a_second},
-                        {"memory_fraction", row.of_memory},
-                        {"bound", row.bound.empty() ? Json(nullptr) : Json(row.bound)}});
-    }
-    return list;
-}
-
-namespace {
-
 constexpr std::size_t k_peak_steps = 2'000'000;
 // Without --kernel: the fastest of each pass.
 constexpr std::string_view k_own_kernels[] = {"builtin:fused", "builtin:backward", "builtin:decode"};
@@ -244,7 +144,6 @@ Status GdnBench::time_kernels(std::vector<Contestant>& kernels, oracle::BenchInp
     const std::size_t first = m_subjects.size();
     for (Contestant& c : kernels) m_subjects.push_back(subject_of(c, inputs, reference));
     inputs.poison_outputs();
-    if (m_request.phases) add_phases(kernels, inputs, first);
     GDNCTL_TRY(run_rounds(m_subjects, m_request.rounds, m_request.runs, m_context.clock, m_context.stop));
     for (const Contestant& c : kernels) {
         if (c.foreign) GDNCTL_TRY(c.foreign->check_memory_of_results(m_context.clock));
@@ -276,10 +175,6 @@ void GdnBench::sum_up(const std::vector<Contestant>& kernels, std::size_t first)
     const Subject* sgemm = m_no_sgemm.empty() ? &m_subjects[1] : nullptr;
     m_peak = timing_of(m_subjects[0], nullptr, m_subjects[0]);
     if (sgemm != nullptr) m_sgemm = timing_of(*sgemm, nullptr, m_subjects[0]);
-    if (m_request.phases) {
-        const oracle::Spread memory = oracle::spread_of(m_subjects[m_memory].seconds);
-        m_ceilings = {m_peak.gflops, m_memory_bytes / memory.median * 1e-9};
-    }
     for (std::size_t i = 0; i < kernels.size(); ++i) {
         const Subject& subject = m_subjects[first + i];
         BenchEntry e;
@@ -291,7 +186,6 @@ void GdnBench::sum_up(const std::vector<Contestant>& kernels, std::size_t first)
         if (kernels[i].foreign) e.network = kernels[i].foreign->network();
         e.timing = timing_of(subject, sgemm, m_subjects[0]);
         set_verdict(kernels[i], e);
-        if (m_request.phases && e.verified) e.phases = m_phases[i].rows(m_ceilings);
         if (e.pass == oracle::Pass::decode) {
             e.floor_threads = floor_threads(kernels[i]);
             e.of_floor = ratio_of_times(m_subjects[m_floors.at(e.floor_threads)], subject);
@@ -316,21 +210,6 @@ void GdnBench::set_verdict(const Contestant& c, BenchEntry& e) {
     if (c.foreign) e.fault = c.foreign->fault();
     e.verified = !e.fault && report.verdict == oracle::Verdict::ok;
     e.reason = e.fault ? fmt::format("{}: {}", oracle::name_of(e.fault->kind), e.fault->text) : report.reason;
-}
-
-// Measuring phases costs a little time: that happens in runs of their own, whose outputs must be those of the others.
-void GdnBench::add_phases(const std::vector<Contestant>& kernels, oracle::BenchInputs& inputs, std::size_t first) {
-    m_memory = m_subjects.size();
-    m_subjects.push_back(
-        {"memory", 0, [&] { m_memory_bytes = inputs.move_memory(m_request.threads, m_request.isa); }, {}, {}});
-    m_phases.resize(kernels.size());
-    for (std::size_t i = 0; i < kernels.size(); ++i) {
-        if (kernels[i].foreign || kernels[i].own.pass == oracle::Pass::decode) continue;
-        const auto run = [&, i] {
-            m_phases[i].run(kernels[i].own, inputs, m_request.threads, m_request.isa, m_context.clock);
-        };
-        m_subjects.push_back({kernels[i].name, 0, run, m_subjects[first + i].check, {}});
-    }
 }
 
 namespace {
@@ -374,10 +253,7 @@ Json GdnBench::json_of(const BenchEntry& e) const {
     json["min_ms"] = t.seconds.min * 1e3;
     json["gflops"] = t.gflops;
     if (t.of_sgemm) json["sgemm_fraction"] = *t.of_sgemm;
-    json.update({{"max_ms", t.seconds.max * 1e3},
-                 {"fma_peak_fraction", t.of_peak},
-                 {"noisy", t.noisy},
-                 {"phases", phases_json(e.phases)}});
+    json.update({{"max_ms", t.seconds.max * 1e3}, {"fma_peak_fraction", t.of_peak}, {"noisy", t.noisy}});
     if (e.pass == oracle::Pass::decode) {
         json.update({{"steps", m_request.dims.T},
                      {"median_step_us", step_us(e)},
@@ -420,12 +296,6 @@ std::string GdnBench::text() const {
                ? fmt::format("sgemm: {:.1f} GFLOP/s, n = {}, {}\n", m_sgemm.gflops, k_sgemm_size, m_sgemm_name)
                : fmt::format("sgemm: not measured\n  {}\n", m_no_sgemm);
     out += fmt::format("multiply-add peak: {:.1f} GFLOP/s\n", m_peak.gflops);
-    if (m_request.phases) {
-        out += fmt::format("memory, read and written: {:.1f} GB/s\n", m_ceilings.gigabytes_a_second);
-        for (const BenchEntry& e : m_entries) {
-            if (e.verified) out += phases_text(e.name, e.phases);
-        }
-    }
     for (const BenchEntry& e : m_entries) {
         const BenchEntry* first = measured_of(e.pass);
         if (!e.peer || first == nullptr || !e.verified || !first->verified) continue;
@@ -501,14 +371,12 @@ Json GdnBench::json() const {
     if (m_no_sgemm.empty() && !m_entries.empty()) {
         report["sgemm"] = {{"gflops", m_sgemm.gflops}, {"size", k_sgemm_size}, {"library", m_sgemm_name}};
     }
-    report["machine"] = {
-        {"cpu", m_load.cpu},
-        {"isa", oracle::name_of(m_request.isa)},
-        {"threads", m_request.threads},
-        {"compiler", m_load.compiler},
-        {"load_average", m_load.load},
-        {"memory_gigabytes_per_s", m_request.phases ? Json(m_ceilings.gigabytes_a_second) : Json(nullptr)},
-        {"fma_peak_gflops", m_entries.empty() ? Json(nullptr) : Json(m_peak.gflops)}};
+    report["machine"] = {{"cpu", m_load.cpu},
+                         {"isa", oracle::name_of(m_request.isa)},
+                         {"threads", m_request.threads},
+                         {"compiler", m_load.compiler},
+                         {"load_average", m_load.load},
+                         {"fma_peak_gflops", m_entries.empty() ? Json(nullptr) : Json(m_peak.gflops)}};
     report["shape"] = {{"B", m_request.dims.B}, {"Hk", m_request.dims.Hk}, {"Hv", m_request.dims.Hv},
                        {"T", m_request.dims.T}, {"dk", m_request.dims.dk}, {"dv", m_request.dims.dv}};
     report["dtype"] = dtype();

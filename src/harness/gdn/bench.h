@@ -1,4 +1,4 @@
-// oracle bench --phases: where the time of one of our kernels goes, and what bounds each part of it.
+// oracle bench for gdn: kernels timed in turn with the matrix product, bare multiply-adds and moving the states.
 #pragma once
 
 #include <algorithm>
@@ -17,49 +17,10 @@
 #include "harness/timing.h"
 #include "oracle/gdn/bench/bench.h"
 #include "oracle/gdn/kernels/decode32.h"
-#include "oracle/simd/phases.h"
 #include "platform/clock.h"
 #include "platform/context.h"
 
 namespace gdnctl::harness {
-
-// What the phases are measured against, of the same rounds.
-struct Ceilings {
-    double gflops = 0;              // bare multiply-adds
-    double gigabytes_a_second = 0;  // reading and writing an array of the size of inputs and outputs
-};
-
-struct PhaseRow {
-    std::string_view name;
-    double ms = 0;     // of one thread, in the run of median length
-    double share = 0;  // of the run
-    double gflops = 0, of_peak = 0;
-    double gigabytes_a_second = 0, of_memory = 0;  // of the caller's arrays
-    std::string_view bound;                        // "arithmetic", "memory" or "packing"; empty for waiting
-};
-
-// The runs of one kernel with its phases measured.
-class PhaseRuns {
-public:
-    // One run. `inputs` are left without measurement.
-    void run(const oracle::TimedKernel& kernel, oracle::BenchInputs& inputs, int threads, oracle::Isa isa,
-             const Clock& clock);
-
-    // The phases that took time, in their order, and "waiting": what no thread was inside a phase. Empty without runs,
-    // or when the kernel has no phases.
-    std::vector<PhaseRow> rows(const Ceilings& ceilings) const;
-
-private:
-    struct Run {
-        double seconds = 0;
-        double in_phase[oracle::k_phases] = {};  // seconds, summed over the threads and divided by their number
-        double flop[oracle::k_phases] = {}, bytes[oracle::k_phases] = {};
-    };
-    std::vector<Run> m_runs;
-};
-
-std::string phases_text(std::string_view kernel, const std::vector<PhaseRow>& rows);
-Json phases_json(const std::vector<PhaseRow>& rows);
 
 // One run of oracle bench: what is timed, and its results.
 
@@ -75,7 +36,6 @@ struct GdnBenchRequest {
     int threads = 1;
     std::int64_t rounds = 8, runs = 5;
     oracle::Isa isa = oracle::best_isa();
-    bool phases = false;
     Limits limits;
 };
 
@@ -97,7 +57,6 @@ struct BenchEntry {
     int floor_threads = 0;
     double of_arithmetic = 0;
     std::optional<oracle::KernelFault> fault = {};
-    std::vector<PhaseRow> phases = {};
 };
 
 // One pass to time: of a built-in kernel, or of another one in a child process.
@@ -153,7 +112,6 @@ private:
     Subject subject_of(Contestant& c, oracle::BenchInputs& inputs, const oracle::GdnReference& reference);
     Status time_kernels(std::vector<Contestant>& kernels, oracle::BenchInputs& inputs,
                         const oracle::GdnReference& reference);
-    void add_phases(const std::vector<Contestant>& kernels, oracle::BenchInputs& inputs, std::size_t first);
     // After the rounds: whether others are faster than can be.
     void check_floors(std::vector<Contestant>& kernels, std::size_t first, oracle::BenchInputs& inputs);
     // The entries, of the subjects from `first` on.
@@ -205,11 +163,6 @@ private:
     std::vector<Subject> m_subjects;  // multiply-adds, sgemm if there is one, the kernels
     Timing m_peak, m_sgemm;
     std::vector<BenchEntry> m_entries;
-    // With --phases.
-    std::vector<PhaseRuns> m_phases;  // of each kernel
-    std::size_t m_memory = 0;         // the subject that reads and writes memory
-    double m_memory_bytes = 0;
-    Ceilings m_ceilings;
 };
 
 }  // namespace gdnctl::harness

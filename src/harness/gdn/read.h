@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/plain/operator.h"
+#include "harness/engine/operator.h"
 #include "oracle/gdn/compare/compare.h"
 #include "oracle/gdn/compare/declare.h"
 #include "oracle/gdn/layer_inputs/layer_inputs.h"
@@ -79,5 +79,10 @@ private:
     oracle::GdnLayer m_layer;
     oracle::LayerContract m_contract;
 };
+
+// gdn for the engines of verify and bench.
+const Operator& gdn_operator();
+// Inputs whose truth is known, as those engines have them. Both must outlive it.
+std::unique_ptr<Problem> gdn_problem(const oracle::TensorFile& inputs, const oracle::GdnReference& reference);
 
 }  // namespace gdnctl::harness

@@ -73,8 +73,6 @@ struct BenchInputs::Arrays {
     std::optional<DecodeCache> cache;
     Isa cache_isa = Isa::scalar;
     BenchArray scaled;
-    BenchArray moved;
-    PhaseSums* phases = nullptr;
 
     void make_cotangents();
     std::vector<BenchArray*> gradients() { return {&dq, &dk, &dv, &dg, &dbeta, &d_initial_state}; }

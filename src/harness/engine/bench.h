@@ -1,4 +1,4 @@
-// oracle bench for a PlainOperator: times its kernels in turn with the matrix product and bare multiply-adds.
+// oracle bench for a Operator: times its kernels in turn with the matrix product and bare multiply-adds.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/plain/operator.h"
+#include "harness/engine/operator.h"
 
 namespace gdnctl::harness {
 
@@ -35,6 +35,6 @@ struct BenchDone {
 };
 
 // For an instruction set that this processor has.
-Result<BenchDone> bench_case(const PlainOperator& op, BenchCase timed, const BenchRequest& request, Context& context);
+Result<BenchDone> bench_case(const Operator& op, BenchCase timed, const BenchRequest& request, Context& context);
 
 }  // namespace gdnctl::harness

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "harness/engine/verify.h"
+#include "harness/gdn/read.h"
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/under_test/call.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
@@ -19,13 +21,16 @@ namespace {
 // Something done to the outputs of each call of a kernel of ours.
 using Spoil = std::function<void(int call, KernelRun& run)>;
 
-KernelVerdict verdict_on(const std::string& name, const Spoil& spoil) {
+harness::Tried verdict_on(const std::string& name, const Spoil& spoil) {
     const TensorFile inputs = make_inputs(*find_gdn_case(name));
     int calls = 0;
     ChangedKernel kernel("builtin:fused", {}, [&](const GdnInputs&, KernelRun& run) { spoil(++calls, run); });
-    const auto verdict = judge_kernel(kernel, inputs, reference_for(inputs), 2, 7);
+    const GdnReference reference = reference_for(inputs);
+    const auto problem = harness::gdn_problem(inputs, reference);
+    const harness::Question forward{.entry = entry_of(KernelPass::forward)};
+    auto verdict = harness::try_kernel(kernel, *problem, {true, 2, {}, 1, true, forward}, 7);
     REQUIRE(verdict);
-    return *verdict;
+    return std::move(*verdict);
 }
 
 void add_to_first_value(KernelRun& run, double by) {
@@ -68,16 +73,16 @@ TEST_CASE("disguise: signs of head dimensions change no bit of an honest kernel'
     }
 }
 
-TEST_CASE("judge_kernel: an honest kernel is asked three times and is steady") {
+TEST_CASE("try_kernel: an honest kernel is asked three times and is steady") {
     int calls = 0;
     const auto verdict = verdict_on("gva_2", [&](int call, KernelRun&) { calls = call; });
-    CHECK(verdict.report.verdict == Verdict::ok);
+    CHECK(verdict.judgement.verdict == Verdict::ok);
     CHECK(!verdict.fault);
     CHECK(verdict.bit_equal);
     CHECK(calls == 3);
 }
 
-TEST_CASE("judge_kernel: rounding that differs from call to call is noted, not a fault") {
+TEST_CASE("try_kernel: rounding that differs from call to call is noted, not a fault") {
     const auto verdict = verdict_on("gva_2", [](int call, KernelRun& run) {
         if (call == 3) add_to_first_value(run, 1e-9);
     });
@@ -85,7 +90,7 @@ TEST_CASE("judge_kernel: rounding that differs from call to call is noted, not a
     CHECK(!verdict.bit_equal);
 }
 
-TEST_CASE("judge_kernel: a wrong later call is UNSTEADY") {
+TEST_CASE("try_kernel: a wrong later call is UNSTEADY") {
     for (const int bad : {2, 3}) {
         const auto verdict = verdict_on("gva_2", [&](int call, KernelRun& run) {
             if (call == bad) add_to_first_value(run, 0.5);
@@ -95,7 +100,7 @@ TEST_CASE("judge_kernel: a wrong later call is UNSTEADY") {
     }
 }
 
-TEST_CASE("judge_kernel: outputs of an earlier call given again are UNSTEADY") {
+TEST_CASE("try_kernel: outputs of an earlier call given again are UNSTEADY") {
     TensorFile kept;
     const auto verdict = verdict_on("gva_2", [&](int call, KernelRun& run) {
         if (call == 1) kept = run.outputs;
@@ -105,7 +110,7 @@ TEST_CASE("judge_kernel: outputs of an earlier call given again are UNSTEADY") {
     CHECK(verdict.fault->kind == KernelFaultKind::unsteady);
 }
 
-TEST_CASE("judge_kernel: only out, a NaN, another shape: each has its own name") {
+TEST_CASE("try_kernel: only out, a NaN, another shape: each has its own name") {
     const auto only_out = verdict_on("gva_2", [](int, KernelRun& run) { run.outputs.tensors.pop_back(); });
     REQUIRE(only_out.fault);
     CHECK(only_out.fault->kind == KernelFaultKind::incomplete);
@@ -126,21 +131,21 @@ TEST_CASE("judge_kernel: only out, a NaN, another shape: each has its own name")
     CHECK(shape.fault->kind == KernelFaultKind::wrong_shape);
 }
 
-TEST_CASE("judge_kernel: a wrong kernel is WRONG at once, without a fault") {
+TEST_CASE("try_kernel: a wrong kernel is WRONG at once, without a fault") {
     int calls = 0;
     const auto verdict = verdict_on("gva_2", [&](int call, KernelRun& run) {
         calls = call;
         add_to_first_value(run, 0.5);
     });
-    CHECK(verdict.report.verdict == Verdict::wrong);
+    CHECK(verdict.judgement.verdict == Verdict::wrong);
     CHECK(!verdict.fault);
     CHECK(calls == 1);
 }
 
-TEST_CASE("judge_kernel: nothing is asked of inputs that cannot be judged") {
+TEST_CASE("try_kernel: nothing is asked of inputs that cannot be judged") {
     const auto verdict = verdict_on("unnormalised_keys", [](int call, KernelRun& run) {
         if (call > 1) add_to_first_value(run, 0.5);
     });
-    CHECK(verdict.report.verdict == Verdict::unstable_input);
+    CHECK(verdict.judgement.verdict == Verdict::unstable_input);
     CHECK(!verdict.fault);
 }

@@ -1,4 +1,4 @@
-#include "harness/plain/bench.h"
+#include "harness/engine/bench.h"
 
 #include <algorithm>
 #include <chrono>
@@ -36,7 +36,7 @@ struct Timed {
 
 class PlainBench {
 public:
-    PlainBench(const PlainOperator& op, BenchCase timed, const BenchRequest& request, Context& context)
+    PlainBench(const Operator& op, BenchCase timed, const BenchRequest& request, Context& context)
         : m_operator(op), m_case(std::move(timed)), m_request(request), m_context(context) {}
 
     Status run() {
@@ -309,7 +309,7 @@ private:
         return json;
     }
 
-    const PlainOperator& m_operator;
+    const Operator& m_operator;
     BenchCase m_case;
     const BenchRequest& m_request;
     Context& m_context;
@@ -325,7 +325,7 @@ private:
 
 }  // namespace
 
-Result<BenchDone> bench_case(const PlainOperator& op, BenchCase timed, const BenchRequest& request, Context& context) {
+Result<BenchDone> bench_case(const Operator& op, BenchCase timed, const BenchRequest& request, Context& context) {
     PlainBench bench(op, std::move(timed), request, context);
     GDNCTL_TRY(bench.run());
     return BenchDone{bench.text(), to_text(bench.json(), 2) + "\n", bench.right()};
