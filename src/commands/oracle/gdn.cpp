@@ -50,35 +50,17 @@ Status check_verify(const oracle_verify::Options& o) {
 }  // namespace
 
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context) {
-    harness::GdnBenchRequest request;
-    GDNCTL_TRY_ASSIGN(request.threads, oracle_files::thread_count(options.threads));
-    request.op = op.name;
-    request.truth_of = truth_of(op);
-    request.kernel = options.kernel;
-    request.peers = options.peers;
-    request.shape = options.shape;
-    GDNCTL_TRY_ASSIGN(request.dims, harness::parse_shape(options.shape));
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    const harness::BenchRequest request = oracle_plain::bench_request(options, threads);
+    std::string shape = options.shape;
+    GDNCTL_TRY_ASSIGN(oracle::GdnDims d, harness::parse_shape(shape));
     if (options.hidden.unseen) {
-        const oracle::GdnDims& d = request.dims;
-        request.dims.T = unseen_size(d.T, static_cast<std::uint64_t>(options.seed));
-        request.shape = fmt::format("{},{},{},{},{},{}", d.B, d.Hk, d.Hv, d.T, d.dk, d.dv);
+        d.T = unseen_size(d.T, request.seed);
+        shape = fmt::format("{},{},{},{},{},{}", d.B, d.Hk, d.Hv, d.T, d.dk, d.dv);
     }
-    if (options.dtype == oracle_bench::DTypeChoice::bf16) request.storage = oracle::Storage::bf16;
-    request.seed = static_cast<std::uint64_t>(options.seed);
-    request.rounds = options.rounds;
-    request.runs = options.runs;
-    request.isa = oracle_bench::isa_of(options.isa);
-    request.limits = limits_of(options.limits);
-    harness::GdnBench bench(request, context);
-    GDNCTL_TRY(bench.run());
-    if (context.global.json) {
-        Json report = bench.json();
-        add_hidden(report, options.hidden);
-        print_json(report, context);
-    } else {
-        context.terminal.out(bench.text() + hidden_text(options.hidden));
-    }
-    return bench.measured() ? bench.exit_code() : ExitCode::nothing_done;
+    GDNCTL_TRY(oracle_files::check_memory(d, static_cast<std::size_t>(d.B)));
+    const auto plan = harness::gdn_plan(d, shape, truth_of(op), request, context);
+    return oracle_plain::run_bench(op.name, *plan, request, options.hidden, context);
 }
 
 namespace {

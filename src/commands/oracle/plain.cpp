@@ -102,6 +102,30 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
                             : oracle_report::exit_code_of(done.verdict(), options.allow_suspect);
 }
 
+harness::BenchRequest bench_request(const oracle_bench::Options& options, int threads) {
+    return {options.kernel,
+            options.peers,
+            options.dtype == oracle_bench::DTypeChoice::bf16,
+            static_cast<std::uint64_t>(options.seed),
+            threads,
+            options.rounds,
+            options.runs,
+            oracle_bench::isa_of(options.isa),
+            limits_of(options.limits)};
+}
+
+Result<ExitCode> run_bench(std::string_view op, harness::BenchPlan& plan, const harness::BenchRequest& request,
+                           const Hidden& hidden, Context& context) {
+    GDNCTL_TRY_ASSIGN(harness::BenchDone done, harness::bench(op, plan, request, context));
+    if (context.global.json) {
+        add_hidden(done.json, hidden);
+        print_json(done.json, context);
+    } else {
+        context.terminal.out(done.text + hidden_text(hidden));
+    }
+    return done.code;
+}
+
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context) {
     return bench_on(op, options, context, [&]() -> Result<harness::BenchCase> {
         const harness::CaseList list = op.plain().cases();
@@ -118,26 +142,15 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
 
 Result<ExitCode> bench_on(const Operator& op, const oracle_bench::Options& options, Context& context,
                           const std::function<Result<harness::BenchCase>()>& inputs) {
-    harness::BenchRequest request;
-    GDNCTL_TRY_ASSIGN(request.threads, oracle_files::thread_count(options.threads));
-    request.isa = oracle_bench::isa_of(options.isa);
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    harness::BenchRequest request = bench_request(options, threads);
+    if (!request.kernel) request.kernel = "builtin:fused";
     if (!oracle::has_isa(request.isa)) {
         return fail(ErrorKind::nothing_done, fmt::format("this processor has no {}", oracle::name_of(request.isa)));
     }
-    if (options.kernel) request.kernel = *options.kernel;
-    request.peers = options.peers;
-    request.bf16 = options.dtype == oracle_bench::DTypeChoice::bf16;
-    request.rounds = options.rounds;
-    request.runs = options.runs;
-    request.limits = limits_of(options.limits);
     GDNCTL_TRY_ASSIGN(auto timed, inputs());
-    timed.shape = [of = std::move(timed.shape), hidden = options.hidden](Json& report) {
-        if (of) of(report);
-        add_hidden(report, hidden);
-    };
-    GDNCTL_TRY_ASSIGN(const harness::BenchDone done, bench_case(op.plain(), std::move(timed), request, context));
-    context.terminal.out(context.global.json ? done.json : done.text);
-    return done.right ? ExitCode::ok : ExitCode::check_failed;
+    const auto plan = harness::plan_of(op.plain(), std::move(timed), request, context);
+    return run_bench(op.name, *plan, request, options.hidden, context);
 }
 
 }  // namespace gdnctl::commands::oracle_plain

@@ -1,5 +1,7 @@
 #include "harness/engine/operator.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -46,6 +48,14 @@ private:
 std::shared_ptr<const JudgementReport> report_of(const Judgement& judgement, std::string_view op) {
     if (judgement.report) return judgement.report;
     return std::make_shared<PlainReport>(judgement, op);
+}
+
+bool same_bytes(const oracle::TensorFile& a, const oracle::TensorFile& b) {
+    return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                      [](const oracle::NamedTensor& x, const oracle::NamedTensor& y) {
+                          return x.name == y.name && x.tensor.dtype == y.tensor.dtype &&
+                                 x.tensor.bytes == y.tensor.bytes;
+                      });
 }
 
 Result<Call> Problem::call(std::size_t /*pass*/, std::uint32_t /*dtypes*/, int /*threads*/) {

@@ -97,6 +97,9 @@ public:
 
 class Problem;
 
+// The one rule for "the same bits": names, dtypes and all bytes.
+bool same_bytes(const oracle::TensorFile& a, const oracle::TensorFile& b);
+
 // Inputs that look different and whose exact results are known, too.
 struct Disguised {
     std::unique_ptr<oracle::TensorFile> file;

@@ -50,15 +50,6 @@ Result<KernelRun> ask(Kernel& kernel, Problem& problem, const Question& what, in
     return run_once(kernel, {*inputs, what.entry, threads});
 }
 
-// The one rule for "the same bits".
-bool same_bytes(const TensorFile& a, const TensorFile& b) {
-    return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
-                      [](const oracle::NamedTensor& x, const oracle::NamedTensor& y) {
-                          return x.name == y.name && x.tensor.dtype == y.tensor.dtype &&
-                                 x.tensor.bytes == y.tensor.bytes;
-                      });
-}
-
 // Whether a later call is as good as the first one; else what is wrong becomes the fault of `first`.
 bool agrees(Tried& first, Tried later, std::string_view when) {
     if (!later.fault && later.judgement.verdict == first.judgement.verdict) return true;

@@ -75,9 +75,11 @@ class GdnUnderTest : public Problem {
 public:
     // With all that is known about it. Both must outlive it.
     GdnUnderTest(const TensorFile& inputs, const GdnReference& reference) : m_file(&inputs), m_reference(&reference) {}
-    // The truth is computed once it is needed; then `inputs` also get cotangents from that seed, if there is one.
-    GdnUnderTest(TensorFile& inputs, ContractChoice choice, std::optional<std::uint64_t> cotangents)
-        : m_file(&inputs), m_own_file(&inputs), m_choice(std::move(choice)), m_cotangents(cotangents) {}
+    // The truth is computed once it is needed; then `with_cotangents`, which are these inputs or nullptr, get
+    // cotangents from that seed.
+    GdnUnderTest(const TensorFile& inputs, ContractChoice choice, TensorFile* with_cotangents = nullptr,
+                 std::uint64_t seed = 1)
+        : m_file(&inputs), m_with_cotangents(with_cotangents), m_seed(seed), m_choice(std::move(choice)) {}
 
     Result<Inputs*> inputs_of(const Question& what, int threads) override {
         GDNCTL_TRY(prepare(threads));
@@ -113,7 +115,7 @@ public:
             other_axes ? oracle::Disguise() : oracle::Disguise(m_reference->problem.dims, contract.head_map, seed);
         Disguised other{std::make_unique<TensorFile>(*m_file), nullptr, {}};
         apply(signs, *other.file, contract.state_layout);
-        other.problem = std::make_unique<GdnUnderTest>(std::as_const(*other.file), *m_reference);
+        other.problem = std::make_unique<GdnUnderTest>(*other.file, *m_reference);
         // Applying the signs again removes them.
         other.undo = [signs, layout = contract.state_layout](TensorFile& outputs) { apply(signs, outputs, layout); };
         return other;
@@ -128,15 +130,17 @@ private:
         GDNCTL_TRY_ASSIGN(const auto reading, GdnReading::read(*m_file, m_choice, std::nullopt, {}));
         GDNCTL_TRY_ASSIGN(m_own_reference, reading->take_reference(threads));
         m_reference = &*m_own_reference;
-        if (m_cotangents) *m_own_file = oracle::with_cotangents(*m_own_file, *m_reference, *m_cotangents);
+        if (m_with_cotangents != nullptr) {
+            *m_with_cotangents = oracle::with_cotangents(*m_with_cotangents, *m_reference, m_seed);
+        }
         return {};
     }
 
     const TensorFile* m_file;
     const GdnReference* m_reference = nullptr;
-    TensorFile* m_own_file = nullptr;
+    TensorFile* m_with_cotangents = nullptr;
+    std::uint64_t m_seed = 1;
     ContractChoice m_choice;
-    std::optional<std::uint64_t> m_cotangents;
     std::optional<GdnReference> m_own_reference;
     std::optional<oracle::GdnInputs> m_asked;
 };
@@ -236,7 +240,7 @@ public:
         made.expected = c.expected;
         const bool gradients = made.asks.back().kind == "backward";
         made.problem = std::make_unique<GdnUnderTest>(*made.inputs, choice_of(options),
-                                                      gradients ? std::optional(c.seed) : std::nullopt);
+                                                      gradients ? made.inputs.get() : nullptr, c.seed);
         return made;
     }
 
@@ -244,7 +248,7 @@ public:
         PreparedCase made;
         made.inputs = std::make_unique<TensorFile>(std::move(inputs));
         GDNCTL_TRY(GdnReading::read(*made.inputs, choice_of(options), std::nullopt, {}));
-        made.problem = std::make_unique<GdnUnderTest>(*made.inputs, choice_of(options), std::nullopt);
+        made.problem = std::make_unique<GdnUnderTest>(*made.inputs, choice_of(options));
         return made;
     }
 
@@ -285,8 +289,9 @@ public:
         return std::optional(std::move(j));
     }
 
-    Result<std::unique_ptr<Problem>> read(const TensorFile& /*inputs*/) const override {
-        return fail(ErrorKind::internal, "gdn reads inputs with their contract");
+    Result<std::unique_ptr<Problem>> read(const TensorFile& inputs) const override {
+        GDNCTL_TRY(GdnReading::read(inputs, {}, std::nullopt, {}));
+        return std::make_unique<GdnUnderTest>(inputs, ContractChoice{});
     }
 
     std::span<const std::string_view> passes() const override {

@@ -1,10 +1,11 @@
 // Judging kernels of others: disguises that change no bit, and faults that only a second call shows.
+#include "harness/engine/verify.h"
+
 #include <algorithm>
 #include <limits>
 
 #include <doctest/doctest.h>
 
-#include "harness/engine/verify.h"
 #include "harness/gdn/read.h"
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/under_test/call.h"
