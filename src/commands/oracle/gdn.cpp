@@ -11,8 +11,9 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "harness/child/library.h"
+#include "harness/engine/bench.h"
 #include "harness/files.h"
-#include "harness/gdn/bench.h"
+#include "harness/gdn/kernel.h"
 #include "harness/gdn/run.h"
 #include "oracle/gdn/bench/bench.h"
 #include "oracle/gdn/cases/cases.h"
@@ -59,7 +60,7 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
         shape = fmt::format("{},{},{},{},{},{}", d.B, d.Hk, d.Hv, d.T, d.dk, d.dv);
     }
     GDNCTL_TRY(oracle_files::check_memory(d, static_cast<std::size_t>(d.B)));
-    const auto plan = harness::gdn_plan(d, shape, truth_of(op), request, context);
+    const auto plan = harness::gdn_plan(d, shape, request, context);
     return oracle_plain::run_bench(op.name, *plan, request, options.hidden, context);
 }
 
@@ -163,13 +164,6 @@ constinit const Operator k_operator = {.name = "gdn",
                                        .selftest = {&selftest},
                                        .case_names = &oracle::gdn_case_names,
                                        .kernel_names = &kernel_names};
-
-harness::TruthOf truth_of(const Operator& op, const harness::ContractChoice& choice) {
-    return [&op, choice](const oracle::TensorFile& inputs, int threads) -> Result<oracle::GdnReference> {
-        GDNCTL_TRY_ASSIGN(const auto reading, op.read(op, inputs, {choice, {}}));
-        return static_cast<harness::GdnReading&>(*reading).take_reference(threads);
-    };
-}
 
 const std::string& contract_help() {
     static const std::string k_help =

@@ -20,8 +20,6 @@ extern const Operator k_operator;  // the row of gdn
 Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Context& context);
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context);
 Result<ExitCode> selftest(const Operator& op, const oracle_selftest::Options& options, Context& context);
-// What `bench` judges by: the exact result for the inputs that the row reads from a file.
-harness::TruthOf truth_of(const Operator& op, const harness::ContractChoice& choice = {});
 Status check_run(const oracle_run::Options& options);
 
 using ContractOptions = harness::ContractChoice;  // the same on every command

@@ -111,18 +111,14 @@ harness::BenchRequest bench_request(const oracle_bench::Options& options, int th
             options.rounds,
             options.runs,
             oracle_bench::isa_of(options.isa),
-            limits_of(options.limits)};
+            limits_of(options.limits),
+            [hidden = options.hidden](Json& report) { add_hidden(report, hidden); }};
 }
 
 Result<ExitCode> run_bench(std::string_view op, harness::BenchPlan& plan, const harness::BenchRequest& request,
                            const Hidden& hidden, Context& context) {
-    GDNCTL_TRY_ASSIGN(harness::BenchDone done, harness::bench(op, plan, request, context));
-    if (context.global.json) {
-        add_hidden(done.json, hidden);
-        print_json(done.json, context);
-    } else {
-        context.terminal.out(done.text + hidden_text(hidden));
-    }
+    GDNCTL_TRY_ASSIGN(const harness::BenchDone done, harness::bench(op, plan, request, context));
+    context.terminal.out(context.global.json ? done.json : done.text + hidden_text(hidden));
     return done.code;
 }
 

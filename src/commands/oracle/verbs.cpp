@@ -270,6 +270,31 @@ Status check(const Options& options) {
     return {};
 }
 
+// What is judged.
+void describe_cases(cli::Args& args, Options& options) {
+    args.option(options.vectors, {.names = "--vectors",
+                                  .value = "DIR",
+                                  .help = "also judge the recorded outputs in this folder",
+                                  .complete = cli::Complete::directory});
+    args.option(options.cases, {.names = "--case",
+                                .value = "NAME",
+                                .help = "run only this case, vector or relation; a set of `oracle cases`, or a pattern "
+                                        "such as gva_*, selects several",
+                                .complete = cli::Complete::oracle_case});
+    args.option(options.dtype, std::span<const cli::Choice<StoredAs>>(k_dtypes),
+                {.names = "--dtype",
+                 .value = "DTYPE",
+                 .help = "how to store q, k and v of the generated cases, and the outputs"});
+    args.option(options.seed, {.names = "--seed",
+                               .value = "N",
+                               .help = "generate all inputs from seed N; `random`: from a new random seed",
+                               .default_text = "each case has its own"});
+    args.flag(options.slow, {.names = "--slow", .help = "also run the case of 65,537 tokens (takes a few seconds)"});
+    args.flag(options.metamorphic,
+              {.names = "--metamorphic",
+               .help = "check relations between the kernel's own results instead of comparing with a reference"});
+}
+
 void describe_contract(cli::Args& args, Options& options) {
     args.option(options.contract, {.names = "--contract",
                                    .value = "NAME",
@@ -325,27 +350,7 @@ void describe(cli::Args& args, Options& options) {
                                  .help = kernel_help(),
                                  .complete = cli::Complete::kernel,
                                  .required = true});
-    args.option(options.vectors, {.names = "--vectors",
-                                  .value = "DIR",
-                                  .help = "also judge the recorded outputs in this folder",
-                                  .complete = cli::Complete::directory});
-    args.option(options.cases, {.names = "--case",
-                                .value = "NAME",
-                                .help = "run only this case, vector or relation; a set of `oracle cases`, or a pattern "
-                                        "such as gva_*, selects several",
-                                .complete = cli::Complete::oracle_case});
-    args.option(options.dtype, std::span<const cli::Choice<StoredAs>>(k_dtypes),
-                {.names = "--dtype",
-                 .value = "DTYPE",
-                 .help = "how to store q, k and v of the generated cases, and the outputs"});
-    args.option(options.seed, {.names = "--seed",
-                               .value = "N",
-                               .help = "generate all inputs from seed N; `random`: from a new random seed",
-                               .default_text = "each case has its own"});
-    args.flag(options.slow, {.names = "--slow", .help = "also run the case of 65,537 tokens (takes a few seconds)"});
-    args.flag(options.metamorphic,
-              {.names = "--metamorphic",
-               .help = "check relations between the kernel's own results instead of comparing with a reference"});
+    describe_cases(args, options);
     args.flag(options.fail_fast, {.names = "--fail-fast", .help = "stop after the first failure"});
     args.option(options.save_failures,
                 {.names = "--save-failures",

@@ -27,7 +27,7 @@ public:
         m_machine = this_machine();
         if (!oracle::has_isa(m_request.isa)) {
             m_missing = fmt::format("this processor has no {}", oracle::name_of(m_request.isa));
-            return BenchDone{fmt::format("{}: not measured ({})\n", kernels(), m_missing), json(),
+            return BenchDone{fmt::format("{}: not measured ({})\n", kernels(), m_missing), json_text(),
                              ExitCode::nothing_done};
         }
         GDNCTL_TRY_ASSIGN(m_all, m_plan.contestants());
@@ -48,7 +48,7 @@ public:
         const std::vector<Subject> timed(m_subjects.begin() + static_cast<std::ptrdiff_t>(own),
                                          m_subjects.begin() + static_cast<std::ptrdiff_t>(first));
         GDNCTL_TRY(m_plan.finish(m_all, timed, m_subjects[0]));
-        return BenchDone{text(), json(), code()};
+        return BenchDone{text(), json_text(), code()};
     }
 
 private:
@@ -160,7 +160,7 @@ private:
         return json;
     }
 
-    Json json() const {
+    std::string json_text() const {
         Json report = {{"schema", "gdnctl.oracle-bench/1"}, {"op", m_op}, {"kernel", nullptr}};
         if (m_request.kernel) report["kernel"] = *m_request.kernel;
         report["not_measured"] = Json::object();
@@ -200,7 +200,8 @@ private:
         m_plan.add_fields(report);
         report["rounds"] = m_request.rounds;
         report["runs_per_round"] = m_request.runs;
-        return report;
+        if (m_request.fields) m_request.fields(report);
+        return to_text(report, 2) + "\n";
     }
 
     std::string_view m_op;

@@ -26,6 +26,7 @@ struct BenchRequest {
     std::int64_t rounds = 8, runs = 5;
     oracle::Isa isa = oracle::best_isa();
     Limits limits = {};
+    std::function<void(Json& report)> fields = {};  // adds what else the report says
 };
 
 // One pass of one kernel: its time only counts when its outputs are right.
@@ -68,8 +69,7 @@ public:
 };
 
 struct BenchDone {
-    std::string text;
-    Json json;  // gdnctl.oracle-bench/1
+    std::string text, json;  // gdnctl.oracle-bench/1
     ExitCode code = ExitCode::ok;
 };
 

@@ -1,4 +1,5 @@
-#include "harness/gdn/bench.h"
+// What oracle bench times for gdn: forward, backward and decode, of our kernels and of others.
+#include "harness/engine/bench.h"
 
 #include <algorithm>
 #include <map>
@@ -12,6 +13,7 @@
 #include "harness/child/foreign_kernel.h"
 #include "harness/files.h"
 #include "harness/gdn/kernel.h"
+#include "harness/gdn/read.h"
 #include "harness/timing.h"
 #include "oracle/gdn/bench/bench.h"
 #include "oracle/gdn/kernels/decode32.h"
@@ -49,13 +51,8 @@ struct NamedKernel {
 
 class GdnPlan : public BenchPlan {
 public:
-    GdnPlan(const oracle::GdnDims& dims, std::string shape, TruthOf truth_of, const BenchRequest& request,
-            Context& context)
-        : m_dims(dims),
-          m_shape(std::move(shape)),
-          m_truth_of(std::move(truth_of)),
-          m_request(request),
-          m_context(context) {}
+    GdnPlan(const oracle::GdnDims& dims, std::string shape, const BenchRequest& request, Context& context)
+        : m_dims(dims), m_shape(std::move(shape)), m_request(request), m_context(context) {}
 
     std::vector<std::string_view> passes() const override { return {"forward", "backward", "decode"}; }
     std::string_view error_unit() const override { return "budget"; }
@@ -87,7 +84,8 @@ public:
         log::info("generating inputs and the exact result");
         const auto storage = m_request.bf16 ? oracle::Storage::bf16 : oracle::Storage::f32;
         GDNCTL_TRY_ASSIGN(m_inputs, oracle::BenchInputs::make(m_dims, m_request.seed, storage));
-        GDNCTL_TRY_ASSIGN(m_reference, m_truth_of(m_inputs->file(), m_request.threads));
+        GDNCTL_TRY_ASSIGN(const auto reading, GdnReading::read(m_inputs->file(), {}, std::nullopt, {}));
+        GDNCTL_TRY_ASSIGN(m_reference, reading->take_reference(m_request.threads));
         // A second set of inputs, drawn again for every run of a third-party kernel. Built-in kernels keep nothing
         // between runs.
         const bool foreign =
@@ -301,7 +299,6 @@ private:
 
     oracle::GdnDims m_dims;
     std::string m_shape;
-    TruthOf m_truth_of;
     const BenchRequest& m_request;
     Context& m_context;
     std::optional<oracle::BenchInputs> m_inputs, m_fresh;
@@ -313,9 +310,9 @@ private:
 
 }  // namespace
 
-std::unique_ptr<BenchPlan> gdn_plan(const oracle::GdnDims& dims, const std::string& shape, TruthOf truth_of,
-                                    const BenchRequest& request, Context& context) {
-    return std::make_unique<GdnPlan>(dims, shape, std::move(truth_of), request, context);
+std::unique_ptr<BenchPlan> gdn_plan(const oracle::GdnDims& dims, const std::string& shape, const BenchRequest& request,
+                                    Context& context) {
+    return std::make_unique<GdnPlan>(dims, shape, request, context);
 }
 
 }  // namespace gdnctl::harness

@@ -50,7 +50,7 @@ std::string look_of(const GdnReport& report, std::int64_t chunk) {
     return look + (report.place->first_chunk == 0 && token == 0 ? " start" : token % chunk == 0 ? " chunk" : " inside");
 }
 
-Judgement judgement_of(const GdnReference& reference, const GdnReport& report) {
+Judgement judgement_with(const GdnReference& reference, const GdnReport& report) {
     Judgement j;
     j.verdict = report.verdict;
     j.reason = report.reason;
@@ -92,8 +92,8 @@ public:
         if (!how.ask.recorded) {
             auto judged = oracle::judge_run({outputs, std::nullopt}, *m_file, *m_reference, how.threads,
                                             pass_of(how.ask), how.explain);
-            Judgement j =
-                judged.fault && judged.report.tensors.empty() ? Judgement{} : judgement_of(*m_reference, judged.report);
+            Judgement j = judged.fault && judged.report.tensors.empty() ? Judgement{}
+                                                                        : judgement_with(*m_reference, judged.report);
             j.fault = std::move(judged.fault);
             return j;
         }
@@ -103,7 +103,7 @@ public:
         options.hints = how.explain;
         options.threads = how.threads;
         GDNCTL_TRY_ASSIGN(const GdnReport report, oracle::judge(with_truth, outputs, options));
-        return judgement_of(with_truth, report);
+        return judgement_with(with_truth, report);
     }
 
     // Signs of head dimensions follow the heads of the file's tensors.

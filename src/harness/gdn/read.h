@@ -1,7 +1,6 @@
 // From the shape or a file of inputs of gdn to the truth about them.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,10 +21,6 @@ struct ContractChoice {
     std::string contract = "marin";
     std::vector<std::string> sets;  // FIELD=VALUE
 };
-
-// A file of inputs as the operator's row reads it, with the truth about it. Errors: of the reading; bad_input, too
-// large.
-using TruthOf = std::function<Result<oracle::GdnReference>(const oracle::TensorFile& inputs, int threads)>;
 
 // A file of inputs of gdn, or of its layer, as its contract has it.
 
