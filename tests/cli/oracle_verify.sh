@@ -329,6 +329,15 @@ test_failures_that_cannot_be_saved() {
     err_has '--save-failures cannot be combined with GDNCTL_EVAL_SEED'
 }
 
+test_a_full_disk_ends_the_command() {
+    unshare -m true 2>/dev/null || skip 'no disk can be mounted here'
+    scaled
+    mkdir small
+    expect 8 unshare -m sh -c 'mount -t tmpfs -o size=64k tmpfs small && exec "$0" oracle verify gdn --kernel src:kernel.c --case crossed --save-failures small' "$GDNCTL"
+    err_has 'No space left'
+    err_has 'small/'
+}
+
 test_terminated_exits_143() {
   "$GDNCTL" oracle verify gdn --kernel builtin:chunk >out 2>err &
   pid=$!
