@@ -5,8 +5,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "harness/child/library.h"
 #include "oracle/gdn/bench/bench.h"
 #include "platform/clock.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "oracle/judge/report.h"
 
 namespace gdnctl::harness {

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/glob.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "harness/child/library.h"

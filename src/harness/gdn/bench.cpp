@@ -7,8 +7,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/log.h"
 #include "harness/child/foreign_kernel.h"
 #include "harness/files.h"

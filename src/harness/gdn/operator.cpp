@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "harness/gdn/kernel.h"
