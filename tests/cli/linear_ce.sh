@@ -149,8 +149,8 @@ static int gradients(const linear_ce_call* c) { return seen(c, 1); }
 C
     sed -n '/^static int gradients/,$p' "$REPO/examples/cpu-ce/kernel.c" | tail -n +2 >>seen.c
     expect 0 ce bench --batch 16 --hidden 32 --vocab 5000 --rounds 3 --runs 2 --kernel src:seen.c
-    [ "$(wc -l <"$WORK/seen")" = 36 ] || fail "not three sums for each of 12 calls"
-    [ "$(sort -u "$WORK/seen" | wc -l)" = 36 ] || fail "some run had inputs of another: $(sort "$WORK/seen" | uniq -d)"
+    [ "$(wc -l <"$WORK/seen")" = 42 ] || fail "not three sums for each of 14 calls"
+    [ "$(sort -u "$WORK/seen" | wc -l)" = 42 ] || fail "some run had inputs of another: $(sort "$WORK/seen" | uniq -d)"
     # A program, by the digits of its inputs file without signs, in any order.
     cat >seen.sh <<C
 od -An -v -tf4 "\$1" | tr -s ' -' '\n' | sort | cksum >>"$WORK/files"

@@ -82,27 +82,6 @@ test_backward_and_decode_are_timed_and_verified() {
     [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
 }
 
-test_phases_name_what_bounds_each() {
-    expect 0 all_passes --phases --peer builtin:chunk
-    out_has 'memory, read and written:'
-    out_has 'phases of builtin:fused'
-    grep -Eq '^  trsm +[0-9.]+ +[0-9]+ % .*(arithmetic|memory|packing)$' "$WORK/out" || fail "no substitution"
-    out_has 'phases of builtin:decode: not measured'
-    [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
-    expect 0 bench --phases --kernel builtin:chunk --peer builtin:decode --json
-    jq -e '[.forward.phases[].name] == ["packing", "gram", "decay", "trsm", "output", "state", "waiting"]' \
-        "$WORK/out" >/dev/null || fail "not the phases of the chunked form"
-    jq -e '.forward.phases | all(.ms >= 0 and .share >= 0) and ([.[].share] | add > 0.9 and add < 1.1)' \
-        "$WORK/out" >/dev/null || fail "shares do not add up"
-    jq -e '.forward.phases[1] | .gflops > 0 and .fma_peak_fraction > 0 and (.bound | length > 0)' "$WORK/out" >/dev/null ||
-        fail "no figures of a phase"
-    jq -e '.machine.memory_gigabytes_per_s > 0 and .peers[0].decode.phases == null' "$WORK/out" >/dev/null ||
-        fail "no bandwidth"
-    expect 0 bench --json
-    jq -e '.forward.phases == null and .machine.memory_gigabytes_per_s == null' "$WORK/out" >/dev/null ||
-        fail "phases that nobody asked for"
-}
-
 test_bf16_is_timed_and_verified() {
     for kernel in fused chunk saving backward decode decode-in-place; do
         expect 0 bench --dtype bf16 --kernel builtin:$kernel --json

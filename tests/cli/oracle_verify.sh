@@ -4,9 +4,10 @@ verify() { "$GDNCTL" oracle verify gdn --kernel builtin:chunk "$@"; }
 
 test_a_few_cases_and_vectors() {
     expect 0 verify --vectors "$V" --case g1 --case gdn_gva --case g1_no_l2norm
-    out_has 'case   g1 '
-    out_has 'as expected'
-    out_has 'vector gdn_gva.hf_recurrent.outputs.safetensors'
+    out_has 'golden: 1 OK, 1 UNSTABLE_INPUT as expected'
+    out_has 'golden backward: 1 OK'
+    out_has 'vectors: 4 OK'
+    out_lacks 'case   g1 '
     [ "$(tail -n 1 "$WORK/out")" = 'verdict: OK (2 cases, 1 backward, 4 vectors)' ] || fail "last line: $(tail -n 1 "$WORK/out")"
 }
 
@@ -21,9 +22,10 @@ test_every_named_case_and_recorded_vector() {
 }
 
 test_some_crossed_cases() {
-    expect 0 verify $(cases '.set == "crossed"' 12)
+    expect 0 verify -v $(cases '.set == "crossed"' 12)
     out_has 'case   crossed_001 '
     out_has 'backward crossed_013 '
+    grep -q '^crossed: [0-9]* OK$' "$WORK/out" || fail 'no summary'
 }
 
 test_a_slow_case_is_judged_where_it_is_asked_for() {
@@ -146,7 +148,7 @@ test_kernels_and_cases_have_names() {
     err_has 'did you mean'
     for kernel in fused recurrent32 recurrent64; do
         expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:$kernel --case odd_dims --case d128
-        case $kernel in recurrent64) out_has 'verdict: OK (2 cases, 2 backward, 0 vectors)' ;; *) out_has 'verdict: OK (2 cases, 0 vectors)' ;; esac
+        case $kernel in recurrent64) out_has 'verdict: OK (2 cases, 2 backward)' ;; *) out_has 'verdict: OK (2 cases)' ;; esac
     done
 }
 
@@ -190,7 +192,7 @@ PY
 test_kernels_that_take_bf16_get_it_and_others_do_not() {
     cc -O2 -shared -fPIC -I "$REPO/include" -o full.so "$FIXTURES/kernels/full.c" -lm || fail "the test's kernel does not compile"
     expect 0 "$GDNCTL" oracle verify gdn --kernel lib:full.so --dtype bf16 --case gva_2 --case decode_t3
-    out_has 'verdict: OK (1 case, 1 backward, 2 decode, 0 vectors)'
+    out_has 'verdict: OK (1 case, 1 backward, 2 decode)'
     # Says that it takes bf16, and reads fp32.
     sed 's/\.dtypes = 1u << GDN_F32/.dtypes = 1u << GDN_F32 | 1u << GDN_BF16/; s/c->q.dtype != GDN_F32/0/' "$REPO/examples/cpu-gdn/kernel.c" >kernel.c
     expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --dtype bf16 --case gva_2
@@ -206,6 +208,134 @@ test_decode_cases_are_listed_and_made() {
     expect 0 "$GDNCTL" oracle compare gdn --inputs x.safetensors --outputs x.safetensors
     expect 2 verify --case decode_t9
     err_has 'did you mean'
+}
+
+# The example kernel with a factor on its output.
+scaled() {
+    sed 's|^    return GDN_OK;|    { float *o = (float *)c->out.data; for (int64_t i = 0; i < c->batch * c->tokens * c->value_heads * c->value_dim; ++i) o[i] *= 1.02f; }\n&|' \
+        "$REPO/examples/cpu-gdn/kernel.c" >kernel.c
+}
+
+test_failures_that_are_alike_are_shown_once() {
+    scaled
+    expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --case gva_2 --case gva_4 --case marin_57_C16 --case varlen
+    [ "$(grep -c '^case ' "$WORK/out")" = 1 ] || fail "more than one case in full"
+    grep -q '^edges: [0-9] WRONG$' "$WORK/out" || fail "no summary"
+    out_has '       stage: scale'
+    out_has '       hint: matches if out is 1.02 times the truth'
+    grep -q '^       and 3 others: [a-zA-Z0-9_, ]*$' "$WORK/out" || fail "no other names"
+    [ "$(cat "$WORK/out" | wc -l)" -lt 25 ] || fail "too long"
+    expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --case gva_2 --case gva_4 -v
+    [ "$(grep -c '^case   gva_4 ' "$WORK/out")" = 1 ] && [ "$(grep -c '^case   gva_2 ' "$WORK/out")" = 2 ] || fail "-v does not list the cases"
+    # Two mistakes are two groups.
+    sed -i 's|float \*o = (float|if (c->tokens == 45) return GDN_FAILED; &|' kernel.c
+    expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --case gva_2 --case gva_4 --case varlen --case odd_dims
+    [ "$(grep -c '^case ' "$WORK/out")" = 2 ] || fail "not two groups"
+    out_has 'returned 4 (GDN_FAILED)'
+}
+
+test_gradients_follow_a_wrong_forward() {
+    sed 's|    each_lane(c, forward_lane);|&\n    ((float *)c->out.data)[0] += 1;|' "$FIXTURES/kernels/full.c" >full.c
+    cc -O2 -shared -fPIC -I "$REPO/include" '-DBACKWARD_FAULT=((float*)c->dv.data)[0]+=1;' -o kernel.so full.c -lm || fail "the test's kernel does not compile"
+    expect 1 "$GDNCTL" oracle verify gdn --kernel lib:kernel.so --case gva_2 --case gva_4
+    out_has 'follows: the forward of this case is wrong, too'
+    [ "$(grep -n '^case ' "$WORK/out" | tail -n 1 | cut -d: -f1)" -lt "$(grep -n '^backward ' "$WORK/out" | cut -d: -f1)" ] || fail "not last"
+    [ "$(grep -c '^backward ' "$WORK/out")" = 1 ] || fail "not one group"
+}
+
+test_fail_fast_stops_after_the_first_failure() {
+    scaled
+    expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --case edges --fail-fast
+    grep -Eq '^verdict: WRONG \([0-9]+ cases?; 1 failed, [0-9]+ not run\)$' "$WORK/out" || fail "went on"
+    expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --case edges --fail-fast --json
+    jq -e '.failed == 1 and .not_run > 0 and (.items[-1].verdict == "WRONG")' "$WORK/out" >/dev/null || fail "the report"
+    expect 0 verify --case g1 --case gva_2 --fail-fast
+    out_lacks 'not run'
+    edited bad 100 0.01
+    cp bad/gdn_base.x.outputs.safetensors bad/gdn_base.y.outputs.safetensors
+    expect 1 verify --vectors bad --case gdn_base --fail-fast
+    out_has '(0 cases, 1 vector; 1 failed, 1 not run)'
+}
+
+test_cases_are_chosen_by_patterns_and_sets() {
+    expect 0 verify --case 'gva_[24]' --case 'odd_dim?' --json
+    jq -e '[.items[] | select(.kind == "case") | .name] | sort == ["gva_2", "gva_4", "odd_dims"]' "$WORK/out" >/dev/null || fail "patterns"
+    expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:fused --case golden --json
+    [ "$(jq .cases "$WORK/out")" = "$("$GDNCTL" oracle cases gdn --json | jq '[.cases[] | select(.set == "golden")] | length')" ] || fail "a set"
+    expect 0 verify --vectors "$V" --case 'gdn_gv*' --json
+    jq -e '.cases == 0 and .vectors == 4' "$WORK/out" >/dev/null || fail "vectors"
+    expect 0 verify --metamorphic --case 'perfect*'
+    out_has 'verdict: OK (1 relation)'
+    expect 0 "$GDNCTL" oracle verify linear-ce --kernel builtin:fused --case 'layout_*' --json
+    jq -e '.cases >= 1 and all(.items[].name; startswith("layout_"))' "$WORK/out" >/dev/null || fail "linear-ce"
+    # A pattern selects no slow case.
+    expect 0 "$GDNCTL" oracle verify gdn --kernel builtin:fused --case '[gl]*_[26]*' --json
+    jq -e 'any(.items[]; .name == "long_65537") | not' "$WORK/out" >/dev/null || fail "a slow case"
+    expect 2 verify --case 'gvb_*'
+    err_has "no case matches 'gvb_*'"
+    err_has 'gdnctl oracle cases gdn lists them'
+    expect 2 verify --case crossd
+    err_has "did you mean 'crossed'?"
+}
+
+test_failures_are_saved_and_compared() {
+    scaled
+    expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --case gva_2 --case varlen --save-failures new/failures
+    out_has 'saved 2 of 2 failures to new/failures'
+    [ "$(ls new/failures | wc -l)" = 6 ] || fail "not three files each: $(ls new/failures)"
+    expect 1 "$GDNCTL" oracle compare gdn --inputs new/failures/gva_2.inputs.safetensors --outputs new/failures/gva_2.outputs.safetensors
+    out_has 'stage: scale'
+    jq -e '.schema == "gdnctl.oracle-failure/1" and .op == "gdn" and .kernel == "src:kernel.c" and .name == "gva_2" and .stage == "scale"' \
+        new/failures/gva_2.json >/dev/null || fail "the verdict"
+    # A contract that was declared is in the file.
+    expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --case gva_2 --set matmul=bf16 --save-failures new/failures
+    expect 1 "$GDNCTL" oracle compare gdn --inputs new/failures/gva_2.inputs.safetensors --outputs new/failures/gva_2.outputs.safetensors --json
+    jq -e '.contract.fields.matmul.value == "bf16"' "$WORK/out" >/dev/null || fail "the contract"
+    # A kernel that gives nothing has no outputs.
+    printf 'exit 5\n' >dies.sh
+    expect 1 "$GDNCTL" oracle verify gdn --kernel 'cmd:sh dies.sh' --case gva_2 --save-failures new/failures
+    [ -f new/failures/gva_2.inputs.safetensors ] && [ ! -e new/failures/gva_2.outputs.safetensors ] || fail "outputs of another run"
+    jq -e '.verdict != "WRONG" and .fault != null' new/failures/gva_2.json >/dev/null || fail "the fault"
+    expect 1 "$GDNCTL" oracle verify gdn --kernel src:kernel.c --case crossed --save-failures many
+    [ "$(ls many/*.json | wc -l)" = 20 ] || fail "not 20"
+    expect 0 verify --case g1 --save-failures none
+    out_lacks 'saved'
+}
+
+test_gradients_and_linear_ce_are_saved_too() {
+    cc -O2 -shared -fPIC -I "$REPO/include" -DDG_FACTOR=1.02 -o kernel.so "$FIXTURES/kernels/full.c" -lm || fail "the test's kernel does not compile"
+    expect 1 "$GDNCTL" oracle verify gdn --kernel lib:kernel.so --case gva_2 --save-failures f
+    expect 1 "$GDNCTL" oracle compare gdn --inputs f/gva_2-backward.inputs.safetensors --outputs f/gva_2-backward.outputs.safetensors
+    out_has 'stage: dg'
+    sed 's/c->labels\[i\]/(c->labels[i] ? c->labels[i] - 1 : 0)/g' "$REPO/examples/cpu-ce/kernel.c" >ce.c
+    expect 1 "$GDNCTL" oracle verify linear-ce --kernel src:ce.c --case unit_normal --save-failures f
+    expect 1 "$GDNCTL" oracle compare linear-ce --inputs f/unit_normal.inputs.safetensors --outputs f/unit_normal.outputs.safetensors
+    edited bad 100 0.01
+    expect 1 verify --vectors bad --case gdn_base --save-failures f
+    expect 1 "$GDNCTL" oracle compare gdn --inputs f/gdn_base.x.inputs.safetensors --outputs f/gdn_base.x.outputs.safetensors
+}
+
+test_failures_that_cannot_be_saved() {
+    : >file
+    expect 8 verify --case g1 --save-failures file
+    err_has '--save-failures'
+    expect 8 verify --case g1 --save-failures file/below
+    mkdir locked && chmod 500 locked
+    powerless
+    expect 8 "${as[@]}" "$GDNCTL" oracle verify gdn --kernel builtin:chunk --case g1 --save-failures locked
+    err_has 'cannot write to locked'
+    expect 8 verify --case g1 --save-failures /dev/full/x
+    GDNCTL_EVAL_SEED=7 expect 2 verify --case g1 --save-failures f
+    err_has '--save-failures cannot be combined with GDNCTL_EVAL_SEED'
+}
+
+test_a_full_disk_ends_the_command() {
+    unshare -m true 2>/dev/null || skip 'no disk can be mounted here'
+    scaled
+    mkdir small
+    expect 8 unshare -m sh -c 'mount -t tmpfs -o size=64k tmpfs small && exec "$0" oracle verify gdn --kernel src:kernel.c --case crossed --save-failures small' "$GDNCTL"
+    err_has 'No space left'
+    err_has 'small/'
 }
 
 test_terminated_exits_143() {

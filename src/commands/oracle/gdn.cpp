@@ -10,49 +10,19 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "harness/child/library.h"
+#include "harness/engine/bench.h"
 #include "harness/files.h"
-#include "harness/gdn/bench.h"
+#include "harness/gdn/kernel.h"
 #include "harness/gdn/run.h"
-#include "harness/gdn/verify.h"
 #include "oracle/gdn/bench/bench.h"
 #include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/report/report.h"
 #include "oracle/gdn/selftest/selftest.h"
-#include "oracle/gdn/under_test/kernel_under_test.h"
 #include "oracle/linear_ce/judge/contract.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_gdn {
-
-namespace {
-
-void add_fields(const oracle::GdnCase& c, Json& object) {
-    const oracle::GdnDims& d = c.dims;
-    Json values = Json::object();
-    for (const oracle::CaseValue& v : oracle::case_values(c)) values[v.factor] = v.value;
-    object["shape"] = {{"B", d.B}, {"Hk", d.Hk}, {"Hv", d.Hv}, {"T", d.T}, {"dk", d.dk}, {"dv", d.dv}};
-    object["seed"] = c.seed;
-    object["dtype"] = oracle::name_of(c.dtype);
-    object["cu_seqlens"] = c.cu_seqlens.empty() ? Json(nullptr) : Json(c.cu_seqlens);
-    object["values"] = std::move(values);
-    object["contract_fields"] = c.contract;
-    object["expected_verdict"] = oracle::name_of(c.expected);
-}
-
-}  // namespace
-
-Result<ExitCode> cases(const Operator& op, const oracle_cases::Options& /*options*/, Context& context) {
-    harness::CaseList list{"B,Hk,Hv,T,dk,dv", 18, {}};
-    const std::vector<oracle::GdnCase> all = oracle::all_cases();
-    for (const oracle::GdnCase& c : all) {
-        const oracle::GdnDims& d = c.dims;
-        list.rows.push_back({c.name, c.set, c.about, fmt::format("{},{},{},{},{},{}", d.B, d.Hk, d.Hv, d.T, d.dk, d.dv),
-                             c.expected == oracle::Verdict::unstable_input ? " (UNSTABLE_INPUT)" : "",
-                             [&c](Json& object) { add_fields(c, object); }});
-    }
-    return oracle_cases::print(op.name, list, context);
-}
 
 Status check_run(const oracle_run::Options& o) {
     if (o.parts || o.stream) return fail(ErrorKind::usage, "--parts and --stream are for gdn-layer");
@@ -72,133 +42,25 @@ Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Con
 
 namespace {
 
-using harness::GdnRequest;
-using harness::GdnVerified;
-using harness::Item;
-using oracle::KernelFault;
-using oracle::Verdict;
-using oracle_verify::StoredAs;
-
-std::optional<oracle::DType> dtype_of(StoredAs stored) {
-    switch (stored) {
-        case StoredAs::f32: return oracle::DType::f32;
-        case StoredAs::bf16: return oracle::DType::bf16;
-        case StoredAs::f16: return oracle::DType::f16;
-        case StoredAs::as_listed: break;
-    }
-    return std::nullopt;
-}
-
-Result<GdnRequest> request_of(const Operator& op, const oracle_verify::Options& options, int threads,
-                              const Context& context) {
-    GdnRequest request;
-    GDNCTL_TRY_ASSIGN(request.declared, oracle::read_declared(options.contract, options.sets));
-    request.truth_of = truth_of(op, {options.contract.value_or("marin"), options.sets});
-    request.kernel = options.kernel;
-    request.cases = options.cases;
-    if (options.vectors) request.vectors = context.cwd / *options.vectors;
-    request.dtype = dtype_of(options.dtype);
-    request.dtype_name = oracle_verify::name_of(options.dtype);
-    request.seed = options.hidden.seed ? options.hidden.seed : seed_of(options.seed);
-    request.unseen = options.hidden.unseen;
-    request.metamorphic = options.metamorphic;
-    request.slow = options.slow;
-    request.threads = threads;
-    request.limits = limits_of(options.limits);
-    return request;
-}
-
-Json json_of(std::string_view op, const oracle_verify::Options& options, const GdnRequest& request,
-             const GdnVerified& done, std::string_view verdict) {
-    const std::vector<Item>& items = done.items;
-    Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", op}, {"kernel", options.kernel}};
-    report["dtype"] = request.dtype_name;
-    report["seed"] = request.seed && !options.hidden.seed ? Json(*request.seed) : Json(nullptr);
-    add_hidden(report, options.hidden);
-    report["verdict"] = verdict;
-    report["forward_only"] = forward_only(items);
-    report["cases"] = count_of(items, "case");
-    report["backward"] = count_of(items, "backward");
-    report["decode"] = count_of(items, "decode");
-    report["vectors"] = count_of(items, "vector");
-    report["relations"] = count_of(items, "relation");
-    report["failed"] = std::count_if(items.begin(), items.end(), [](const Item& i) { return i.failed(); });
-    report["not_run"] = done.not_run;
-    report["skipped"] = json_of(done.skipped);
-    report["network_barrier"] = done.network.empty() ? Json(nullptr) : Json(done.network);
-    report["items"] = Json::array();
-    for (const Item& item : items) report["items"].push_back(json_of(item));
-    return report;
+Status check_verify(const oracle_verify::Options& o) {
+    const auto declared = oracle::read_declared(o.contract, o.sets);
+    return declared ? Status{} : tl::unexpected(declared.error());
 }
 
 }  // namespace
 
-Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    GDNCTL_TRY_ASSIGN(const GdnRequest request, request_of(op, options, threads, context));
-    GDNCTL_TRY_ASSIGN(const GdnVerified done, harness::verify_gdn(request, context, [&](const std::string& lines) {
-                          if (!context.global.json) context.terminal.out(lines);
-                      }));
-    const std::vector<Item>& items = done.items;
-    const Verdict verdict = overall(items);
-    const KernelFault* fault = gravest_fault(items);
-    const std::string_view name = fault != nullptr ? oracle::name_of(fault->kind) : oracle::name_of(verdict);
-    if (context.global.json) {
-        print_json(json_of(op.name, options, request, done, name), context);
-    } else {
-        const auto failed = std::count_if(items.begin(), items.end(), [](const Item& i) { return i.failed(); });
-        if (!done.network.empty()) {
-            context.terminal.out(fmt::format("network blocked by: {}\n", done.network));
-        }
-        context.terminal.out(text_of(done.skipped));
-        if (request.seed && !options.hidden.seed) {
-            context.terminal.out(fmt::format("inputs: --seed {}\n", *request.seed));
-        }
-        context.terminal.out(hidden_text(options.hidden));
-        if (forward_only(items)) {
-            const bool decode_only = count_of(items, "case") == 0 && count_of(items, "decode") > 0;
-            context.terminal.out(
-                fmt::format("{} ONLY: no gradient was compared\n", decode_only ? "DECODE" : "FORWARD"));
-        }
-        context.terminal.out(fmt::format("verdict: {} ({}{}{})\n", name, counted(items, options.metamorphic),
-                                         failed == 0 ? "" : fmt::format("; {} failed", failed),
-                                         done.not_run == 0 ? "" : fmt::format(", {} not run", done.not_run)));
-    }
-    return fault != nullptr ? harness::exit_code_of(fault->kind)
-                            : oracle_report::exit_code_of(verdict, options.allow_suspect);
-}
-
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context) {
-    harness::GdnBenchRequest request;
-    GDNCTL_TRY_ASSIGN(request.threads, oracle_files::thread_count(options.threads));
-    request.op = op.name;
-    request.truth_of = truth_of(op);
-    request.kernel = options.kernel;
-    request.peers = options.peers;
-    request.shape = options.shape;
-    GDNCTL_TRY_ASSIGN(request.dims, harness::parse_shape(options.shape));
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    const harness::BenchRequest request = oracle_plain::bench_request(options, threads);
+    std::string shape = options.shape;
+    GDNCTL_TRY_ASSIGN(oracle::GdnDims d, harness::parse_shape(shape));
     if (options.hidden.unseen) {
-        const oracle::GdnDims& d = request.dims;
-        request.dims.T = unseen_size(d.T, static_cast<std::uint64_t>(options.seed));
-        request.shape = fmt::format("{},{},{},{},{},{}", d.B, d.Hk, d.Hv, d.T, d.dk, d.dv);
+        d.T = unseen_size(d.T, request.seed);
+        shape = fmt::format("{},{},{},{},{},{}", d.B, d.Hk, d.Hv, d.T, d.dk, d.dv);
     }
-    if (options.dtype == oracle_bench::DTypeChoice::bf16) request.storage = oracle::Storage::bf16;
-    request.seed = static_cast<std::uint64_t>(options.seed);
-    request.rounds = options.rounds;
-    request.runs = options.runs;
-    request.isa = oracle_bench::isa_of(options.isa);
-    request.phases = options.phases;
-    request.limits = limits_of(options.limits);
-    harness::GdnBench bench(request, context);
-    GDNCTL_TRY(bench.run());
-    if (context.global.json) {
-        Json report = bench.json();
-        add_hidden(report, options.hidden);
-        print_json(report, context);
-    } else {
-        context.terminal.out(bench.text() + hidden_text(options.hidden));
-    }
-    return bench.measured() ? bench.exit_code() : ExitCode::nothing_done;
+    GDNCTL_TRY(oracle_files::check_memory(d, static_cast<std::size_t>(d.B)));
+    const auto plan = harness::gdn_plan(d, shape, request, context);
+    return oracle_plain::run_bench(op.name, *plan, request, options.hidden, context);
 }
 
 Result<ExitCode> selftest(const Operator& op, const oracle_selftest::Options& options, Context& context) {
@@ -225,22 +87,16 @@ std::vector<std::string> kernel_names(bool timed) {
 
 constinit const Operator k_operator = {.name = "gdn",
                                        .what = "Gated DeltaNet",
-                                       .cases = {&cases},
+                                       .plain = &harness::gdn_operator,
+                                       .cases = {&oracle_plain::cases},
                                        .read = &read,
                                        .run = {&run, &check_run},
                                        .compare = {&oracle_plain::compare},
-                                       .verify = {&verify},
+                                       .verify = {&oracle_plain::verify, &check_verify},
                                        .bench = {&bench},
                                        .selftest = {&selftest},
                                        .case_names = &oracle::gdn_case_names,
                                        .kernel_names = &kernel_names};
-
-harness::TruthOf truth_of(const Operator& op, const harness::ContractChoice& choice) {
-    return [&op, choice](const oracle::TensorFile& inputs, int threads) -> Result<oracle::GdnReference> {
-        GDNCTL_TRY_ASSIGN(const auto reading, op.read(op, inputs, {choice, {}}));
-        return static_cast<harness::GdnReading&>(*reading).take_reference(threads);
-    };
-}
 
 const std::string& contract_help() {
     static const std::string k_help =

@@ -17,13 +17,9 @@ namespace gdnctl::commands::oracle_gdn {
 extern const Operator k_operator;  // the row of gdn
 
 // Its verbs.
-Result<ExitCode> cases(const Operator& op, const oracle_cases::Options& options, Context& context);
 Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Context& context);
-Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context);
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context);
 Result<ExitCode> selftest(const Operator& op, const oracle_selftest::Options& options, Context& context);
-// What `verify` and `bench` judge by: the exact result for the inputs that the row reads from a file.
-harness::TruthOf truth_of(const Operator& op, const harness::ContractChoice& choice = {});
 Status check_run(const oracle_run::Options& options);
 
 using ContractOptions = harness::ContractChoice;  // the same on every command

@@ -13,7 +13,7 @@
 #include "platform/context.h"
 
 namespace gdnctl::harness {
-class PlainOperator;
+class Operator;
 class Reading;
 }  // namespace gdnctl::harness
 
@@ -57,7 +57,7 @@ struct Operator {
     std::string_view name;  // as OP spells it, and the metadata of files
     std::string_view what;  // for help
     // Its cases, kernels and how it judges them, where verbs are those of plain.h.
-    const harness::PlainOperator& (*plain)() = nullptr;
+    const harness::Operator& (*plain)() = nullptr;
     Verb<oracle_cases::Options> cases = {};
     // A file of inputs, checked and understood under the contract that file and options give it: what `run` adds
     // results to, and `compare` judges outputs of. `inputs` must outlive it.

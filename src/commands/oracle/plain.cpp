@@ -6,15 +6,30 @@
 #include "commands/oracle/verbs.h"
 #include "core/json.h"
 #include "harness/child/library.h"
+#include "harness/engine/bench.h"
+#include "harness/engine/verify.h"
 #include "harness/files.h"
-#include "harness/plain/bench.h"
-#include "harness/plain/verify.h"
 #include "oracle/judge/report.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_plain {
+
+namespace {
+
+std::optional<oracle::DType> dtype_of(oracle_verify::StoredAs stored) {
+    using oracle_verify::StoredAs;
+    switch (stored) {
+        case StoredAs::f32: return oracle::DType::f32;
+        case StoredAs::bf16: return oracle::DType::bf16;
+        case StoredAs::f16: return oracle::DType::f16;
+        case StoredAs::as_listed: break;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
 
 Result<ExitCode> cases(const Operator& op, const oracle_cases::Options& /*options*/, Context& context) {
     return oracle_cases::print(op.name, op.plain().cases(), context);
@@ -47,53 +62,63 @@ Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& opti
 }
 
 Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context) {
-    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    const auto vectors = options.vectors ? std::optional(context.cwd / *options.vectors) : std::nullopt;
-    const harness::VerifyRequest request{options.kernel,
-                                         options.cases,
-                                         vectors,
-                                         options.hidden.seed ? options.hidden.seed : seed_of(options.seed),
-                                         options.hidden.unseen,
-                                         options.dtype == oracle_verify::StoredAs::bf16,
-                                         threads,
-                                         limits_of(options.limits),
-                                         options.sets};
-    const auto said = [&](const std::string& lines) {
-        if (!context.global.json) context.terminal.out(lines);
-    };
-    GDNCTL_TRY_ASSIGN(const harness::Verified all, verify_cases(op.plain(), request, context, said));
-    const oracle::KernelFault* fault = all.fault();
-    const std::string_view name = fault != nullptr ? oracle::name_of(fault->kind) : oracle::name_of(all.verdict());
-    if (context.global.json) {
-        Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", op.name}, {"kernel", options.kernel}};
-        report["dtype"] = request.bf16 ? "bf16" : "case";
-        report["seed"] = request.seed && !options.hidden.seed ? Json(*request.seed) : Json(nullptr);
-        add_hidden(report, options.hidden);
-        report["verdict"] = name;
-        report["forward_only"] = all.forward_only();
-        report["cases"] = all.count_of("case");
-        report["vectors"] = all.count_of("vector");
-        report["failed"] = all.failed();
-        report["not_run"] = all.not_run;
-        report["skipped"] = {{"contract", json_of(all.skipped)}};
-        report["network_barrier"] = all.network.empty() ? Json(nullptr) : Json(all.network);
-        report["items"] = Json::array();
-        for (const harness::CaseVerdict& item : all.cases) report["items"].push_back(json_of(item));
-        print_json(report, context);
-    } else {
-        if (!all.network.empty()) context.terminal.out(fmt::format("network blocked by: {}\n", all.network));
-        context.terminal.out(text_of(all.skipped));
-        context.terminal.out(hidden_text(options.hidden));
-        if (all.forward_only()) context.terminal.out("FORWARD ONLY: no gradient was compared\n");
-        const std::size_t judged = all.count_of("case");
-        const std::size_t recorded = all.count_of("vector");
-        context.terminal.out(fmt::format("verdict: {} ({} case{}{}{}{})\n", name, judged, judged == 1 ? "" : "s",
-                                         recorded == 0 ? "" : fmt::format(", {} vectors", recorded),
-                                         all.failed() == 0 ? "" : fmt::format("; {} failed", all.failed()),
-                                         all.not_run == 0 ? "" : fmt::format(", {} not run", all.not_run)));
+    const Hidden& hidden = options.hidden;
+    if (options.save_failures && hidden.seed) {
+        return fail(ErrorKind::usage,
+                    "--save-failures cannot be combined with GDNCTL_EVAL_SEED: it would show hidden inputs");
     }
+    harness::VerifyRequest request;
+    request.kernel = options.kernel;
+    request.cases = options.cases;
+    if (options.vectors) request.vectors = context.cwd / *options.vectors;
+    if (options.save_failures) request.save_failures = *options.save_failures;
+    request.options.contract = options.contract;
+    request.options.sets = options.sets;
+    request.options.dtype = dtype_of(options.dtype);
+    request.options.dtype_name = oracle_verify::name_of(options.dtype);
+    request.options.seed = hidden.seed ? hidden.seed : seed_of(options.seed);
+    request.options.unseen = hidden.unseen;
+    GDNCTL_TRY_ASSIGN(request.options.threads, oracle_files::thread_count(options.threads));
+    request.hidden_seed = hidden.seed.has_value();
+    request.metamorphic = options.metamorphic;
+    request.slow = options.slow;
+    request.fail_fast = options.fail_fast;
+    request.verbose = context.global.verbose > 0;
+    request.limits = limits_of(options.limits);
+    GDNCTL_TRY_ASSIGN(const harness::Verified done,
+                      verify_cases(op.plain(), request, context, [&](const std::string& lines) {
+                          if (!context.global.json) context.terminal.out(lines);
+                      }));
+    if (context.global.json) {
+        Json notes = Json::object();
+        add_hidden(notes, hidden);
+        print_json(json_of(op.plain(), request, done, notes), context);
+    } else {
+        context.terminal.out(ending_text(request, done, hidden_text(hidden)));
+    }
+    const oracle::KernelFault* fault = done.fault();
     return fault != nullptr ? harness::exit_code_of(fault->kind)
-                            : oracle_report::exit_code_of(all.verdict(), options.allow_suspect);
+                            : oracle_report::exit_code_of(done.verdict(), options.allow_suspect);
+}
+
+harness::BenchRequest bench_request(const oracle_bench::Options& options, int threads) {
+    return {options.kernel,
+            options.peers,
+            options.dtype == oracle_bench::DTypeChoice::bf16,
+            static_cast<std::uint64_t>(options.seed),
+            threads,
+            options.rounds,
+            options.runs,
+            oracle_bench::isa_of(options.isa),
+            limits_of(options.limits),
+            [hidden = options.hidden](Json& report) { add_hidden(report, hidden); }};
+}
+
+Result<ExitCode> run_bench(std::string_view op, harness::BenchPlan& plan, const harness::BenchRequest& request,
+                           const Hidden& hidden, Context& context) {
+    GDNCTL_TRY_ASSIGN(const harness::BenchDone done, harness::bench(op, plan, request, context));
+    context.terminal.out(context.global.json ? done.json : done.text + hidden_text(hidden));
+    return done.code;
 }
 
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context) {
@@ -112,26 +137,15 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
 
 Result<ExitCode> bench_on(const Operator& op, const oracle_bench::Options& options, Context& context,
                           const std::function<Result<harness::BenchCase>()>& inputs) {
-    harness::BenchRequest request;
-    GDNCTL_TRY_ASSIGN(request.threads, oracle_files::thread_count(options.threads));
-    request.isa = oracle_bench::isa_of(options.isa);
+    GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
+    harness::BenchRequest request = bench_request(options, threads);
+    if (!request.kernel) request.kernel = "builtin:fused";
     if (!oracle::has_isa(request.isa)) {
         return fail(ErrorKind::nothing_done, fmt::format("this processor has no {}", oracle::name_of(request.isa)));
     }
-    if (options.kernel) request.kernel = *options.kernel;
-    request.peers = options.peers;
-    request.bf16 = options.dtype == oracle_bench::DTypeChoice::bf16;
-    request.rounds = options.rounds;
-    request.runs = options.runs;
-    request.limits = limits_of(options.limits);
     GDNCTL_TRY_ASSIGN(auto timed, inputs());
-    timed.shape = [of = std::move(timed.shape), hidden = options.hidden](Json& report) {
-        if (of) of(report);
-        add_hidden(report, hidden);
-    };
-    GDNCTL_TRY_ASSIGN(const harness::BenchDone done, bench_case(op.plain(), std::move(timed), request, context));
-    context.terminal.out(context.global.json ? done.json : done.text);
-    return done.right ? ExitCode::ok : ExitCode::check_failed;
+    const auto plan = harness::plan_of(op.plain(), std::move(timed), request, context);
+    return run_bench(op.name, *plan, request, options.hidden, context);
 }
 
 }  // namespace gdnctl::commands::oracle_plain

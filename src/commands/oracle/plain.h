@@ -1,10 +1,11 @@
-// Verbs for operators that are described by a harness::PlainOperator, to be used in the operator's row.
+// Verbs for operators that are described by a harness::Operator, to be used in the operator's row.
 #pragma once
 
 #include <functional>
 
+#include "commands/oracle/kernel_options.h"
 #include "commands/oracle/operators.h"
-#include "harness/plain/bench.h"
+#include "harness/engine/bench.h"
 
 namespace gdnctl::commands::oracle_plain {
 
@@ -14,6 +15,10 @@ Result<std::unique_ptr<harness::Reading>> read(const Operator& op, const oracle:
 // Of every operator that reads.
 Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& options, Context& context);
 Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context);
+harness::BenchRequest bench_request(const oracle_bench::Options& options, int threads);
+// Times a plan and reports.
+Result<ExitCode> run_bench(std::string_view op, harness::BenchPlan& plan, const harness::BenchRequest& request,
+                           const Hidden& hidden, Context& context);
 // Of the last of its cases.
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context);
 // The same of other inputs, which are asked for once nothing else is in the way.

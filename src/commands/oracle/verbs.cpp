@@ -255,6 +255,31 @@ Status check(const Options& options) {
     return {};
 }
 
+// What is judged.
+void describe_cases(cli::Args& args, Options& options) {
+    args.option(options.vectors, {.names = "--vectors",
+                                  .value = "DIR",
+                                  .help = "also judge the recorded outputs in this folder",
+                                  .complete = cli::Complete::directory});
+    args.option(options.cases, {.names = "--case",
+                                .value = "NAME",
+                                .help = "run only this case, vector or relation; a set of `oracle cases`, or a pattern "
+                                        "such as gva_*, selects several",
+                                .complete = cli::Complete::oracle_case});
+    args.option(options.dtype, std::span<const cli::Choice<StoredAs>>(k_dtypes),
+                {.names = "--dtype",
+                 .value = "DTYPE",
+                 .help = "how to store q, k and v of the generated cases, and the outputs"});
+    args.option(options.seed, {.names = "--seed",
+                               .value = "N",
+                               .help = "generate all inputs from seed N; `random`: from a new random seed",
+                               .default_text = "each case has its own"});
+    args.flag(options.slow, {.names = "--slow", .help = "also run the case of 65,537 tokens (takes a few seconds)"});
+    args.flag(options.metamorphic,
+              {.names = "--metamorphic",
+               .help = "check relations between the kernel's own results instead of comparing with a reference"});
+}
+
 void describe_contract(cli::Args& args, Options& options) {
     args.option(options.contract, {.names = "--contract",
                                    .value = "NAME",
@@ -272,6 +297,10 @@ void describe_examples(cli::Args& args) {
     args.example("gdnctl oracle verify gdn --kernel builtin:chunk", "the chunked fp32 kernel on every case");
     args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "your own kernel (docs/writing-a-kernel.md)");
     args.example("gdnctl oracle verify gdn --kernel 'cmd:python run.py' --case g1", "a program over tensor files");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c --case golden --case 'gva_*' --fail-fast",
+                 "one set and some cases, up to the first failure");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c --save-failures failures",
+                 "keep the tensors of failures for `oracle compare`");
     args.example("gdnctl oracle verify gdn --kernel src:kernel.c --dtype bf16", "the same cases stored in bf16");
     args.example("gdnctl oracle verify gdn --kernel src:kernel.c --set matmul=bf16",
                  "a kernel that multiplies in bf16 and says so");
@@ -292,7 +321,10 @@ void describe(cli::Args& args, Options& options) {
         "each case runs three times. Forward, backward (gradients of every case) and decode (steps of 1 to 8 tokens, "
         "in place and not) are judged if the kernel has them; other cases are skipped and counted. With --vectors, "
         "recorded outputs of real implementations are judged too: each NAME.*.outputs.safetensors against "
-        "NAME.inputs.safetensors in the same folder. The last line is the overall verdict. --contract and --set "
+        "NAME.inputs.safetensors in the same folder. The output counts what is OK in each set of cases. Failures that "
+        "look "
+        "alike are shown once, with the smallest case in full; -v prints a line for each case. The last line is the "
+        "overall verdict. --contract and --set "
         "declare what the kernel computes: fields of precision apply to every case, and cases that need another value "
         "of any "
         "other field are skipped and counted. A program gets log decay, beta as a factor and states as [N,H,K,V], as "
@@ -303,26 +335,13 @@ void describe(cli::Args& args, Options& options) {
                                  .help = kernel_help(),
                                  .complete = cli::Complete::kernel,
                                  .required = true});
-    args.option(options.vectors, {.names = "--vectors",
-                                  .value = "DIR",
-                                  .help = "also judge the recorded outputs in this folder",
-                                  .complete = cli::Complete::directory});
-    args.option(options.cases, {.names = "--case",
-                                .value = "NAME",
-                                .help = "run only this case, vector or relation",
-                                .complete = cli::Complete::oracle_case});
-    args.option(options.dtype, std::span<const cli::Choice<StoredAs>>(k_dtypes),
-                {.names = "--dtype",
-                 .value = "DTYPE",
-                 .help = "how to store q, k and v of the generated cases, and the outputs"});
-    args.option(options.seed, {.names = "--seed",
-                               .value = "N",
-                               .help = "generate all inputs from seed N; `random`: from a new random seed",
-                               .default_text = "each case has its own"});
-    args.flag(options.slow, {.names = "--slow", .help = "also run the case of 65,537 tokens (takes a few seconds)"});
-    args.flag(options.metamorphic,
-              {.names = "--metamorphic",
-               .help = "check relations between the kernel's own results instead of comparing with a reference"});
+    describe_cases(args, options);
+    args.flag(options.fail_fast, {.names = "--fail-fast", .help = "stop after the first failure"});
+    args.option(options.save_failures,
+                {.names = "--save-failures",
+                 .value = "DIR",
+                 .help = "write inputs, outputs and verdict of the first 20 failures to this folder",
+                 .complete = cli::Complete::directory});
     describe_contract(args, options);
     args.check([&options] { return check(options); });
     oracle_gdn::describe_threads(args, options.threads);
@@ -537,10 +556,6 @@ void describe(cli::Args& args, Options& options) {
         options.rounds,
         {.names = "--rounds", .value = "N", .help = "number of rounds; median and minimum are over all of them"});
     args.option(options.runs, {.names = "--runs", .value = "N", .help = "runs per round; the fastest counts"});
-    args.flag(
-        options.phases,
-        {.names = "--phases",
-         .help = "show how long each phase of our kernels takes and what limits it: arithmetic, memory or packing"});
     describe_limits(args, options.limits);
     linear_ce::describe_bench(args, options.ce);
     args.check([&options] { return check(options); });
@@ -548,7 +563,6 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle bench gdn --kernel builtin:backward --threads 1", "only the gradients");
     args.example("gdnctl oracle bench gdn --kernel builtin:decode --shape 64,4,8,64,128,128",
                  "decode 64 sequences token by token, compared with moving the states");
-    args.example("gdnctl oracle bench gdn --kernel builtin:chunk --phases --threads 1", "show where its time goes");
     args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json",
                  "output for a program");
     args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "your own kernel");

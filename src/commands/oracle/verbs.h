@@ -14,10 +14,10 @@
 #include "commands/oracle/linear_ce.h"
 #include "commands/oracle/operators.h"
 #include "core/result.h"
+#include "harness/engine/operator.h"
 #include "harness/flashinfer/evaluate.h"
 #include "harness/gdn/read.h"
 #include "harness/gdn/run.h"
-#include "harness/plain/operator.h"
 #include "oracle/judge/selftest.h"
 #include "oracle/simd/isa.h"
 #include "oracle/tensor/tensor.h"
@@ -104,6 +104,8 @@ struct Options {
     bool allow_suspect = false;
     bool metamorphic = false;
     bool slow = false;
+    bool fail_fast = false;
+    std::optional<std::string> save_failures;
     std::int64_t threads = 0;
     LimitOptions limits;
     Hidden hidden;
@@ -185,7 +187,6 @@ struct Options {
     std::int64_t rounds = 8;
     std::int64_t runs = 5;
     IsaChoice isa = IsaChoice::best;
-    bool phases = false;
     DTypeChoice dtype = DTypeChoice::f32;
     LimitOptions limits;
     Hidden hidden;

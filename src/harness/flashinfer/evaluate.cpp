@@ -12,10 +12,12 @@
 #include "core/text.h"
 #include "core/time.h"
 #include "core/version.h"
+#include "harness/engine/verify.h"
 #include "harness/files.h"
 #include "harness/flashinfer/dataset.h"
 #include "harness/flashinfer/solution.h"
 #include "harness/gdn/kernel.h"
+#include "harness/gdn/read.h"
 #include "harness/timing.h"
 #include "oracle/gdn/bench/bench.h"
 #include "oracle/gdn/report/report.h"
@@ -130,15 +132,15 @@ private:
         }
         m_rule = oracle::flashinfer::apply_rule(got.outputs, wanted.outputs);
         m_judged = true;
-        GDNCTL_TRY_ASSIGN(const auto verdict,
-                          oracle::judge_kernel(kernel, m_inputs.file, m_reference, m_options.threads, k_seed));
-        m_item.fault = verdict.fault;
+        const auto problem = gdn_problem(m_inputs.file, m_reference);
+        const Question forward{.entry = oracle::entry_of(KernelPass::forward)};
+        GDNCTL_TRY_ASSIGN(const Tried tried,
+                          try_kernel(kernel, *problem, {true, m_options.threads, {}, 1, true, forward}, k_seed));
+        m_item.fault = tried.fault;
         m_item.network = kernel.network();
-        m_item.verdict = verdict.report.verdict;
-        m_item.reason = verdict.report.reason;
-        for (const auto& t : verdict.report.tensors) {
-            m_item.error_over_budget = std::max(m_item.error_over_budget, t.error_over_budget);
-        }
+        m_item.verdict = tried.judgement.verdict;
+        m_item.reason = tried.judgement.reason;
+        m_item.error_over_budget = tried.judgement.error;
         return {};
     }
 

@@ -8,6 +8,7 @@
 
 #include "gdn/gdn_kernel.h"
 #include "harness/child/entry.h"
+#include "harness/engine/operator.h"
 #include "harness/timing.h"
 #include "oracle/gdn/contract/contract.h"
 #include "oracle/gdn/contract/gradients.h"
@@ -51,13 +52,6 @@ namespace {
 using oracle::KernelFault;
 using oracle::KernelFaultKind;
 using oracle::KernelPass;
-
-bool same_bytes(const oracle::TensorFile& a, const oracle::TensorFile& b) {
-    return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
-                      [](const oracle::NamedTensor& x, const oracle::NamedTensor& y) {
-                          return x.name == y.name && x.tensor.bytes == y.tensor.bytes;
-                      });
-}
 
 KernelPass asked_for(oracle::Pass pass) {
     switch (pass) {

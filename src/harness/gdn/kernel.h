@@ -111,4 +111,11 @@ Result<std::vector<std::unique_ptr<TimedPass>>> timed_passes(const std::shared_p
 // Of a kernel of gdn/gdn_kernel.h, or a program.
 std::unique_ptr<TimedInputs> timed_inputs(oracle::Pass pass, const Task& task);
 
+class BenchPlan;
+struct BenchRequest;
+// What oracle bench times for gdn (engine/bench.h). `shape` is `dims` for people. `request` and `context` must outlive
+// it.
+std::unique_ptr<BenchPlan> gdn_plan(const oracle::GdnDims& dims, const std::string& shape, const BenchRequest& request,
+                                    Context& context);
+
 }  // namespace gdnctl::harness

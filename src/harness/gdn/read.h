@@ -1,13 +1,12 @@
 // From the shape or a file of inputs of gdn to the truth about them.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "harness/plain/operator.h"
+#include "harness/engine/operator.h"
 #include "oracle/gdn/compare/compare.h"
 #include "oracle/gdn/compare/declare.h"
 #include "oracle/gdn/layer_inputs/layer_inputs.h"
@@ -22,10 +21,6 @@ struct ContractChoice {
     std::string contract = "marin";
     std::vector<std::string> sets;  // FIELD=VALUE
 };
-
-// A file of inputs as the operator's row reads it, with the truth about it. Errors: of the reading; bad_input, too
-// large.
-using TruthOf = std::function<Result<oracle::GdnReference>(const oracle::TensorFile& inputs, int threads)>;
 
 // A file of inputs of gdn, or of its layer, as its contract has it.
 
@@ -79,5 +74,10 @@ private:
     oracle::GdnLayer m_layer;
     oracle::LayerContract m_contract;
 };
+
+// gdn for the engines of verify and bench.
+const Operator& gdn_operator();
+// Inputs whose truth is known, as those engines have them. Both must outlive it.
+std::unique_ptr<Problem> gdn_problem(const oracle::TensorFile& inputs, const oracle::GdnReference& reference);
 
 }  // namespace gdnctl::harness

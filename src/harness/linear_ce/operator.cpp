@@ -277,11 +277,6 @@ void add_fields(const lce::Case& c, Json& object) {
     object["expected_verdict"] = "OK";
 }
 
-std::string metadata_of(const TensorFile& file, const char* field) {
-    const auto found = file.metadata.find(field);
-    return found == file.metadata.end() ? std::string() : found->second;
-}
-
 // `problem` must outlive it.
 class Judged : public JudgementReport {
 public:
@@ -300,7 +295,7 @@ private:
     lce::Report m_report;
 };
 
-class LinearCe : public PlainOperator {
+class LinearCe : public Operator {
 public:
     std::string_view name() const override { return k_op; }
 
@@ -331,17 +326,6 @@ public:
         return lce::make_inputs(c);
     }
 
-    std::optional<TensorFile> disguised(const TensorFile& inputs) const override {
-        const bool hv = metadata_of(inputs, "layout") == "hv";
-        const oracle::Shape& shape = inputs.find("x")->shape;
-        const Variation variation(static_cast<std::uint64_t>(text::parse_int(metadata_of(inputs, "seed")).value_or(0)),
-                                  static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]),
-                                  hv ? lce::Layout::hv : lce::Layout::vh);
-        TensorFile file = inputs;
-        for (oracle::NamedTensor& t : file.tensors) variation.apply(t.name, t.tensor);
-        return file;
-    }
-
     Result<std::optional<std::string>> declare(TensorFile& inputs, std::span<const std::string> sets) const override {
         if (sets.empty()) return std::optional<std::string>();
         return lce::declare(inputs, sets);
@@ -365,7 +349,7 @@ public:
 
 }  // namespace
 
-const PlainOperator& plain() {
+const Operator& plain() {
     static const LinearCe k_operator;
     return k_operator;
 }
@@ -436,12 +420,21 @@ Result<Judgement> ReadProblem::judge(const TensorFile& outputs, const Judging& h
         j.error = std::max(j.error, t.error_over_limit);
         if (t.verdict != oracle::Verdict::ok) j.wrong += (j.wrong.empty() ? "" : " ") + t.name;
     }
+    if (!report.hints.empty()) j.hint = report.hints.front().text;
     if (!m_how) return j;
     for (const std::string& name : m_problem.unknown) report.unknown.push_back(name);
     const auto equal = [](const lce::TensorVerdict& t) { return t.max_abs == 0 && t.nonfinite == 0; };
     report.outputs_are_truth = is_written_truth(outputs, "exact64", report.tensors, equal);
     j.report = std::make_shared<Judged>(m_problem, options, std::move(report));
     return j;
+}
+
+Result<std::optional<Disguised>> ReadProblem::disguised(std::uint64_t seed) {
+    const Variation variation(seed, m_problem.batch, m_problem.hidden, m_problem.c().layout);
+    Disguised other{std::make_unique<TensorFile>(m_inputs), nullptr, {}};
+    for (oracle::NamedTensor& t : other.file->tensors) variation.apply(t.name, t.tensor);
+    GDNCTL_TRY_ASSIGN(other.problem, plain().read(*other.file));
+    return other;
 }
 
 double ReadProblem::flop(std::size_t pass) const {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "harness/plain/bench.h"
-#include "harness/plain/operator.h"
+#include "harness/engine/bench.h"
+#include "harness/engine/operator.h"
 #include "oracle/linear_ce/judge/compare.h"
 #include "oracle/linear_ce/judge/problem.h"
 #include "oracle/linear_ce/judge/truth.h"
@@ -17,7 +17,7 @@ namespace gdnctl::harness::linear_ce {
 
 inline constexpr std::string_view k_op = "linear-ce";
 
-const PlainOperator& plain();
+const Operator& plain();
 
 // Refuses what this machine has no memory for. `exact`: gradients of all rows and columns in fp64.
 Status check_memory(std::size_t batch, std::size_t hidden, std::size_t vocab, bool exact);
@@ -32,7 +32,7 @@ struct BenchSizes {
 };
 Result<BenchCase> bench_inputs(const BenchSizes& sizes, std::uint64_t seed, bool bf16);
 
-// builtin:fused, lib:PATH, src:FILE.c or cmd:COMMAND; see PlainOperator::open().
+// builtin:fused, lib:PATH, src:FILE.c or cmd:COMMAND; see Operator::open().
 Result<std::unique_ptr<Kernel>> open_kernel(const std::string& spelling, const Opening& how, const Context& context);
 
 // The problem that plain() reads.
@@ -45,6 +45,7 @@ public:
 
     const oracle::linear_ce::Problem& value() const { return m_problem; }
     Result<Judgement> judge(const oracle::TensorFile& outputs, const Judging& how) override;
+    Result<std::optional<Disguised>> disguised(std::uint64_t seed) override;
     Result<Call> call(std::size_t pass, std::uint32_t dtypes, int threads) override;
     oracle::TensorFile file() const override;
     double flop(std::size_t pass) const override;

@@ -173,30 +173,55 @@ void OracleFindingReader::keep(std::string_view text) {
     m_finding.lines.push_back(text::visible(text::repair_utf8(text.substr(0, k_longest_detail))));
 }
 
+void OracleFindingReader::count(std::string item) {
+    constexpr std::size_t k_most = 10'000;
+    if (m_counted.size() >= k_most) return;
+    m_counted.insert(std::move(item));
+    m_finding.others = static_cast<std::int64_t>(m_counted.size()) - 1;
+}
+
+// "3 others: gva_4, varlen, backward gva_4", of the kind of the item above where none is named.
+void OracleFindingReader::count_others(std::string_view names) {
+    const std::size_t colon = names.find(": ");
+    if (colon == std::string_view::npos) return;
+    for (const auto part : text::split(names.substr(colon + 2), ',')) {
+        const std::string_view name = text::trim(part);
+        const bool kind = name.starts_with("case ") || name.starts_with("vector ");
+        if (!kind && name.find(' ') != std::string_view::npos) continue;
+        count(kind ? std::string(name) : m_kind + " " + std::string(name));
+    }
+}
+
 void OracleFindingReader::line(std::string_view text) {
     if (const auto item = parse_oracle_item(text)) {
         m_field = nullptr;
         m_first = false;
+        m_kind = item->vector ? "vector" : "case";
         const bool good = item->verdict == "OK" || text.find(" as expected") != std::string_view::npos;
         if (good) return;
-        if (m_finding.found()) {
-            ++m_finding.others;
-            return;
-        }
+        // With -v, an item has a line of its own before the one with its details.
+        m_first = !m_finding.found() || m_finding.item == item_of(text);
+        count(item_of(text));
+        if (!m_first) return;
         m_finding.item = item_of(text);
         m_finding.verdict = item->verdict;
+        m_finding.lines.clear();
         keep(text);
-        m_first = true;
         return;
     }
-    if (!m_first) return;
     const std::size_t indent = text.find_first_not_of(' ');
     if (indent == std::string_view::npos || indent < k_detail_indent) {
         m_first = false;
+        m_kind.clear();
         return;
     }
-    keep(text);
     const std::string_view words = text::trim(text);
+    if (!m_kind.empty() && words.starts_with("and ") && words.find(" other") != std::string_view::npos) {
+        count_others(words);
+        return;
+    }
+    if (!m_first) return;
+    keep(text);
     if (indent > k_detail_indent) {
         if (m_field != nullptr && m_field->size() < k_longest_detail) *m_field += " " + std::string(words);
         return;

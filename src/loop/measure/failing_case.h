@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,9 +33,13 @@ public:
 
 private:
     void keep(std::string_view text);
+    void count(std::string item);
+    void count_others(std::string_view names);
     OracleFinding m_finding;
-    std::string* m_field = nullptr;  // field that a more indented line continues
-    bool m_first = false;            // the current lines belong to the first finding
+    std::set<std::string> m_counted;  // items that are not OK
+    std::string m_kind;               // of the current item
+    std::string* m_field = nullptr;   // field that a more indented line continues
+    bool m_first = false;             // the current lines belong to the first finding
 };
 
 // The lines of a failed check's output that a person should see first. Pure.

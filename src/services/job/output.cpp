@@ -126,12 +126,38 @@ std::optional<std::string> parse_verdict_line(std::string_view line) {
     return std::string(word);
 }
 
-std::optional<OracleItem> parse_oracle_item(std::string_view line) {
+namespace {
+
+bool is_oracle_verdict(std::string_view word) {
     constexpr std::array<std::string_view, 17> verdicts = {
         "OK",      "SUSPECT",      "WRONG",     "UNSTABLE_INPUT", "NO_DATA",      "UNSUPPORTED",
         "REFUSED", "INCOMPLETE",   "UNSTEADY",  "WRONG_SHAPE",    "NON_FINITE",   "OUT_OF_BOUNDS",
         "CRASHED", "MEMORY_LIMIT", "TIMED_OUT", "NO_ENTRY_POINT", "BUILD_FAILED",
     };
+    return std::find(verdicts.begin(), verdicts.end(), word) != verdicts.end();
+}
+
+}  // namespace
+
+std::optional<OracleSummary> parse_oracle_summary(std::string_view line) {
+    const std::size_t colon = line.find(": ");
+    if (colon == 0 || colon == std::string_view::npos) return std::nullopt;
+    const std::string_view set = line.substr(0, colon);
+    const auto in_name = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    };
+    if (!std::all_of(set.begin(), set.end(), in_name) || set == "decode" || set == "relations") return std::nullopt;
+    OracleSummary summary{set == "vectors", {}};
+    for (const std::string_view part : text::split(line.substr(colon + 2), ',')) {
+        const auto words = text::split(text::trim(part), ' ');
+        const auto count = words.empty() ? std::nullopt : text::parse_int(words[0]);
+        if (!count || *count < 0 || words.size() < 2 || !is_oracle_verdict(words[1])) return std::nullopt;
+        summary.counts[std::string(words[1])] += *count;
+    }
+    return summary;
+}
+
+std::optional<OracleItem> parse_oracle_item(std::string_view line) {
     std::array<std::string_view, 3> words;
     for (std::string_view& word : words) {
         const std::size_t start = line.find_first_not_of(' ');
@@ -141,7 +167,7 @@ std::optional<OracleItem> parse_oracle_item(std::string_view line) {
         line.remove_prefix(word.size());
     }
     if (words[0] != "case" && words[0] != "vector") return std::nullopt;
-    if (std::find(verdicts.begin(), verdicts.end(), words[2]) == verdicts.end()) return std::nullopt;
+    if (!is_oracle_verdict(words[2])) return std::nullopt;
     return OracleItem{words[0] == "vector", std::string(words[2])};
 }
 
@@ -199,7 +225,15 @@ void JobOutput::line(std::string_view text) {
     if (const auto device = parse_device_line(text)) m_device = device;
     if (auto kernel = parse_judging_line(text)) m_verdicts.kernel = std::move(*kernel);
     if (const auto verdict = parse_verdict_line(text)) m_verdicts.overall = *verdict;
-    if (const auto item = parse_oracle_item(text)) {
+    if (const auto summary = parse_oracle_summary(text)) {
+        if (!m_summarised) m_verdicts.cases = m_verdicts.vectors = 0;
+        if (!m_summarised) m_verdicts.counts.clear();
+        m_summarised = true;
+        for (const auto& [verdict, count] : summary->counts) {
+            m_verdicts.counts[verdict] += count;
+            (summary->vectors ? m_verdicts.vectors : m_verdicts.cases) += count;
+        }
+    } else if (const auto item = parse_oracle_item(text); item && !m_summarised) {
         ++m_verdicts.counts[item->verdict];
         ++(item->vector ? m_verdicts.vectors : m_verdicts.cases);
     }

@@ -37,6 +37,13 @@ struct OracleItem {
     std::string verdict;
 };
 std::optional<OracleItem> parse_oracle_item(std::string_view line);
+// "crossed: 96 OK, 2 WRONG": a set of cases, or `vectors`, with the number of items per verdict; nullopt: another line.
+// Gradients, decode and relations are counted by no line of this kind.
+struct OracleSummary {
+    bool vectors = false;
+    std::map<std::string, std::int64_t> counts;
+};
+std::optional<OracleSummary> parse_oracle_summary(std::string_view line);
 // "src:k.c" of "[gdnctl] judging src:k.c on the generated cases"; nullopt: another line.
 std::optional<std::string> parse_judging_line(std::string_view line);
 // The verdict in "verdict: WRONG: reason"; nullopt: not a verdict line.
@@ -78,6 +85,7 @@ private:
     std::optional<PytestCounts> m_pytest;
     std::optional<DeviceReport> m_device;
     OracleVerdicts m_verdicts;
+    bool m_summarised = false;  // by sets: lines of items are then details
     ProfileReport m_profile;
 };
 

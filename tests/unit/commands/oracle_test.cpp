@@ -18,8 +18,8 @@
 #include "core/config.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "harness/engine/operator.h"
 #include "harness/files.h"
-#include "harness/plain/operator.h"
 #include "oracle/tensor/random.h"
 #include "oracle/tensor/tensor.h"
 #include "platform/clock.h"
@@ -87,7 +87,7 @@ private:
     double m_scale;
 };
 
-class ToyOperator final : public harness::PlainOperator {
+class ToyOperator final : public harness::Operator {
 public:
     std::string_view name() const override { return "scaled-sum"; }
 
@@ -133,7 +133,7 @@ public:
     }
 };
 
-inline const harness::PlainOperator& toy() {
+inline const harness::Operator& toy() {
     static const ToyOperator k_toy;
     return k_toy;
 }
@@ -352,7 +352,7 @@ TEST_CASE("commands of the oracle: what is refused before anything is computed")
         {"oracle verify", {"gdn", "--kernel", "builtin:fused", "--case", "g11"}, 2, "unknown case 'g11'"},
         {"oracle bench", {"gdn", "--rounds", "0"}, 2, "at least 1"},
         {"oracle bench", {"gdn", "--kernel", "builtin:none"}, 2, "builtin:none"},
-        {"oracle bench", {"linear-ce", "--phases"}, 2, "linear-ce does not support"},
+        {"oracle bench", {"linear-ce", "--shape", "1,1,1,3,4,4"}, 2, "linear-ce does not support"},
         {"oracle selftest", {"gdn-layer"}, 2, "unknown operator 'gdn-layer'"},
     };
     for (const auto& one : cases) world.check(one);

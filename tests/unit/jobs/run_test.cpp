@@ -21,13 +21,13 @@ JobRun ended(Result<JobRun> run) {
 TEST_CASE("run: a job is submitted, put on record, followed and judged by its end") {
     JobFixture world;
     world.plan.metric = TargetMetric{"ms", "ms", true, "json:/ms"};
-    world.jobs.script.log = {{2, "verdict: OK (70 cases, 0 vectors)\n"}, {9, "{\"ms\": 8}\n"}};
+    world.jobs.script.log = {{2, "verdict: OK (70 cases)\n"}, {9, "{\"ms\": 8}\n"}};
     const JobRun run = ended(world.run());
     CHECK(run.verdict.exit == ExitCode::ok);
     CHECK(run.details.state == JobState::succeeded);
     CHECK(run.output.verdicts().overall == "OK");
     CHECK(run.metric->value() == 8.0);
-    CHECK(world.terminal.out_text == "verdict: OK (70 cases, 0 vectors)\n{\"ms\": 8}\n");
+    CHECK(world.terminal.out_text == "verdict: OK (70 cases)\n{\"ms\": 8}\n");
     REQUIRE(world.jobs.submitted.size() == 1);
     const JobRequest& request = world.jobs.submitted[0];
     CHECK(request.entrypoint == "true");

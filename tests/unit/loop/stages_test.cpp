@@ -44,6 +44,13 @@ TEST_CASE("gate oracle: stage, head and chunk of the first item that is wrong, a
           "case t_hand: WRONG, stage order, value head 0 of 1; chunk 0 (of 64 tokens), and 1 other");
     CHECK_FALSE(evidence_of("case   a   OK  0 x budget\nverdict: OK\n").oracle.found());
     CHECK_FALSE(evidence_of("").oracle.found());
+    // Groups of failures name the others; -v names them before.
+    const std::string group =
+        "case   b   WRONG   7 x budget\n       stage: decay\n       and 3 others: c, d, vector e\n"
+        "backward b  WRONG  9 x budget\n       and 1 other: c\ncase   f   CRASHED\n       killed\n";
+    CHECK(evidence_of(group).oracle.text() == "case b: WRONG, stage decay, and 4 others");
+    CHECK(evidence_of("case   b   WRONG   7 x budget\ncase   c   WRONG   8 x budget\n" + group).oracle.text() ==
+          "case b: WRONG, stage decay, and 4 others");
     CHECK(evidence_of("case   a   CRASHED\nother\n       stage: not its own\n").oracle.sign() == "case a: CRASHED");
 }
 

@@ -239,7 +239,7 @@ TEST_CASE("validation: a target that runs as it is written gets no settings, no 
     StageFixture world;
     world.children.target = plain_target();
     world.children.child({"ray-test", "--timeout", "1800", "--auto-stop", "--json"}, 0, report_of("SUCCEEDED"),
-                         "verdict: OK (70 cases, 0 vectors)\n");
+                         "verdict: OK (70 cases)\n");
     TargetJobs jobs = world.children.jobs();
     const StageResult result = ok(TestsStage(world.validation(jobs)).run(world.context()));
     CHECK(result.verdict == StageVerdict::pass);
@@ -259,7 +259,7 @@ TEST_CASE("validation: a job has its name on record before it is submitted, and 
         return std::string("job-1");
     });
     world.children.child({"ray-test", "--timeout", "1800", "--auto-stop", "--json", "--submission-id", "job-1"}, 0,
-                         report_of("SUCCEEDED"), "verdict: OK (70 cases, 0 vectors)\n");
+                         report_of("SUCCEEDED"), "verdict: OK (70 cases)\n");
     CHECK(ok(TestsStage(world.validation(jobs)).run(world.context())).verdict == StageVerdict::pass);
     fails = true;
     const auto refused = TestsStage(world.validation(jobs)).run(world.context());

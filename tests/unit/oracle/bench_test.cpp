@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <string_view>
 
 #include <doctest/doctest.h>
@@ -85,64 +84,6 @@ TEST_CASE("bench: a decode step is shared only where its states outlast that") {
     CHECK(decode_threads(d, 64, 8) == 8);
     CHECK(decode_threads({1, 1, 1, 64, 256, 256}, 1, 8) == 1);  // one key head cannot be split
     CHECK(decode_threads(d, 0, 8) == 1);
-}
-
-TEST_CASE("bench: the phases of a kernel add up to its work, and measuring them changes no bit") {
-    const GdnDims dims{1, 200, 2, 4, 64, 64};
-    auto inputs = BenchInputs::make(dims, 3);
-    REQUIRE(inputs);
-    // q, k, v and out; the states and gates are small beside them, what the backward adds is not.
-    const double arrays = 4.0 * 200 * (2 * 2 * 64 + 2 * 4 * 64);
-    for (const Isa isa : available_isas()) {
-        for (const std::string name : {"builtin:fused", "builtin:chunk", "builtin:saving", "builtin:backward"}) {
-            CAPTURE(name);
-            CAPTURE(name_of(isa));
-            const TimedKernel kernel = *find_timed_kernel(name);
-            kernel.run(*inputs, 1, isa);  // makes the arrays that it needs
-            inputs->poison_outputs();
-            kernel.run(*inputs, 2, isa);
-            const auto without = inputs->outputs_checksum() ^ inputs->gradients_checksum();
-            PhaseSums sums;
-            inputs->poison_outputs();
-            inputs->set_phases(&sums);
-            kernel.run(*inputs, 2, isa);
-            inputs->set_phases(nullptr);
-            CHECK((inputs->outputs_checksum() ^ inputs->gradients_checksum()) == without);
-            PhaseWork all;
-            for (const PhaseWork& work : sums.times().of) {
-                all.ticks += work.ticks;
-                all.flop += work.flop;
-                all.bytes += work.bytes;
-                CHECK((work.ticks > 0 || work.flop == 0));
-            }
-            const double nominal =
-                kernel.pass == Pass::backward ? nominal_backward_flop(dims) : nominal_forward_flop(dims);
-            CHECK(all.ticks > 0);
-            CHECK(all.flop > 0.7 * nominal);
-            CHECK(all.flop < 1.4 * nominal);
-            CHECK(all.bytes > arrays);
-            CHECK(all.bytes < (name == "builtin:fused" || name == "builtin:chunk" ? 1.5 : 5) * arrays);
-            kernel.run(*inputs, 1, isa);
-            PhaseWork later;
-            for (const PhaseWork& work : sums.times().of) later.ticks += work.ticks;
-            CHECK(later.ticks == all.ticks);  // nothing is measured any more
-        }
-    }
-}
-
-TEST_CASE("bench: every phase has a name of its own") {
-    std::set<std::string_view> names;
-    for (std::size_t i = 0; i < k_phases; ++i) names.insert(name_of(static_cast<Phase>(i)));
-    CHECK(names.size() == k_phases);
-    CHECK(!names.contains(""));
-}
-
-TEST_CASE("bench: memory is moved as much as is said") {
-    auto inputs = BenchInputs::make({2, 3, 1, 2, 8, 8}, 3);
-    REQUIRE(inputs);
-    // q, k, v, out, g, beta and both states, read and written.
-    const double floats = 2 * (2 * 3 * 8) + 2 * (2 * 3 * 2 * 8) + 2 * (2 * 3 * 2) + 2 * (2 * 2 * 64);
-    for (const Isa isa : available_isas()) CHECK(inputs->move_memory(2, isa) == 8 * floats);
 }
 
 TEST_CASE("bench: order statistics") {

@@ -377,9 +377,11 @@ TEST_CASE("flashinfer: the fixture's workloads can be judged, one for each defin
         CHECK(reference.unstable_reason == "");
         CHECK(reference.contract.value.empty == EmptySequence::zeros);
         auto kernel = find_builtin_kernel("builtin:fused");
-        const auto verdict = judge_kernel(**kernel, inputs->file, reference, 2, 1);
-        REQUIRE(verdict);
-        CHECK(verdict->report.verdict == Verdict::ok);
+        const auto run = run_pass(**kernel, KernelPass::forward, inputs->file, reference.contract, 2);
+        REQUIRE(run);
+        const auto verdict = judge_run(*run, inputs->file, reference, 2, KernelPass::forward);
+        CHECK(!verdict.fault);
+        CHECK(verdict.report.verdict == Verdict::ok);
     }
 }
 

@@ -128,7 +128,6 @@ Forward32 BenchInputs::forward() const {
     f.out = a.out.stored();
     f.final_state = a.final_state.values.get();
     f.scale = 1 / std::sqrt(static_cast<float>(a.dims.dk));
-    f.phases = a.phases;
     return f;
 }
 
@@ -159,9 +158,7 @@ Backward32 BenchInputs::backward(int threads, Isa isa) {
     b.d_initial_state = a.d_initial_state.values.get();
     if (!a.saved) {
         a.saved = true;
-        b.inputs.phases = nullptr;
         saving_forward(b.inputs, b.saves, threads, isa);
-        b.inputs.phases = a.phases;
     }
     return b;
 }
@@ -201,15 +198,6 @@ void BenchInputs::scale_states(int threads, Isa isa) {
     if (a.scaled.size == 0) a.scaled = ones(a.initial_state.size);
     negate(a.scaled, a.dims.T, threads, isa);
 }
-
-double BenchInputs::move_memory(int threads, Isa isa) {
-    Arrays& a = *m_arrays;
-    if (a.moved.size == 0) a.moved = ones(2 * (a.q.size + a.v.size + a.g.size + a.initial_state.size));
-    negate(a.moved, 1, threads, isa);
-    return 2.0 * sizeof(float) * static_cast<double>(a.moved.size);
-}
-
-void BenchInputs::set_phases(PhaseSums* phases) { m_arrays->phases = phases; }
 
 void BenchInputs::poison_outputs() {
     std::vector<Array*> arrays = m_arrays->gradients();

@@ -76,12 +76,6 @@ public:
     // them.
     void scale_states(int threads, Isa isa);
 
-    // Reads and writes an array as large as all inputs and outputs of a forward pass; returns the number of bytes.
-    double move_memory(int threads, Isa isa);
-
-    // Where the passes below add the times of their phases; nullptr: nowhere.
-    void set_phases(PhaseSums* phases);
-
     // Arrays of this object; outputs() reads `out` and `final_state`.
     Forward32 forward() const;
     // The same for a backward pass. The first call runs the forward that saves for it.

@@ -71,8 +71,6 @@ struct BenchInputs::Arrays {
     // The same for decoding.
     std::vector<std::vector<GdnSequence>> steps;  // one token of each row
     BenchArray scaled;
-    BenchArray moved;
-    PhaseSums* phases = nullptr;
 
     void make_cotangents();
     std::vector<BenchArray*> gradients() { return {&dq, &dk, &dv, &dg, &dbeta, &d_initial_state}; }

@@ -201,10 +201,7 @@ void chunk_backward(const Backward32& b, int threads, Isa isa) {
             task.segment = segment;
             task.scratch = scratch.get();
             if (gradients) gradients->place(task, part.value_heads.front());
-            PhaseTimes times;
-            task.phases = f.phases == nullptr ? nullptr : &times;
             kernel.run(task);
-            if (f.phases != nullptr) f.phases->add(times);
         };
     });
     if (gradients) gradients->sum(b, threads);

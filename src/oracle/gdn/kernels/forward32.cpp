@@ -186,10 +186,7 @@ void for_all_parts(const Forward32& f, int threads, std::size_t columns, const S
             task.units = units.data() + first;
             task.unit_count = units.size() * (part + 1) / parts - first;
             task.scratch = room.get();
-            PhaseTimes times;
-            task.phases = f.phases == nullptr ? nullptr : &times;
             run(task, index / parts);
-            if (f.phases != nullptr) f.phases->add(times);
         };
     });
 }

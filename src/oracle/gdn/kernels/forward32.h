@@ -7,7 +7,6 @@
 
 #include "oracle/gdn/contract/problem.h"
 #include "oracle/simd/isa.h"
-#include "oracle/simd/phases.h"
 #include "oracle/simd/values.h"
 
 namespace gdnctl::oracle {
@@ -28,7 +27,6 @@ struct Forward32 {
     float* final_state = nullptr;          // [N, Hv, dk, dv]
     float scale = 1;                       // factor on q
     std::optional<float> l2norm_eps;       // q and k are divided by sqrt(|x|^2 + eps)
-    PhaseSums* phases = nullptr;           // the time of each phase is added to it; nullptr: not measured, at no cost
 };
 
 // How the chunk kernel sums gates inside a chunk.

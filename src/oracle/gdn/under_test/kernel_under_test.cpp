@@ -205,23 +205,6 @@ Result<std::unique_ptr<Kernel>> find_builtin_kernel(std::string_view spelling) {
 
 namespace {
 
-// Bit for bit, except that -0 equals 0, since the disguise changes the sign of zeros too.
-bool same_values(const Tensor& a, const Tensor& b) {
-    if (a.bytes == b.bytes) return true;
-    if (a.dtype != b.dtype || a.bytes.size() != b.bytes.size() || !is_floating(a.dtype)) return false;
-    for (std::size_t i = 0; i < a.count(); ++i) {
-        const double x = element(a, i);
-        const double y = element(b, i);
-        if (x != y && !(std::isnan(x) && std::isnan(y))) return false;
-    }
-    return true;
-}
-
-bool same_values(const TensorFile& a, const TensorFile& b) {
-    return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
-                      [](const NamedTensor& x, const NamedTensor& y) { return same_values(x.tensor, y.tensor); });
-}
-
 // Names an output that the pass should have but does not. A program that returns one gradient must return all.
 // Gradients of gates and beta in the inputs' own form also count.
 std::string missing_output(const TensorFile& outputs, KernelPass pass) {
@@ -291,14 +274,6 @@ KernelVerdict judged(const KernelRun& run, const Question& asked) {
     return verdict;
 }
 
-bool judgeable(const GdnReference& reference) { return reference.unstable_reason.empty(); }
-
-KernelFault unsteady(std::string_view when, const KernelVerdict& now) {
-    return {KernelFaultKind::unsteady,
-            fmt::format("right in the first call, but {}: {}", when, now.fault ? now.fault->text : now.report.reason),
-            {}};
-}
-
 }  // namespace
 
 bool has_gradients(const TensorFile& file) {
@@ -307,44 +282,8 @@ bool has_gradients(const TensorFile& file) {
 }
 
 KernelVerdict judge_run(const KernelRun& run, const TensorFile& inputs, const GdnReference& reference, int threads,
-                        KernelPass pass) {
-    return judged(run, {inputs, reference, pass, threads});
-}
-
-Result<KernelVerdict> judge_kernel(Kernel& kernel, const TensorFile& inputs, const GdnReference& reference, int threads,
-                                   std::uint64_t seed, KernelPass pass, bool hints) {
-    const ResolvedContract& contract = reference.contract;
-    const Question asked{inputs, reference, pass, threads, hints};
-    GDNCTL_TRY_ASSIGN(const KernelRun first, run_pass(kernel, pass, inputs, contract, threads));
-    KernelVerdict verdict = judged(first, asked);
-    const bool acceptable = verdict.report.verdict == Verdict::ok || verdict.report.verdict == Verdict::suspect;
-    if (verdict.report.verdict != Verdict::ok) verdict.outputs = first.outputs;
-    if (verdict.fault || !kernel.worth_repeating() || !judgeable(reference) || !acceptable) return verdict;
-
-    const StateLayout layout = contract.value.state_layout;
-    // Signs follow the heads of the file's tensors.
-    const bool other_axes = reference.problem.repeated_keys || contract.value.layout == TokenLayout::heads_first;
-    const Disguise disguise = other_axes ? Disguise() : Disguise(reference.problem.dims, contract.value.head_map, seed);
-    TensorFile other = inputs;
-    apply(disguise, other, layout);
-    GDNCTL_TRY_ASSIGN(KernelRun second, run_pass(kernel, pass, other, contract, 1));
-    apply(disguise, second.outputs, layout);  // applying the signs again removes them
-    GDNCTL_TRY_ASSIGN(const KernelRun third, run_pass(kernel, pass, inputs, contract, threads));
-    const std::pair<const KernelRun*, const char*> again[] = {
-        {&second, "wrong for inputs with other signs, on one thread"},
-        {&third, "wrong when it was given the same inputs again"}};
-    for (const auto& [run, when] : again) {
-        if (!run->fault && same_values(run->outputs, first.outputs)) continue;
-        verdict.bit_equal = false;
-        const KernelVerdict now = judged(*run, asked);
-        if (now.fault || now.report.verdict != verdict.report.verdict) {
-            const bool own_verdict = now.fault && now.fault->kind != KernelFaultKind::non_finite &&
-                                     now.fault->kind != KernelFaultKind::incomplete;
-            verdict.fault = own_verdict ? *now.fault : unsteady(when, now);
-            return verdict;
-        }
-    }
-    return verdict;
+                        KernelPass pass, bool hints) {
+    return judged(run, {inputs, reference, pass, threads, hints});
 }
 
 TensorFile with_cotangents(const TensorFile& inputs, const GdnReference& reference, std::uint64_t seed) {

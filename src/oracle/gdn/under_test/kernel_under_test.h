@@ -65,21 +65,13 @@ Result<TensorFile> canonical_inputs(TensorFile file, const ResolvedContract& con
 // The result of a kernel on one set of inputs.
 struct KernelVerdict {
     GdnReport report;
-    TensorFile outputs;  // of the first call, where the report is not OK
     std::optional<KernelFault> fault;
-    bool bit_equal = true;  // repeated calls gave the same bits
 };
 
-// Runs the kernel and judges the result. A foreign kernel is called three times: with the inputs; on one thread, with
-// the inputs in a disguise under which the exact result follows from the first one (signs of head dimensions changed);
-// and with the inputs again. `hints`: as CompareOptions has it.
-Result<KernelVerdict> judge_kernel(Kernel& kernel, const TensorFile& inputs, const GdnReference& reference, int threads,
-                                   std::uint64_t seed, KernelPass pass = KernelPass::forward, bool hints = true);
-
 // Judges the result of one run. A shape or dtype that cannot be compared is the kernel's fault. `inputs` has the
-// cotangents of gradients.
+// cotangents of gradients. `hints`: as CompareOptions has it.
 KernelVerdict judge_run(const KernelRun& run, const TensorFile& inputs, const GdnReference& reference, int threads,
-                        KernelPass pass);
+                        KernelPass pass, bool hints = true);
 bool has_gradients(const TensorFile& file);
 
 // `inputs` with random cotangents, rounded to the dtype of `out` as in automatic differentiation.

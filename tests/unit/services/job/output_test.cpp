@@ -50,6 +50,29 @@ TEST_CASE("job output: verdict lines") {
     }
 }
 
+TEST_CASE("job output: lines of a set of oracle cases") {
+    const auto crossed = parse_oracle_summary("crossed: 90 OK, 6 WRONG");
+    REQUIRE(crossed);
+    CHECK_FALSE(crossed->vectors);
+    CHECK(crossed->counts == std::map<std::string, std::int64_t>{{"OK", 90}, {"WRONG", 6}});
+    CHECK(parse_oracle_summary("golden: 4 OK, 1 UNSTABLE_INPUT as expected")->counts.at("UNSTABLE_INPUT") == 1);
+    CHECK(parse_oracle_summary("vectors: 3 OK")->vectors);
+    for (const char* no :
+         {"", ": 3 OK", "crossed backward: 3 OK", "relations: 3 OK", "decode: 3 OK", "crossed: OK", "crossed: 3 FINE",
+          "crossed: 3", "crossed: -1 OK", "Crossed: 3 OK", "verdict: OK (3 cases)"}) {
+        CAPTURE(no);
+        CHECK_FALSE(parse_oracle_summary(no));
+    }
+    // Lines of items are details where sets are summarised.
+    JobOutput out;
+    out.feed(
+        "case   t_hand   OK   0.1 x budget\nmarin-tests: 1 OK\ncrossed: 2 OK, 2 WRONG\ncrossed backward: 3 OK\n"
+        "case   crossed_003   WRONG   7 x budget\n       and 1 other: crossed_004\nverdict: WRONG\n");
+    out.finish();
+    CHECK(out.verdicts().cases == 5);
+    CHECK(out.verdicts().counts == std::map<std::string, std::int64_t>{{"OK", 3}, {"WRONG", 2}});
+}
+
 TEST_CASE("job output: metrics, the last one counts") {
     CHECK(parse_metric("throughput/mfu: 3.25", "throughput/mfu") == doctest::Approx(3.25));
     CHECK(parse_metric("'throughput/mfu': 1.5e-2, 'throughput/mfu' = -7", "throughput/mfu") == doctest::Approx(-7));

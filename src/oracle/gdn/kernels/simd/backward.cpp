@@ -2,7 +2,6 @@
 // the products need no special cases. Values (out, u, v) are in panels two vectors wide, tokens in rows of 32.
 #include "oracle/gdn/kernels/simd/backward_task.h"
 #include "oracle/gdn/kernels/simd/chunk_task.h"
-#include "oracle/simd/phases.h"
 #include "oracle/simd/vector.h"
 
 namespace gdnctl::oracle {
@@ -327,42 +326,6 @@ private:
     const Data& m_;
 };
 
-// Floating-point operations of the backward's phases, for one chunk of one value head (gram: of a key head), as
-// executed by its tiles.
-
-template <int Bytes, std::size_t Height>
-struct BackwardWork {
-    static constexpr std::size_t k_lanes = VectorOf<float, Bytes>::k_lanes;
-    static constexpr std::size_t k_rows = k_backward_chunk;
-    static constexpr std::size_t k_columns = 2 * k_lanes;
-
-    std::size_t dk, dv;
-
-    // Elements of a matrix of pairs on and below the diagonal, in tiles of `width`.
-    static constexpr std::size_t pairs(std::size_t width) {
-        std::size_t count = 0;
-        for (std::size_t i = Height; i <= k_rows; i += Height) count += Height * ((i + width - 1) / width * width);
-        return count;
-    }
-    // Rows that contribute to each column of dQ^T and dK^T in the products over pairs.
-    static constexpr std::size_t pair_steps() {
-        std::size_t steps = 0;
-        for (std::size_t t = 0; t < k_rows; t += k_columns) steps += k_columns * (t + k_lanes) + k_lanes * k_lanes;
-        return steps;
-    }
-
-    std::size_t gram() const { return 4 * pairs(k_columns) * dk; }
-    std::size_t scores() const { return 4 * pairs(k_lanes) * dv; }
-    std::size_t trsm() const {
-        std::size_t steps = 0;
-        for (std::size_t i = 0; i < k_rows; i += Height) steps += dk + 2 * (k_rows - i) - Height + Height / 2;
-        return 2 * dv * Height * steps;
-    }
-    std::size_t product() const { return 2 * k_rows * dk * dv; }
-    std::size_t dq() const { return product() + 2 * dk * pair_steps(); }
-    std::size_t dk_from_gradient() const { return product() + 2 * dk * (pair_steps() + k_rows * k_rows); }
-    std::size_t state() const { return 2 * product() + 2 * dk * dv; }
-};
 
 // Every product is computed in tiles of Height x 2 vectors whose sums stay in registers. There are two kinds. One has
 // columns of v in the lanes (dU and the substitution, the state's gradient). The other has tokens in the lanes
@@ -379,7 +342,7 @@ class BackwardSweep {
     static constexpr std::size_t k_columns = Data::k_columns;
 
 public:
-    explicit BackwardSweep(const BackwardTask& task) : m_t(task), m_(task), m_pairs(m_t, m_), m_timer(task.phases) {
+    explicit BackwardSweep(const BackwardTask& task) : m_t(task), m_(task), m_pairs(m_t, m_) {
         m_direct = m_.dk == task.dk && m_.dv == task.dv;
     }
 
@@ -401,7 +364,6 @@ public:
             m_.store_gradient(m_t, gradient(h), m_t.d_initial_state + head_state(h));
         }
         if (m_t.stream_out) end_of_stream();
-        m_timer.end(Phase::packing, 0, 2 * m_t.value_head_count * m_t.dk * m_t.dv);
     }
 
 private:
@@ -435,8 +397,6 @@ private:
                 m_.pack_values(m_t, m_t.u + gate_at(c, h) * m_t.dv, k_rows, nullptr, m_.decay.to_end, m_.u);
                 carry(state_at(begin, h, c - begin), state_room(h, c - begin + 1));
             }
-            m_timer.end(Phase::restoring, (key.end - key.begin) * m_work.product(),
-                        k_rows * (m_t.dk + (key.end - key.begin) * m_t.dv));
         }
     }
 
@@ -468,15 +428,12 @@ private:
         m_.pack_keys(m_t, m_t.q + keys, count, m_.q, m_.q_factor);
         transpose<Bytes>(m_.k, m_.dk, m_.kt, k_rows, k_rows, m_.dk);
         transpose<Bytes>(m_.q, m_.dk, m_.qt, k_rows, k_rows, m_.dk);
-        m_timer.end(Phase::packing, 0, 2 * count * m_t.dk);
         m_pairs.gram();
-        m_timer.end(Phase::gram, m_work.gram(), 0);
         for (std::size_t i = 0; i < k_rows * m_.dk; ++i) m_.dqt[i] = m_.dkt[i] = 0;
         for (std::size_t h = m_t.keys[k].begin; h < m_t.keys[k].end; ++h) {
             const std::size_t at = gate_at(c, h);
             decays(c, h);
             m_pairs.decayed();
-            m_timer.end(Phase::decay, 0, 2 * count);
             expect(c, h, index, k);
             m_.pack_values(m_t, m_t.d_out + at * m_t.dv, count, m_.d_out, m_.scale_out, m_.d_out_scaled);
             m_.transpose_values(m_.d_out, m_.d_out_t);
@@ -484,28 +441,18 @@ private:
             m_.transpose_values(m_.u, m_.u_t);
             for (std::size_t i = 0; i < k_rows; ++i) m_.q_out[i] = m_.k_y[i] = m_.k_u[i] = 0;
             const float* S = state_at(c - index, h, index);
-            m_timer.end(Phase::packing, 0, 2 * count * m_t.dv);
             solve(gradient(h), at, count);
-            m_timer.end(Phase::trsm, m_work.trsm(), 2 * count * m_t.dv);
             m_.transpose_values(m_.y, m_.y_t);
-            m_timer.end(Phase::packing, 0, 0);
             m_pairs.scores();
             m_pairs.weights();
-            m_timer.end(Phase::scores, m_work.scores(), 0);
             queries(S);
-            m_timer.end(Phase::dq, m_work.dq(), index == 0 ? m_t.dk * m_t.dv : 0);
             keys_from_state(S);
-            m_timer.end(Phase::dk_from_state, m_work.product(), 0);
             keys_from_gradient(gradient(h));
-            m_timer.end(Phase::dk_from_gradient, m_work.dk_from_gradient(), 0);
             const float dot = state(gradient(h), S);
-            m_timer.end(Phase::state, m_work.state(), 0);
             gates(at, count, dot);
-            m_timer.end(Phase::decay, 0, 2 * count);
         }
         m_.write_keys(m_t, m_.dqt, m_.q, m_.q_factor, m_t.dq + keys, count);
         m_.write_keys(m_t, m_.dkt, m_.k, m_.k_factor, m_t.dk_out + keys, count);
-        m_timer.end(Phase::packing, 0, 2 * count * m_t.dk);
     }
 
     // Prefetches what the next value head or chunk reads, a little at a time during the tiles of this one. Rows are
@@ -735,8 +682,6 @@ private:
     Data m_;
     BackwardPairs<Bytes, Height> m_pairs;
     Prefetch m_next;
-    PhaseTimer m_timer;
-    BackwardWork<Bytes, Height> m_work{m_.dk, m_.dv};
     bool m_direct = false;  // saved states are used in place
 };
 

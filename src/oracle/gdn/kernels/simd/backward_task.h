@@ -14,7 +14,6 @@
 
 #include <cstddef>
 
-#include "oracle/simd/phases.h"
 #include "oracle/simd/values.h"
 
 namespace gdnctl::oracle {
@@ -53,10 +52,9 @@ struct BackwardTask {
     float scale = 0;
     bool normalise = false;  // q and k are multiplied by 1 / sqrt(|x|^2 + eps)
     float eps = 0;
-    bool stream_out = false;       // use streaming stores for dq, dk and dv; they and their rows are then aligned to 64
-                                   // bytes
-    float* scratch = nullptr;      // aligned to 64 bytes
-    PhaseTimes* phases = nullptr;  // adds the time of each phase; nullptr: not measured
+    bool stream_out = false;   // use streaming stores for dq, dk and dv; they and their rows are then aligned to 64
+                               // bytes
+    float* scratch = nullptr;  // aligned to 64 bytes
 };
 
 struct BackwardKernel {

@@ -2,7 +2,6 @@
 // contiguous, because K, Q, M and P are kept transposed. The substitution happens inside the tile: a tile of U starts
 // as K S, receives the finished rows above it, then its own triangle, and is stored once.
 #include "oracle/gdn/kernels/simd/chunk_task.h"
-#include "oracle/simd/phases.h"
 #include "oracle/simd/vector.h"
 
 namespace gdnctl::oracle {
@@ -25,8 +24,7 @@ public:
         return s.total() + units * s.rows * k_columns;
     }
 
-    explicit ChunkSweep(const ChunkTask& task)
-        : m_task(task), m_t(task.what), m_s(m_t.dk, task.chunk), m_timer(m_t.phases) {
+    explicit ChunkSweep(const ChunkTask& task) : m_task(task), m_t(task.what), m_s(m_t.dk, task.chunk) {
         float* next = m_t.scratch;
         const auto take = [&next](std::size_t count) {
             float* begin = next;
@@ -53,14 +51,12 @@ public:
 
     void run() {
         for (std::size_t u = 0; u < m_t.unit_count; ++u) begin(u);
-        m_timer.end(Phase::packing, 0, m_t.unit_count * m_t.dk * k_columns);
         for (std::size_t first = 0; first < m_t.tokens; first += m_task.chunk) {
             const std::size_t left = m_t.tokens - first;
             chunk(first, left < m_task.chunk ? left : m_task.chunk);
         }
         for (std::size_t u = 0; u < m_t.unit_count; ++u) end(u);
         if (m_t.stream_out || m_task.stream_saves) end_of_stream();
-        m_timer.end(Phase::packing, 0, m_t.unit_count * m_t.dk * k_columns);
     }
 
 private:
@@ -155,15 +151,12 @@ private:
             const bool new_key = u == 0 || m_t.units[u - 1].key_head != unit.key_head;
             if (new_key) {
                 pack(unit.key_head, first, count);
-                m_timer.end(Phase::packing, 0, 2 * count * m_t.dk);
                 gram();
-                m_timer.end(Phase::gram, gram_flop(), 0);
             }
             if (new_key || m_t.units[u - 1].value_head != unit.value_head) {
                 const std::size_t at = first * m_t.Hv + unit.value_head;
                 chunk_decay({m_t.g + at, m_t.beta + at, m_t.Hv}, m_task.fp32_sums, count, m_padded, m_decay);
                 decayed();
-                m_timer.end(Phase::decay, 0, 2 * count);
             }
             panel_of(u, first, count);
         }
@@ -206,17 +199,6 @@ private:
     static const float* row(const ConstValues& x, std::size_t at, std::size_t count, float* room) {
         if constexpr (Narrow) return row_of<Bytes>(x, at, count, room);
         return static_cast<const float*>(x.data) + at;
-    }
-
-    static std::size_t tile_flop(std::size_t steps) { return 2 * Rows * k_columns * steps; }
-
-    // Operations of gram().
-    std::size_t gram_flop() const {
-        std::size_t flop = 0;
-        for (std::size_t j = 0; j < m_rows; j += Rows) {
-            flop += 2 * tile_flop(m_t.dk) * ((m_padded - j / k_columns * k_columns + k_columns - 1) / k_columns);
-        }
-        return flop;
     }
 
     // kk[j][i] = K_j . K_i and qk[j][i] = K_j . Q_i, for tiles that contain some i >= j.
@@ -265,7 +247,6 @@ private:
         expect(u, first);
         if (m_task.states != nullptr && first / m_task.chunk % m_task.segment == 0) {
             save_state(u, first);
-            m_timer.end(Phase::saving, 0, m_t.dk * columns);
         }
         for (std::size_t i = 0; i < m_rows; i += Rows) {
             Sums acc;
@@ -276,7 +257,6 @@ private:
             solve(acc, i);
             acc.keep(m_u + i * k_columns, k_columns);
             if (m_task.u != nullptr) write(acc, i, count, m_task.u + at, m_task.stream_saves, columns);
-            m_timer.end(Phase::trsm, tile_flop(m_t.dk + i + Rows / 2), (m_task.u == nullptr ? 1 : 2) * Rows * columns);
             acc.clear();
             m_next.fetch();
             acc.add({m_qt + i, m_s.chunk, 1}, {S, k_columns}, m_t.dk);
@@ -285,10 +265,8 @@ private:
             }
             acc.add({m_p + i, m_s.chunk, 1}, {m_u, k_columns}, i + Rows);
             write_out(acc, i, count, at, columns);
-            m_timer.end(Phase::output, tile_flop(m_t.dk + i + Rows), Rows * columns);
         }
         carry(S, count);
-        m_timer.end(Phase::state, 2 * m_t.dk * k_columns * count, 0);
     }
 
     // beta (v - e^c K S), with K S in acc; v of the chunk begins at `at`.
@@ -385,7 +363,6 @@ private:
     float *m_k, *m_q, *m_kt, *m_qt, *m_kk, *m_qk, *m_m, *m_p, *m_u;
     float* m_panels;
     Prefetch m_next;
-    PhaseTimer m_timer;
     ChunkDecay m_decay;
 };
 

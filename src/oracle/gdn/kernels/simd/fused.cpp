@@ -3,7 +3,6 @@
 // cache during a segment. Segments are the outer loop, so that rows of v, out, k and q on the same pages are used
 // together.
 #include "oracle/gdn/kernels/simd/fused_task.h"
-#include "oracle/simd/phases.h"
 #include "oracle/simd/vector.h"
 
 namespace gdnctl::oracle {
@@ -30,19 +29,16 @@ public:
         : m_t(task),
           m_packed(task.scratch + rounded(2 * Tokens * task.dk)),
           m_rows(task.scratch + packed_size(task.dk)),
-          m_units(m_rows + rows_size(task.dk)),
-          m_timer(task.phases) {}
+          m_units(m_rows + rows_size(task.dk)) {}
 
     void run() {
         for (std::size_t u = 0; u < m_t.unit_count; ++u) begin(u);
-        m_timer.end(Phase::packing, 0, m_t.unit_count * m_t.dk * k_columns);
         for (std::size_t first = 0; first < m_t.tokens; first += k_fused_segment) {
             const std::size_t left = m_t.tokens - first;
             segment(first, left < k_fused_segment ? left : k_fused_segment);
         }
         for (std::size_t u = 0; u < m_t.unit_count; ++u) end(u);
         if (m_t.stream_out) end_of_stream();
-        m_timer.end(Phase::packing, 0, m_t.unit_count * m_t.dk * k_columns);
     }
 
 private:
@@ -136,10 +132,7 @@ private:
             } else {
                 own.head = pending(u - 1).head;
             }
-            m_timer.end(Phase::packing, 0, new_key ? 2 * count * m_t.dk : 0);
             sweep(u, first, count);
-            // Per element of S: the write of a token, S^T k and S^T q.
-            m_timer.end(Phase::sweep, 6 * count * m_t.dk * k_columns, 2 * count * columns_of(unit));
         }
     }
 
@@ -378,7 +371,6 @@ private:
         std::size_t offset = 0, rows = 0, line = 0, lines = 0, step = 0;  // in elements
     };
     Expected m_next;
-    PhaseTimer m_timer;
     float m_dots[k_blocks * 4];
     FusedBlock m_factors[k_blocks];
 };

@@ -14,7 +14,6 @@
 
 #include <cstddef>
 
-#include "oracle/simd/phases.h"
 #include "oracle/simd/values.h"
 
 namespace gdnctl::oracle {
@@ -55,8 +54,7 @@ struct FusedTask {
     bool stream_out = false;  // use streaming stores for `out`; it is then aligned, and panels are whole lines
     const FusedUnit* units = nullptr;
     std::size_t unit_count = 0;
-    float* scratch = nullptr;      // fused_scratch(dk, unit_count) floats, aligned to 64 bytes
-    PhaseTimes* phases = nullptr;  // adds the time of each phase; nullptr: not measured
+    float* scratch = nullptr;  // fused_scratch(dk, unit_count) floats, aligned to 64 bytes
 };
 
 // How a kernel of this instruction set splits a head, and what it needs.

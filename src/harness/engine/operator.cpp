@@ -1,4 +1,6 @@
-#include "harness/plain/operator.h"
+#include "harness/engine/operator.h"
+
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -50,8 +52,48 @@ std::shared_ptr<const JudgementReport> report_of(const Judgement& judgement, std
     return std::make_shared<PlainReport>(judgement, op);
 }
 
+bool same_bytes(const oracle::TensorFile& a, const oracle::TensorFile& b) {
+    return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                      [](const oracle::NamedTensor& x, const oracle::NamedTensor& y) {
+                          return x.name == y.name && x.tensor.dtype == y.tensor.dtype &&
+                                 x.tensor.bytes == y.tensor.bytes;
+                      });
+}
+
 Result<Call> Problem::call(std::size_t /*pass*/, std::uint32_t /*dtypes*/, int /*threads*/) {
     return fail(ErrorKind::usage, "this operator has no interface for loaded kernels", "name a program: cmd:COMMAND");
+}
+
+Result<PreparedCase> Operator::prepare(std::string_view case_name, const CaseOptions& options) const {
+    const bool bf16 = options.dtype == oracle::DType::bf16;
+    std::optional<oracle::TensorFile> other;
+    if (options.unseen) other = resized(case_name, options.seed.value_or(1), bf16);
+    PreparedCase made;
+    made.inputs =
+        std::make_unique<oracle::TensorFile>(other ? std::move(*other) : inputs(case_name, options.seed, bf16));
+    GDNCTL_TRY_ASSIGN(const auto needed, declare(*made.inputs, options.sets));
+    if (needed) {
+        made.left_out = "needs " + *needed;
+        return made;
+    }
+    GDNCTL_TRY_ASSIGN(made.problem, read(*made.inputs));
+    // The last pass gives all that there is to judge.
+    std::size_t last = 0;
+    for (std::size_t pass = 1; pass < passes().size(); ++pass) {
+        if ((options.entries & (1U << pass)) != 0) last = pass;
+    }
+    made.asks = {{.entry = last, .pass = last}};
+    return made;
+}
+
+Result<PreparedCase> Operator::recorded(oracle::TensorFile inputs, const CaseOptions& options) const {
+    for (const std::string& set : options.sets) {
+        inputs.metadata[set.substr(0, set.find('='))] = set.substr(set.find('=') + 1);
+    }
+    PreparedCase made;
+    made.inputs = std::make_unique<oracle::TensorFile>(std::move(inputs));
+    GDNCTL_TRY_ASSIGN(made.problem, read(*made.inputs));
+    return made;
 }
 
 std::string text_of(const CaseList& cases) {
