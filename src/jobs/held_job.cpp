@@ -65,8 +65,8 @@ private:
     std::string m_text;
 };
 
-// Both streams of a command over the road. Until the mark comes on stdout, what arrives is of ssh and the host's login
-// shell: its stdout is dropped, its stderr held back, because the error that may follow repeats it.
+// Both streams of a command over the connection. Until the mark comes on stdout, what arrives is of ssh and the host's
+// login shell: its stdout is dropped, its stderr held back, because the error that may follow repeats it.
 class Streams {
 public:
     explicit Streams(const HostRun& run) : m_run(run) {}
@@ -124,19 +124,20 @@ private:
     bool m_begun = false;
 };
 
-void end_run(const devtpu::Road& road, const HoldRecord& record, const std::string& run_id, Context& context) {
+void end_run(const devtpu::HostConnection& connection, const HoldRecord& record, const std::string& run_id,
+             Context& context) {
     const auto ended =
-        devtpu::ask_host(road, devtpu::end_line(run_id), {}, k_end_limit, context.process, std::stop_token());
+        devtpu::ask_host(connection, devtpu::end_line(run_id), {}, k_end_limit, context.process, std::stop_token());
     if (ended) return;
     const std::string how_long =
         record.submission_id.empty() ? "" : " for up to " + format_duration(seconds(record.terms.lease_s));
     log::warning("the command may still be running on the host{}: {}", how_long, ended.error().text());
 }
 
-devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::Road& road, const HostRun& run) {
+devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::HostConnection& connection, const HostRun& run) {
     devtpu::HostCommand command{run.line, run.env, new_run_id(hold.record), hold.record.terms.lease_s, {}, false};
     command.reads_stdin = run.stdin_fd >= 0;
-    command.record = devtpu::run_record(road.lease, command.run_id);
+    command.record = devtpu::run_record(connection.lease, command.run_id);
     return command;
 }
 
@@ -173,37 +174,38 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
 
 // A script that needs a terminal: copied first, then run with the terminal as its standard input. `tree` and `turn` as
 // for run_once().
-Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& road, const HostRun& run,
+Result<int> run_interactive(const FoundHold& hold, const devtpu::HostConnection& connection, const HostRun& run,
                             const std::string& tree, Turn& turn, Context& context) {
-    devtpu::HostCommand command = command_for(hold, road, run);
+    devtpu::HostCommand command = command_for(hold, connection, run);
     command.tree = tree;
-    const std::string script = devtpu::terminal_script(road, command);
-    const std::string keep = fmt::format(
-        "umask 077; mkdir -p {0}/run && f=$(mktemp {0}/run/XXXXXX) && cat >\"$f\" && printf %s \"$f\"", road.base);
+    const std::string script = devtpu::terminal_script(connection, command);
+    const std::string keep =
+        fmt::format("umask 077; mkdir -p {0}/run && f=$(mktemp {0}/run/XXXXXX) && cat >\"$f\" && printf %s \"$f\"",
+                    connection.base);
     GDNCTL_TRY_ASSIGN(const devtpu::Answer kept,
-                      devtpu::ask_host(road, keep, script, seconds(30), context.process, context.stop));
+                      devtpu::ask_host(connection, keep, script, seconds(30), context.process, context.stop));
     if (kept.exit_code != 0) {
         return fail(ErrorKind::infrastructure,
                     "cannot store the command on the host: " + text::visible(text::trim(kept.err)));
     }
     const std::string line = fmt::format("exec sh {0} {0}", text::shell_quote(kept.out));
-    std::vector<std::string> argv = devtpu::road_argv(road, line);
-    if (!road.is_local()) argv.insert(argv.begin() + 1, "-t");
-    const auto heart = start_heart(hold.record, hold.place, context, command.record);
+    std::vector<std::string> argv = devtpu::host_argv(connection, line);
+    if (!connection.is_local()) argv.insert(argv.begin() + 1, "-t");
+    const auto renewer = start_renewer(hold.record, hold.place, context, command.record);
     GDNCTL_TRY_ASSIGN(const int code, run_in_terminal(argv, context.stop));
     if (context.stop.stop_requested()) {
-        end_run(road, hold.record, command.run_id, context);
+        end_run(connection, hold.record, command.run_id, context);
         return tl::unexpected(stopped_error());
     }
     if (code == devtpu::k_turn_code && !tree.empty()) {
         const std::string words =
             fmt::format("f={}; if [ -f \"$f\" ]; then cat \"$f\"; rm -f \"$f\"; fi", text::shell_quote(kept.out));
         GDNCTL_TRY_ASSIGN(const devtpu::Answer answer,
-                          devtpu::ask_host(road, words, {}, seconds(30), context.process, context.stop));
+                          devtpu::ask_host(connection, words, {}, seconds(30), context.process, context.stop));
         turn = devtpu::turn_of(code, answer.out);
     }
-    if (road.is_local() || code != k_ssh_failed) return code;
-    end_run(road, hold.record, command.run_id, context);
+    if (connection.is_local() || code != k_ssh_failed) return code;
+    end_run(connection, hold.record, command.run_id, context);
     if (auto over = over_now(hold, context)) return tl::unexpected(std::move(*over));
     return fail(ErrorKind::infrastructure, "ssh: the connection was lost");
 }
@@ -229,7 +231,7 @@ bool is_loopback_address(const JobEnv& item) {
 
 Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context) {
     HoldRecord& record = hold.record;
-    if (record.cluster == "local") return Via::ssh;  // the road is this machine
+    if (record.cluster == "local") return Via::ssh;  // the connection is this machine
     const bool foreign = record.submission_id.empty();
     if (wanted == Via::ray && foreign) {
         return fail(ErrorKind::usage,
@@ -271,32 +273,32 @@ Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context) {
 namespace {
 
 // `tree`: the mark that the host's tree must have. With a turn that is not `mine`, the command has not run.
-Result<int> run_once(const FoundHold& hold, const devtpu::Road& road, const HostRun& run, const std::string& tree,
-                     Turn& turn, Context& context) {
-    devtpu::HostCommand command = command_for(hold, road, run);
+Result<int> run_once(const FoundHold& hold, const devtpu::HostConnection& connection, const HostRun& run,
+                     const std::string& tree, Turn& turn, Context& context) {
+    devtpu::HostCommand command = command_for(hold, connection, run);
     command.tree = tree;
     command.alone = run.alone;
     ProcessSpec spec;
-    spec.stdin_bytes = devtpu::command_script(road, command);
+    spec.stdin_bytes = devtpu::command_script(connection, command);
     spec.stdin_fd = run.stdin_fd;
-    spec.argv = devtpu::road_argv(road, devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size()));
+    spec.argv = devtpu::host_argv(connection, devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size()));
     spec.wall_limit = run.wall_limit;
     spec.idle_limit = run.idle_limit;
     spec.stop = context.stop;
-    spec.leaves_behind = [&](int) { return !road.is_local(); };
+    spec.leaves_behind = [&](int) { return !connection.is_local(); };
     Streams streams(run);
     spec.stdin_ready = [&] { return streams.begun(); };  // nothing is taken from a command that does not run
     spec.on_stdout = [&](std::string_view bytes) { streams.feed_out(bytes); };
     spec.on_stderr = [&](std::string_view bytes) { streams.feed_err(bytes); };
-    const auto heart = start_heart(hold.record, hold.place, context, command.record);
-    if (!heart) log::warning("the lease is not being renewed: {}", heart.error().text());
+    const auto renewer = start_renewer(hold.record, hold.place, context, command.record);
+    if (!renewer) log::warning("the lease is not being renewed: {}", renewer.error().text());
     GDNCTL_TRY_ASSIGN(ProcessResult result, context.process.run(spec));
     const bool exited = result.end == ProcessResult::End::exited;
     turn = exited && !streams.begun() ? devtpu::turn_of(result.exit_code, streams.said()) : Turn::mine;
     if (turn != Turn::mine) return result.exit_code;
-    const bool cut = exited && result.exit_code == k_ssh_failed && !road.is_local();
+    const bool cut = exited && result.exit_code == k_ssh_failed && !connection.is_local();
     if (!cut || streams.begun()) result.exit_code = streams.finish(result.exit_code);
-    if (streams.begun() && (cut || !exited)) end_run(road, hold.record, command.run_id, context);
+    if (streams.begun() && (cut || !exited)) end_run(connection, hold.record, command.run_id, context);
     if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
     return judged(hold, result, spec, cut, streams.said(), context);
 }
@@ -304,21 +306,21 @@ Result<int> run_once(const FoundHold& hold, const devtpu::Road& road, const Host
 }  // namespace
 
 Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context) {
-    const auto road = road_of(hold.record, context);
-    if (!road) return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + hold.record.tpu_name);
+    const auto connection = connection_of(hold.record, context);
+    if (!connection) return fail(ErrorKind::infrastructure, "no ssh connection to dev TPU " + hold.record.tpu_name);
     std::optional<Clock::Monotonic> deadline;  // from the first wait after the last sync on
     std::string tree = hold.synced ? hold.synced->mark : std::string();
     for (;;) {
         Turn turn = Turn::mine;
-        auto code = run.interactive ? run_interactive(hold, *road, run, tree, turn, context)
-                                    : run_once(hold, *road, run, tree, turn, context);
+        auto code = run.interactive ? run_interactive(hold, *connection, run, tree, turn, context)
+                                    : run_once(hold, *connection, run, tree, turn, context);
         if (turn == Turn::mine) return code;
         if (turn == Turn::busy) {
             if (!deadline) {
                 log::info("waiting for another command that uses the TPU of {} to end", hold.record.tpu_name);
                 deadline = context.clock.monotonic() + devtpu::k_turn_limit;
             }
-            if (context.clock.monotonic() >= *deadline) return tl::unexpected(devtpu::no_turn(*road));
+            if (context.clock.monotonic() >= *deadline) return tl::unexpected(devtpu::no_turn(*connection));
             if (!context.clock.sleep_for(devtpu::k_turn_pause, context.stop)) return tl::unexpected(stopped_error());
             continue;
         }
@@ -359,13 +361,13 @@ Result<std::vector<JobEnv>> host_environment(const FoundHold& hold, const std::v
 }
 
 void report_busy_chips(const FoundHold& hold, Context& context) {
-    const auto road = road_of(hold.record, context);
-    if (!road || road->is_local()) return;
+    const auto connection = connection_of(hold.record, context);
+    if (!connection || connection->is_local()) return;
     constexpr std::string_view k_line =
         "for l in /proc/[0-9]*/fd/*; do case $(readlink \"$l\" 2>/dev/null) in /dev/accel[0-9]*|/dev/vfio/[0-9]*) "
         "p=${l#/proc/}; echo \"${p%%/*}\";; esac; done | sort -un | while read -r p; do "
         "printf '%s %s\\n' \"$p\" \"$(tr '\\0' ' ' </proc/\"$p\"/cmdline | cut -c1-120)\"; done";
-    const auto answer = devtpu::ask_host(*road, k_line, {}, seconds(10), context.process, context.stop);
+    const auto answer = devtpu::ask_host(*connection, k_line, {}, seconds(10), context.process, context.stop);
     if (!answer) return;
     for (const std::string_view line : text::split(text::trim(answer->out), '\n')) {
         if (!line.empty()) log::warning("the chips are in use on the host: {}", text::visible(line));
@@ -481,8 +483,8 @@ void set_end(JobRun& run, int code) {
     run.details.message = job_message::exit_code(code, run.output.tail());
 }
 
-Result<JobRun> run_by_road(const FoundHold& hold, const JobPlan& plan, const HeldRunOptions& options,
-                           Context& context) {
+Result<JobRun> run_over_connection(const FoundHold& hold, const JobPlan& plan, const HeldRunOptions& options,
+                                   Context& context) {
     JobRun run;
     if (plan.metric) {
         GDNCTL_TRY_ASSIGN(run.metric, MetricReader::create(*plan.metric));
@@ -544,9 +546,9 @@ Result<JobRun> run_beside(const FoundHold& hold, const JobPlan& plan, const Held
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(hold.place, false, context));
     const std::string run_id = new_run_id(hold.record);
     const std::string& id = hold.record.submission_id;
-    const auto heart =
-        start_heart(hold.record, hold.place, context, devtpu::run_record(devtpu::lease_path(id), run_id));
-    if (!heart) log::warning("the lease is not being renewed: {}", heart.error().text());
+    const auto renewer =
+        start_renewer(hold.record, hold.place, context, devtpu::run_record(devtpu::lease_path(id), run_id));
+    if (!renewer) log::warning("the lease is not being renewed: {}", renewer.error().text());
     GDNCTL_TRY_ASSIGN(const auto extra, extra_env(options.run, context));
     SubmitOptions submit;
     for (const JobEnv& item : extra) submit.env.push_back(item.name + "=" + item.value);
@@ -567,7 +569,7 @@ Result<JobRun> run_held(const FoundHold& hold, Via via, const JobPlan& plan, con
                         Context& context) {
     if (via == Via::ray) return run_beside(hold, plan, options, context);
     report_busy_chips(hold, context);
-    return run_by_road(hold, plan, options, context);
+    return run_over_connection(hold, plan, options, context);
 }
 
 }  // namespace gdnctl

@@ -1,4 +1,4 @@
-// Runs a command on the host of a held TPU: over the road to it, or as a job next to its holder.
+// Runs a command on the host of a held TPU: over the connection to it, or as a job next to its holder.
 #pragma once
 
 #include <chrono>
@@ -35,11 +35,11 @@ struct HostRun {
 // (`--via ssh` without ssh; the hold is over), authentication (the host refuses the key).
 Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context);
 
-// Runs it over the road and returns its exit code (128 + N for a signal; a command in a terminal that exits with 255
-// gives 254), renewing the lease meanwhile. Errors: timeout (everything it started is ended), interrupted, terminated;
-// infrastructure (the ssh connection was lost, or the hold has ended; the message says which); authentication; config;
-// conflict (another command has used the TPU for half an hour). If another command has changed the tree that this one
-// has synced, it is synced again first; while it runs, syncs that would change the tree wait.
+// Runs it over the connection and returns its exit code (128 + N for a signal; a command in a terminal that exits with
+// 255 gives 254), renewing the lease meanwhile. Errors: timeout (everything it started is ended), interrupted,
+// terminated; infrastructure (the ssh connection was lost, or the hold has ended; the message says which);
+// authentication; config; conflict (another command has used the TPU for half an hour). If another command has changed
+// the tree that this one has synced, it is synced again first; while it runs, syncs that would change the tree wait.
 Result<int> run_on_host(const FoundHold& hold, const HostRun& run, Context& context);
 
 // Marks a run on the host and everything that it starts: begins with the hold's id, ends with a dot and a random part.
@@ -97,7 +97,7 @@ Result<PlannedJob> plan_held_profile(Target target, ProfileSettings settings,
 // Runs it as a job next to the holder; the tree is sent along.
 Result<JobRun> run_beside(const FoundHold& hold, const JobPlan& plan, const HeldRunOptions& options, Context& context);
 
-// Runs it over the road to the host, or as above.
+// Runs it over the connection to the host, or as above.
 Result<JobRun> run_held(const FoundHold& hold, Via via, const JobPlan& plan, const HeldRunOptions& options,
                         Context& context);
 

@@ -224,9 +224,9 @@ constexpr seconds k_close_limit{3};
 
 // Programs on the host are not part of the holder's job, so stopping the job would leave them running.
 void end_runs(const HoldRecord& record, Context& context) {
-    const auto road = road_of(record, context);
-    if (!road) return;
-    const auto ended = devtpu::ask_host(*road, devtpu::end_line(record.submission_id + "."), {}, k_end_runs_limit,
+    const auto connection = connection_of(record, context);
+    if (!connection) return;
+    const auto ended = devtpu::ask_host(*connection, devtpu::end_line(record.submission_id + "."), {}, k_end_runs_limit,
                                         context.process, context.stop);
     if (!ended) log::debug("{}", ended.error().text());
 }
@@ -314,7 +314,7 @@ Error Holding::wait() {
 }
 
 Status Holding::release(milliseconds limit) {
-    m_heart.reset();
+    m_renewer.reset();
     m_backend->ignore_stop_requests();
     Context patient = without_stop(m_context);
     return release_hold(m_record, *m_backend, limit, patient);
@@ -370,7 +370,7 @@ public:
             return tl::unexpected(std::move(ready).error());
         }
         auto holding = std::make_unique<Holding>(std::move(m_record), std::move(m_backend), m_context);
-        holding->m_heart = std::move(m_heart);
+        holding->m_renewer = std::move(m_renewer);
         holding->m_adopted = m_adopted;
         return holding;
     }
@@ -530,7 +530,7 @@ private:
                 log::info("{} {}", status_of(*job), said);
             }
             const auto now = m_context.clock.monotonic();
-            if (!job && job.error().kind != ErrorKind::infrastructure && job.error().kind != ErrorKind::timeout) {
+            if (!job && !is_out_of_reach(job.error())) {
                 give_up();
                 return job;
             }
@@ -626,21 +626,21 @@ private:
     // Makes the first renewal here, where another way can still be chosen if it fails: if the host's lease folder is
     // not the holder's, jobs next to it renew the lease.
     Status renew_first() {
-        if (const auto road = road_of(m_record, m_context)) {
-            const Status renewed = beat_by_road(m_record, *road, {}, m_context, m_context.stop);
-            if (!renewed && !road->is_local()) {
+        if (const auto connection = connection_of(m_record, m_context)) {
+            const Status renewed = renew_over_connection(m_record, *connection, {}, m_context, m_context.stop);
+            if (!renewed && !connection->is_local()) {
                 log::warning("{}: jobs on the holder's host renew it", renewed.error().text());
                 m_record.ssh_ok = false;
             }
         }
         m_record.renewed = m_context.clock.wall();
-        GDNCTL_TRY_ASSIGN(m_heart, start_heart(m_record, m_options, m_context));
+        GDNCTL_TRY_ASSIGN(m_renewer, start_renewer(m_record, m_options, m_context));
         return {};
     }
 
     void give_up() {
         Context patient = without_stop(m_context);
-        m_heart.reset();
+        m_renewer.reset();
         m_backend->ignore_stop_requests();
         const Status released = release_hold(m_record, *m_backend, m_plan.stop_timeout, patient);
         if (!released) log::warning("{}", released.error().text());
@@ -655,7 +655,7 @@ private:
     TpuChoice m_tpu;
     std::unique_ptr<JobBackend> m_backend;
     HoldRecord m_record;
-    std::unique_ptr<Heart> m_heart;
+    std::unique_ptr<LeaseRenewer> m_renewer;
     std::optional<FileLock> m_submitting;
     bool m_adopted = false;
 };

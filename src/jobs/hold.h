@@ -32,7 +32,7 @@ struct HoldPlan {
 };
 
 // Renews a lease from its own thread while it lives. The first of several failures in a row is logged as a warning.
-class Heart;
+class LeaseRenewer;
 
 // A TPU that is held and ready, and stays so while the object lives. The destructor does not release it.
 class Holding {
@@ -59,7 +59,7 @@ private:
     devtpu::HoldRecord m_record;
     std::unique_ptr<JobBackend> m_backend;
     Context& m_context;
-    std::unique_ptr<Heart> m_heart;
+    std::unique_ptr<LeaseRenewer> m_renewer;
     bool m_adopted = false;
 };
 
@@ -105,7 +105,7 @@ Error hold_over(const devtpu::HoldRecord& record, const JobDetails& job, const s
 Error hold_vanished(const devtpu::HoldRecord& record);
 
 // The way to the host; nullopt: only through jobs next to the holder.
-std::optional<devtpu::Road> road_of(const devtpu::HoldRecord& record, const Context& context);
+std::optional<devtpu::HostConnection> connection_of(const devtpu::HoldRecord& record, const Context& context);
 
 // Stops the holder and everything that runs on its host, waits for its end, and removes this machine's records of it.
 Status release_hold(const devtpu::HoldRecord& record, JobBackend& backend, std::chrono::milliseconds limit,

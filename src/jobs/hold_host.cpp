@@ -156,8 +156,9 @@ Status try_ssh(const HoldRecord& record, Context& context) {
         return fail(ErrorKind::infrastructure, "the holder found no address of its host");
     }
     GDNCTL_TRY(make_private_directory(context.state_dir / "ssh"));
-    const auto road = devtpu::ssh_road(ssh_options(record, context), record.tpu_name, record.submission_id);
-    GDNCTL_TRY_ASSIGN(const auto answer, devtpu::ask_host(road, ":", {}, k_ssh_limit, context.process, context.stop));
+    const auto connection = devtpu::ssh_connection(ssh_options(record, context), record.tpu_name, record.submission_id);
+    GDNCTL_TRY_ASSIGN(const auto answer,
+                      devtpu::ask_host(connection, ":", {}, k_ssh_limit, context.process, context.stop));
     if (answer.exit_code == 0) return {};
     return fail(ErrorKind::infrastructure,
                 "ssh: the host's shell does not work: " + text::visible(text::trim(answer.err)));
@@ -202,13 +203,13 @@ Status forget_hold(const HoldRecord& record, const Context& context) {
     return devtpu::remove_block(ssh_config_path(context), record.tpu_name);
 }
 
-std::optional<devtpu::Road> road_of(const HoldRecord& record, const Context& context) {
+std::optional<devtpu::HostConnection> connection_of(const HoldRecord& record, const Context& context) {
     if (record.cluster == "local") {
-        return devtpu::local_road(devtpu::HoldStore(context.state_dir).local_folder(record.tpu_name),
-                                  record.submission_id);
+        return devtpu::local_connection(devtpu::HoldStore(context.state_dir).local_folder(record.tpu_name),
+                                        record.submission_id);
     }
     if (!record.ssh_ok.value_or(false)) return std::nullopt;
-    return devtpu::ssh_road(ssh_options(record, context), record.tpu_name, record.submission_id);
+    return devtpu::ssh_connection(ssh_options(record, context), record.tpu_name, record.submission_id);
 }
 
 Error for_held_tree(Error error) {
@@ -218,8 +219,8 @@ Error for_held_tree(Error error) {
 }
 
 Result<SyncedTree> sync_to_host(const HoldRecord& record, const fs::path& root, bool replaces_other, Context& context) {
-    const auto road = road_of(record, context);
-    if (!road) {
+    const auto connection = connection_of(record, context);
+    if (!connection) {
         return fail(ErrorKind::infrastructure, "no ssh connection to " + record.tpu_name + ": the tree was not synced",
                     "`gdnctl dev-tpu-execute --via ray` uploads the tree with the command");
     }
@@ -233,7 +234,7 @@ Result<SyncedTree> sync_to_host(const HoldRecord& record, const fs::path& root, 
     request.has_commit = [&](const std::string& commit) { return has_commit(root, commit, context); };
     request.hashes = context.state_dir / "sync" / record.tpu_name;
     GDNCTL_TRY_ASSIGN(const auto report,
-                      devtpu::sync_tree(*road, request, context.process, context.clock, context.stop));
+                      devtpu::sync_tree(*connection, request, context.process, context.clock, context.stop));
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(context.clock.monotonic() - began);
     log::info("synced {} files of {} ({}, {})", report.files, root.string(),
               report.by.empty() ? "up to date" : report.by, format_duration(took));
@@ -241,15 +242,16 @@ Result<SyncedTree> sync_to_host(const HoldRecord& record, const fs::path& root, 
 }
 
 bool set_up_host(const HoldRecord& record, Context& context) {
-    const auto road = road_of(record, context);
-    if (!road || road->is_local()) return true;
+    const auto connection = connection_of(record, context);
+    if (!connection || connection->is_local()) return true;
     log::info("setting up the host: uv sync --all-packages --extra=tpu --python=3.11");
     devtpu::HostCommand command;
     command.line = k_setup_line;
     command.run_id = record.submission_id + ".setup";
     command.lease_s = record.terms.lease_s;
-    const auto answer = devtpu::ask_host(*road, devtpu::receive_line(), devtpu::command_script(*road, command),
-                                         k_setup_limit, context.process, context.stop);
+    const auto answer =
+        devtpu::ask_host(*connection, devtpu::receive_line(), devtpu::command_script(*connection, command),
+                         k_setup_limit, context.process, context.stop);
     if (answer && answer->exit_code == 0) return true;
     if (context.stop.stop_requested()) return false;
     const Error error = answer ? setup_error(*answer) : answer.error();

@@ -84,7 +84,7 @@ private:
     std::vector<std::pair<std::string, Clock::Monotonic>> m_ended;
 };
 
-// Uses the road while it works, else jobs.
+// Uses the connection while it works, else jobs.
 class Renewal {
 public:
     Renewal(devtpu::HoldRecord record, PlaceOptions options, Context& context, std::string run)
@@ -98,20 +98,21 @@ public:
     }
 
     Status beat(const std::stop_token& stop) {
-        const auto road = road_of(m_record, m_context);
-        Status by_road;
-        if (road) {
-            by_road = beat_by_road(m_record, *road, m_run, m_context, stop);
-            if (by_road && m_by_jobs) log::info("the lease is renewed by ssh again");
-            m_by_jobs = m_by_jobs && !by_road;
+        const auto connection = connection_of(m_record, m_context);
+        Status by_connection;
+        if (connection) {
+            by_connection = renew_over_connection(m_record, *connection, m_run, m_context, stop);
+            if (by_connection && m_by_jobs) log::info("the lease is renewed by ssh again");
+            m_by_jobs = m_by_jobs && !by_connection;
             // A missing lease file on the host means that the hold has ended.
-            const bool final = by_road || road->is_local() || by_road.error().kind == ErrorKind::remote_missing;
-            if (final || stop.stop_requested()) return by_road;
+            const bool final =
+                by_connection || connection->is_local() || by_connection.error().kind == ErrorKind::remote_missing;
+            if (final || stop.stop_requested()) return by_connection;
         }
-        if (const Status opened = open_jobs(); !opened) return road ? by_road : opened;
+        if (const Status opened = open_jobs(); !opened) return connection ? by_connection : opened;
         const Status by_job = m_jobs->beat(m_record, m_run, stop);
-        if (!by_job || !road) return by_job;
-        if (!m_by_jobs) log::warning("{}: jobs on the holder's host renew the lease", by_road.error().text());
+        if (!by_job || !connection) return by_job;
+        if (!m_by_jobs) log::warning("{}: jobs on the holder's host renew the lease", by_connection.error().text());
         m_by_jobs = true;
         return {};
     }
@@ -122,12 +123,12 @@ private:
     Context& m_context;
     std::string m_run;
     std::unique_ptr<BeatJobs> m_jobs;
-    bool m_by_jobs = false;  // although there is a road
+    bool m_by_jobs = false;  // although there is a connection
 };
 
 }  // namespace
 
-Heart::Heart(Beat beat, milliseconds interval, Clock& clock)
+LeaseRenewer::LeaseRenewer(Beat beat, milliseconds interval, Clock& clock)
     : m_thread([beat = std::move(beat), interval, &clock](std::stop_token stop) {
           bool failing = false;
           for (;;) {
@@ -140,22 +141,22 @@ Heart::Heart(Beat beat, milliseconds interval, Clock& clock)
           }
       }) {}
 
-Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, std::string_view run, Context& context,
-                    std::stop_token stop) {
+Status renew_over_connection(const devtpu::HoldRecord& record, const devtpu::HostConnection& connection,
+                             std::string_view run, Context& context, std::stop_token stop) {
     constexpr seconds k_shortest{4}, k_longest{25};
     const auto limit = std::clamp(seconds(record.terms.lease_s) / 4, k_shortest, k_longest);
-    GDNCTL_TRY(devtpu::touch_lease(road, run, limit, context.process, std::move(stop)));
+    GDNCTL_TRY(devtpu::touch_lease(connection, run, limit, context.process, std::move(stop)));
     note_renewal(record, context);
     return {};
 }
 
-Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
-                                           Context& context, std::string run) {
-    if (record.submission_id.empty()) return std::unique_ptr<Heart>();  // another program's hold has no lease
+Result<std::unique_ptr<LeaseRenewer>> start_renewer(const devtpu::HoldRecord& record, const PlaceOptions& options,
+                                                    Context& context, std::string run) {
+    if (record.submission_id.empty()) return std::unique_ptr<LeaseRenewer>();  // another program's hold has no lease
     auto renewal = std::make_shared<Renewal>(record, options, context, std::move(run));
-    if (!road_of(record, context)) GDNCTL_TRY(renewal->open_jobs());
-    return std::make_unique<Heart>([renewal](const std::stop_token& stop) { return renewal->beat(stop); },
-                                   devtpu::heartbeat_interval(record.terms), context.clock);
+    if (!connection_of(record, context)) GDNCTL_TRY(renewal->open_jobs());
+    return std::make_unique<LeaseRenewer>([renewal](const std::stop_token& stop) { return renewal->beat(stop); },
+                                          devtpu::heartbeat_interval(record.terms), context.clock);
 }
 
 }  // namespace gdnctl

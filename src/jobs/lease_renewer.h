@@ -13,23 +13,23 @@
 
 namespace gdnctl {
 
-class Heart {
+class LeaseRenewer {
 public:
     using Beat = std::function<Status(std::stop_token)>;
     // Renews at once, in its thread, and then every interval.
-    Heart(Beat beat, std::chrono::milliseconds interval, Clock& clock);
+    LeaseRenewer(Beat beat, std::chrono::milliseconds interval, Clock& clock);
 
 private:
     std::jthread m_thread;
 };
 
-// Renews over the road if there is one, otherwise by jobs through its own backend. `run`: the record of a run
+// Renews over the connection if there is one, otherwise by jobs through its own backend. `run`: the record of a run
 // (run_record()), which is renewed with the lease; empty: none.
-Result<std::unique_ptr<Heart>> start_heart(const devtpu::HoldRecord& record, const PlaceOptions& options,
-                                           Context& context, std::string run = {});
+Result<std::unique_ptr<LeaseRenewer>> start_renewer(const devtpu::HoldRecord& record, const PlaceOptions& options,
+                                                    Context& context, std::string run = {});
 
 // One renewal.
-Status beat_by_road(const devtpu::HoldRecord& record, const devtpu::Road& road, std::string_view run, Context& context,
-                    std::stop_token stop);
+Status renew_over_connection(const devtpu::HoldRecord& record, const devtpu::HostConnection& connection,
+                             std::string_view run, Context& context, std::stop_token stop);
 
 }  // namespace gdnctl

@@ -53,7 +53,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     Via via = Via::ssh;
     GDNCTL_TRY_ASSIGN(FoundHold hold,
                       ready_hold(options.name.tpu_name, options.name.place, options.sync, via, context));
-    const auto heart = start_heart(hold.record, hold.place, context);
+    const auto renewer = start_renewer(hold.record, hold.place, context);
     hold.record.setup_ok = set_up_host(hold.record, context);
     GDNCTL_TRY(devtpu::HoldStore(context.state_dir).put(hold.record));
     return *hold.record.setup_ok ? ExitCode::ok : ExitCode::check_failed;
@@ -127,8 +127,8 @@ namespace {
 
 constexpr int k_byte = 256, k_ssh_failed = 255, k_for_255 = 254;
 
-// Over the road, with this terminal if there is one.
-Result<int> over_road(const Options& options, const FoundHold& hold, Context& context) {
+// Over the connection, with this terminal if there is one.
+Result<int> over_connection(const Options& options, const FoundHold& hold, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto extra, extra_env(options.run, context));
     HostRun run;
     run.line = text::shell_join(options.command);
@@ -213,7 +213,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         if (!end.of_command) return static_cast<ExitCode>(end.code);
         code = end.code;
     } else {
-        GDNCTL_TRY_ASSIGN(code, over_road(options, hold, context));
+        GDNCTL_TRY_ASSIGN(code, over_connection(options, hold, context));
     }
     if (context.global.json) {
         Json out;
@@ -357,15 +357,15 @@ public:
 
 private:
     void renew() {
-        m_heart.reset();
-        auto heart = start_heart(m_hold.record, m_hold.place, m_context);
-        if (!heart) return log::warning("the lease is not being renewed: {}", heart.error().text());
-        m_heart = std::move(*heart);
+        m_renewer.reset();
+        auto renewer = start_renewer(m_hold.record, m_hold.place, m_context);
+        if (!renewer) return log::warning("the lease is not being renewed: {}", renewer.error().text());
+        m_renewer = std::move(*renewer);
     }
 
     FoundHold m_hold;
     Context& m_context;
-    std::unique_ptr<Heart> m_heart;
+    std::unique_ptr<LeaseRenewer> m_renewer;
 };
 
 }  // namespace

@@ -107,7 +107,7 @@ Result<std::string> check_outputs(const std::string& inputs, sweep::Check check,
 
 struct Opened {
     std::unique_ptr<JobBackend> backend;
-    std::unique_ptr<Heart> heart;
+    std::unique_ptr<LeaseRenewer> renewer;
     sweep::JobPlaceOptions options;
     std::string device;  // its kind: results of another one are not ours
 };
@@ -126,11 +126,11 @@ Result<Opened> open_place(const Options& options, const sweep::Plan& plan, Conte
     if (options.tpu_name) {
         GDNCTL_TRY_ASSIGN(const FoundHold hold, find_hold(*options.tpu_name, options.place, context));
         GDNCTL_TRY_ASSIGN(opened.backend, open_backend(hold.place, false, context));
-        auto heart = start_heart(hold.record, hold.place, context);
-        if (heart) {
-            opened.heart = std::move(*heart);
+        auto renewer = start_renewer(hold.record, hold.place, context);
+        if (renewer) {
+            opened.renewer = std::move(*renewer);
         } else {
-            log::warning("the lease is not being renewed: {}", heart.error().text());
+            log::warning("the lease is not being renewed: {}", renewer.error().text());
         }
         opened.options.beside = hold.record.submission_id;
         opened.options.tpu_name = *options.tpu_name;

@@ -675,24 +675,25 @@ Status Engine::run_attempt(int iteration, int attempt) {
         GDNCTL_TRY_ASSIGN(const bool committed, m_parts.git.committed(first_base()));
         if (!outcome.ok() || !committed) return break_off(iteration, attempt, room_left.error());
     }
-    GDNCTL_TRY_ASSIGN(const Course course, course_after(outcome));
+    GDNCTL_TRY_ASSIGN(const RetryDecision retry_decision, retry_decision_after(outcome));
     if (outcome.kind == AgentClass::stopped) {
         // Its work so far is kept; --resume repeats the attempt.
         GDNCTL_TRY(m_parts.git.put_away(iteration, attempt, first_base()));
         if (clean_tree()) GDNCTL_TRY(m_parts.git.clear(iteration, first_base()));
     }
-    GDNCTL_TRY(end_attempt(iteration, attempt, outcome, course));
+    GDNCTL_TRY(end_attempt(iteration, attempt, outcome, retry_decision));
     if (outcome.kind == AgentClass::stopped) return tl::unexpected(stopped_error());
-    if (!course.retry) return {};
+    if (!retry_decision.retry) return {};
     const std::int64_t attempts = m_settings.options.codex_retries + 1;
-    if (course.free) {
-        log::warning("{}: {}; waiting {}", word_of(outcome.kind), outcome.reason, format_duration(course.pause));
+    if (retry_decision.free) {
+        log::warning("{}: {}; waiting {}", word_of(outcome.kind), outcome.reason,
+                     format_duration(retry_decision.pause));
     } else {
         log::write_as_it_is(log::Level::warning, message::agent_retry(static_cast<int>(failed_attempts(open())),
                                                                       static_cast<int>(attempts), outcome.exit_status));
     }
     set_doing("the pause before the next attempt is cut short; the attempt does not start");
-    return sleep(course.pause);
+    return sleep(retry_decision.pause);
 }
 
 // Handles an attempt that a full disk ended; --resume repeats it. Its work so far is kept if there is space. Otherwise
@@ -705,21 +706,22 @@ Status Engine::break_off(int iteration, int attempt, const Error& error) {
         AgentOutcome stopped;
         stopped.kind = AgentClass::stopped;
         stopped.reason = error.message;
-        [[maybe_unused]] const Status ended = end_attempt(iteration, attempt, stopped, Course());
+        [[maybe_unused]] const Status ended = end_attempt(iteration, attempt, stopped, RetryDecision());
     }
     return tl::unexpected(error);
 }
 
-Status Engine::end_attempt(int iteration, int attempt, const AgentOutcome& outcome, const Course& course) {
+Status Engine::end_attempt(int iteration, int attempt, const AgentOutcome& outcome,
+                           const RetryDecision& retry_decision) {
     const bool stopped = outcome.kind == AgentClass::stopped;
     std::map<std::string, std::string> words = {{"class", std::string(word_of(outcome.kind))},
-                                                {"next", course.retry || stopped ? "retry" : "collect"},
+                                                {"next", retry_decision.retry || stopped ? "retry" : "collect"},
                                                 {"reason", outcome.reason}};
     if (!outcome.thread_id.empty()) words["thread"] = outcome.thread_id;
     if (!outcome.model.empty()) words["model"] = outcome.model;
     if (!outcome.effort.empty()) words["effort"] = outcome.effort;
     if (!outcome.stop_reason.empty()) words["stop_reason"] = outcome.stop_reason;
-    if (course.ends_run) words["stop_reason"] = "agent-error";
+    if (retry_decision.ends_run) words["stop_reason"] = "agent-error";
     std::map<std::string, std::int64_t> numbers = {{"attempt", attempt},
                                                    {"rc", outcome.exit_status},
                                                    {"wall_ms", outcome.elapsed.count()},
@@ -730,8 +732,8 @@ Status Engine::end_attempt(int iteration, int attempt, const AgentOutcome& outco
         numbers["tokens_cached"] = outcome.tokens->cached_input;
         numbers["tokens_output"] = outcome.tokens->output;
     }
-    if (course.free || stopped) numbers["free"] = 1;
-    if (course.pause.count() > 0) numbers["pause_ms"] = course.pause.count();
+    if (retry_decision.free || stopped) numbers["free"] = 1;
+    if (retry_decision.pause.count() > 0) numbers["pause_ms"] = retry_decision.pause.count();
     if (stopped) numbers["put_away"] = 1;
     if (outcome.explained) numbers["explained"] = 1;
     return add(RecordType::attempt_end, iteration, std::move(words), std::move(numbers));
@@ -747,13 +749,13 @@ bool Engine::is_waited_out(const AgentOutcome& outcome) const {
 }
 
 // A failed attempt may leave half an edit or a finished commit. Finished work is judged, never repeated.
-Result<Engine::Course> Engine::course_after(const AgentOutcome& outcome) {
-    Course course;
-    if (outcome.ok() || outcome.kind == AgentClass::stopped) return course;
+Result<Engine::RetryDecision> Engine::retry_decision_after(const AgentOutcome& outcome) {
+    RetryDecision retry_decision;
+    if (outcome.ok() || outcome.kind == AgentClass::stopped) return retry_decision;
     GDNCTL_TRY_ASSIGN(const bool produced, m_parts.git.produced(first_base()));
     if (produced) {
         log::warning("the attempt failed ({}) after it had committed; judging the commit", outcome.reason);
-        return course;
+        return retry_decision;
     }
     const auto retry_sleep = std::chrono::seconds(m_settings.options.retry_sleep_seconds);
     const bool left = failed_attempts(open()) < m_settings.options.codex_retries;
@@ -768,25 +770,25 @@ Result<Engine::Course> Engine::course_after(const AgentOutcome& outcome) {
             asked.action = action;
             const milliseconds pause = provider_pause(asked, waits, share(m_random), m_parts.clock.wall());
             const bool fits = waited_ms + pause.count() <= m_settings.longest_wait_s * 1000;
-            if (fits) return Course{true, true, pause};
+            if (fits) return RetryDecision{true, true, pause};
             log::error("{} for longer than --codex-max-wait", word_of(outcome.kind));
             // The limit's end is known and far away: every iteration until then would fail at once.
             const bool known =
                 outcome.retry_after || (outcome.not_before && *outcome.not_before > m_parts.clock.wall());
-            course.ends_run = known && pause.count() > m_settings.longest_wait_s * 1000;
-            return course;
+            retry_decision.ends_run = known && pause.count() > m_settings.longest_wait_s * 1000;
+            return retry_decision;
         }
         case AgentAction::retry:
         case AgentAction::fresh_thread:
-            if (left) course = {true, false, retry_sleep};
-            return course;
+            if (left) retry_decision = {true, false, retry_sleep};
+            return retry_decision;
         case AgentAction::retry_once:
-            if (left && !was_retried_once(open(), word_of(outcome.kind))) course = {true, false, retry_sleep};
-            return course;
+            if (left && !was_retried_once(open(), word_of(outcome.kind))) retry_decision = {true, false, retry_sleep};
+            return retry_decision;
         default:
-            course.ends_run = outcome.kind == AgentClass::invalid_prompt && refused_before(records());
-            if (course.ends_run) log::error("the model refused the prompt in two iterations in a row");
-            return course;
+            retry_decision.ends_run = outcome.kind == AgentClass::invalid_prompt && refused_before(records());
+            if (retry_decision.ends_run) log::error("the model refused the prompt in two iterations in a row");
+            return retry_decision;
     }
 }
 
@@ -859,7 +861,9 @@ Engine::Decision Engine::failed(Outcome outcome, Policy policy, std::string code
     const OutcomeRule rule = rule_of(outcome);
     Decision decision;
     decision.outcome = outcome;
-    decision.verdict = rule.fate == Fate::rejected ? "reject" : rule.fate == Fate::none ? "none" : "park";
+    decision.verdict = rule.disposition == Disposition::rejected ? "reject"
+                       : rule.disposition == Disposition::none   ? "none"
+                                                                 : "park";
     decision.code = std::move(code);
     decision.reason = std::move(reason);
     decision.rc = rc == 0 ? 1 : rc;

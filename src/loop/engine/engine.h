@@ -115,7 +115,7 @@ private:
         bool stops = false;
         int rc = 0;
     };
-    struct Course {
+    struct RetryDecision {
         bool retry = false;
         bool free = false;  // not counted against the retries
         std::chrono::milliseconds pause{0};
@@ -158,10 +158,10 @@ private:
     Status run_attempt(int iteration, int attempt);
     Result<AgentRequest> request_for(int iteration, int attempt);
     Result<std::string> write_prompt(int iteration);
-    Result<Course> course_after(const AgentOutcome& outcome);
+    Result<RetryDecision> retry_decision_after(const AgentOutcome& outcome);
     bool is_waited_out(const AgentOutcome& outcome) const;
     Status break_off(int iteration, int attempt, const Error& error);
-    Status end_attempt(int iteration, int attempt, const AgentOutcome& outcome, const Course& course);
+    Status end_attempt(int iteration, int attempt, const AgentOutcome& outcome, const RetryDecision& retry_decision);
     Status wait_for_provider();
 
     // ---- judging the result

@@ -78,20 +78,20 @@ std::optional<Outcome> parse_outcome(std::string_view text) {
 
 OutcomeRule rule_of(Outcome outcome) {
     switch (outcome) {
-        case Outcome::accepted: return {Counts::no, Fate::kept, Pause::no};
-        case Outcome::no_op: return {Counts::by_policy, Fate::none, Pause::no};
+        case Outcome::accepted: return {Counts::no, Disposition::kept, Pause::no};
+        case Outcome::no_op: return {Counts::by_policy, Disposition::none, Pause::no};
         case Outcome::agent_error:
-        case Outcome::timeout: return {Counts::yes, Fate::parked, Pause::no};
-        case Outcome::environment: return {Counts::no, Fate::parked, Pause::at_once};
-        case Outcome::infra: return {Counts::no, Fate::parked, Pause::after_three};
+        case Outcome::timeout: return {Counts::yes, Disposition::parked, Pause::no};
+        case Outcome::environment: return {Counts::no, Disposition::parked, Pause::at_once};
+        case Outcome::infra: return {Counts::no, Disposition::parked, Pause::after_three};
         case Outcome::compile:
         case Outcome::oom:
         case Outcome::test_fail:
-        case Outcome::rejected: return {Counts::yes, Fate::rejected, Pause::no};
-        case Outcome::error: return {Counts::by_policy, Fate::parked, Pause::no};
+        case Outcome::rejected: return {Counts::yes, Disposition::rejected, Pause::no};
+        case Outcome::error: return {Counts::by_policy, Disposition::parked, Pause::no};
         case Outcome::flaky: break;
     }
-    return {Counts::no, Fate::kept, Pause::no};
+    return {Counts::no, Disposition::kept, Pause::no};
 }
 
 std::optional<Failure> failure_of(std::string_view output, Place place) {

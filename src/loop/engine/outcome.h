@@ -37,12 +37,12 @@ std::string_view to_text(Outcome outcome);  // as in records: "no-op", "test-fai
 std::optional<Outcome> parse_outcome(std::string_view text);
 
 enum class Counts { no, yes, by_policy };
-enum class Fate { none, kept, parked, rejected };  // of the candidate; parked and rejected ones stay on a ref
+enum class Disposition { none, kept, parked, rejected };  // of the candidate; parked and rejected ones stay on a ref
 enum class Pause { no, at_once, after_three };
 
 struct OutcomeRule {
     Counts counts = Counts::no;
-    Fate fate = Fate::none;
+    Disposition disposition = Disposition::none;
     Pause pause = Pause::no;
     bool operator==(const OutcomeRule&) const = default;
 };

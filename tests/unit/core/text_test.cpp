@@ -102,3 +102,8 @@ TEST_CASE("text: nearest suggests what was meant and nothing else") {
     CHECK_FALSE(nearest("zzz", names).has_value());
     CHECK_FALSE(nearest("", names).has_value());
 }
+
+TEST_CASE("text: percent-encoding keeps what it is told to") {
+    CHECK(percent_encode("a b/ü", "/") == "a%20b/%C3%BC");
+    CHECK(percent_decode("%41%2f") == "A/");
+}

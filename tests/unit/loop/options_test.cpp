@@ -159,16 +159,16 @@ TEST_CASE("resilient: what was chosen otherwise stays, and gates are rewritten o
 }
 
 TEST_CASE("outcome: every class has its count and its candidate's fate") {
-    CHECK(rule_of(Outcome::no_op) == OutcomeRule{Counts::by_policy, Fate::none, Pause::no});
+    CHECK(rule_of(Outcome::no_op) == OutcomeRule{Counts::by_policy, Disposition::none, Pause::no});
     for (const auto one : {Outcome::agent_error, Outcome::timeout}) {
-        CHECK(rule_of(one) == OutcomeRule{Counts::yes, Fate::parked, Pause::no});
+        CHECK(rule_of(one) == OutcomeRule{Counts::yes, Disposition::parked, Pause::no});
     }
-    CHECK(rule_of(Outcome::environment) == OutcomeRule{Counts::no, Fate::parked, Pause::at_once});
-    CHECK(rule_of(Outcome::infra) == OutcomeRule{Counts::no, Fate::parked, Pause::after_three});
+    CHECK(rule_of(Outcome::environment) == OutcomeRule{Counts::no, Disposition::parked, Pause::at_once});
+    CHECK(rule_of(Outcome::infra) == OutcomeRule{Counts::no, Disposition::parked, Pause::after_three});
     for (const auto one : {Outcome::compile, Outcome::oom, Outcome::test_fail, Outcome::rejected}) {
-        CHECK(rule_of(one) == OutcomeRule{Counts::yes, Fate::rejected, Pause::no});
+        CHECK(rule_of(one) == OutcomeRule{Counts::yes, Disposition::rejected, Pause::no});
     }
-    CHECK(rule_of(Outcome::flaky) == OutcomeRule{Counts::no, Fate::kept, Pause::no});
+    CHECK(rule_of(Outcome::flaky) == OutcomeRule{Counts::no, Disposition::kept, Pause::no});
     for (int i = 0; i <= static_cast<int>(Outcome::rejected); ++i) {
         const auto one = static_cast<Outcome>(i);
         CHECK(parse_outcome(to_text(one)) == one);
