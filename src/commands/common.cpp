@@ -1,7 +1,6 @@
 #include "commands/common.h"
 
-#include <nlohmann/json.hpp>
-
+#include "core/json.h"
 #include "jobs/job_destination.h"
 #include "loop/perf/gates.h"
 #include "platform/terminal.h"

@@ -4,9 +4,9 @@
 #include <random>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/hold_host.h"

@@ -4,8 +4,6 @@
 #include <map>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "core/json.h"
 #include "core/log.h"
 #include "core/time.h"

@@ -4,7 +4,6 @@
 #include <cerrno>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
 #include "core/json.h"

@@ -6,8 +6,6 @@
 #include <limits>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "core/json.h"
 #include "core/text.h"
 #include "sweep/journal.h"

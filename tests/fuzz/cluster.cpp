@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
 #include "core/json.h"
 #include "fuzz/fuzz.h"
 #include "platform/http_policy.h"

@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
+#include "core/json.h"
 #include "fuzz/fuzz.h"
 #include "loop/evolve/agent_dialogue.h"
 #include "loop/evolve/state.h"

@@ -5,8 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "core/json.h"
 #include "fuzz/fuzz.h"
 #include "services/job/job.h"

@@ -3,8 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
+#include "core/json.h"
 #include "fuzz/fuzz.h"
 #include "runlog/history/append.h"
 #include "runlog/history/summary.h"

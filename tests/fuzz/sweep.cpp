@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
 #include "core/json.h"
 #include "fuzz/fuzz.h"
 #include "sweep/parse.h"

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "commands/common.h"
 #include "commands/jobs/job_options.h"
 #include "commands/table.h"
 #include "core/for_people.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/hold_host.h"

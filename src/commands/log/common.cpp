@@ -1,9 +1,9 @@
 #include "commands/log/common.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "commands/common.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/job_destination.h"

@@ -2,7 +2,6 @@
 #include <map>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "commands/common.h"
 #include "commands/log/common.h"

@@ -4,7 +4,6 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/args.h"
 #include "commands/common.h"
@@ -12,6 +11,7 @@
 #include "commands/loop/loop_common.h"
 #include "commands/table.h"
 #include "core/for_people.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/redact.h"
 #include "core/text.h"

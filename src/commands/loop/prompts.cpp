@@ -6,12 +6,12 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/args.h"
 #include "commands/common.h"
 #include "commands/log/common.h"
 #include "commands/table.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/job_destination.h"

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
 

@@ -3,7 +3,6 @@
 #include <array>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "commands/common.h"
 #include "commands/oracle/operators.h"

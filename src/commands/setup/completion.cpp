@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/args.h"
 #include "cli/reference.h"
@@ -14,6 +13,7 @@
 #include "commands/oracle/operators.h"
 #include "commands/table.h"
 #include "core/config.h"
+#include "core/json.h"
 #include "jobs/job_destination.h"
 #include "loop/engine/prompt.h"
 #include "oracle/gdn/contract/contract.h"

@@ -4,8 +4,8 @@
 #include <random>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "platform/env.h"
 #include "platform/fs.h"

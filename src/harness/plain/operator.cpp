@@ -1,8 +1,8 @@
 #include "harness/plain/operator.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "oracle/judge/report.h"
 
 namespace gdnctl::harness {

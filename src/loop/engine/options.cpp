@@ -1,7 +1,6 @@
 #include "loop/engine/options.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
 #include "core/redact.h"

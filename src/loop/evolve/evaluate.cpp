@@ -8,7 +8,6 @@
 #include <random>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <sys/utsname.h>
 
 #include "core/json.h"

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "core/json.h"
 #include "platform/fs.h"
 #include "platform/journal.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/for_people.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "loop/memory/run_view.h"
 #include "runlog/records/record.h"

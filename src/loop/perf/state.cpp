@@ -3,8 +3,6 @@
 #include <chrono>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 #include "core/json.h"
 #include "platform/fs.h"
 #include "platform/lock.h"

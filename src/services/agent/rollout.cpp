@@ -6,10 +6,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/json.h"
 #include "services/agent/attempt.h"
 #include "services/agent/codex_events.h"
 

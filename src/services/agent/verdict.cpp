@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/redact.h"
 #include "core/text.h"
 #include "services/agent/codex_events.h"

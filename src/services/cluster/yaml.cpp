@@ -4,8 +4,9 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <yaml-cpp/yaml.h>
+
+#include "core/json.h"
 
 namespace gdnctl::cluster {
 

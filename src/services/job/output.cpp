@@ -4,8 +4,6 @@
 #include <array>
 #include <charconv>
 
-#include <nlohmann/json.hpp>
-
 #include "core/json.h"
 #include "core/text.h"
 

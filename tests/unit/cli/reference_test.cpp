@@ -2,7 +2,6 @@
 #include "cli/reference.h"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/version.h"
 #include "core/json.h"

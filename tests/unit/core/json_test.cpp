@@ -3,7 +3,6 @@
 #include <limits>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "core/text.h"
 

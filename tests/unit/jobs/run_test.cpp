@@ -1,8 +1,6 @@
 // From a plan to a job's end: submission, limits, interruption, faults of the cluster.
 #include "jobs/run.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/json.h"
 #include "job_world.h"
 #include "jobs/stop.h"

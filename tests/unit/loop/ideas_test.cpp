@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "ledger_world.h"
 #include "loop/gates/flakes.h"

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include <nlohmann/json.hpp>
-
+#include "core/json.h"
 #include "ledger_world.h"
 #include "loop/memory/run_view.h"
 #include "runlog/records/record.h"

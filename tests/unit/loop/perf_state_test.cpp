@@ -2,9 +2,9 @@
 #include <csignal>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
+#include "core/json.h"
 #include "loop/perf/gates.h"
 #include "loop/perf/state.h"
 #include "support/temp_dir.h"

@@ -2,8 +2,8 @@
 #include "loop/memory/running_log.h"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "ledger_world.h"
 #include "runlog/parse/log.h"
 #include "runlog/records/record.h"

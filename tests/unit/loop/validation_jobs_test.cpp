@@ -1,7 +1,7 @@
 // The ladder, its jobs and the stages of validation: the recipe's cases 27 to 30, failure classes, flakes.
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "loop/engine/log_dir.h"
 #include "validation_world.h"

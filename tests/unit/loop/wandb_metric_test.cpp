@@ -2,7 +2,6 @@
 #include "loop/measure/wandb_metric.h"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
 #include "support/fake_clock.h"

@@ -4,8 +4,8 @@
 #include <string>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/time.h"
 #include "runlog/import/import.h"
 #include "runlog/parse/log.h"

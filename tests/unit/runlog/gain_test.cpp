@@ -5,8 +5,8 @@
 #include <functional>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "runlog/history/summary.h"
 #include "runlog/records/record.h"
 #include "runlog/render/render.h"

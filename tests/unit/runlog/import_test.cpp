@@ -2,7 +2,6 @@
 #include "runlog/import/import.h"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
 #include "runlog/history/summary.h"

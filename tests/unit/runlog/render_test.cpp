@@ -1,7 +1,6 @@
 #include "runlog/render/render.h"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
 #include "runlog/history/append.h"

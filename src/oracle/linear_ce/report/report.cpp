@@ -1,8 +1,8 @@
 #include "oracle/linear_ce/report/report.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "oracle/judge/charts.h"
 #include "oracle/judge/report.h"

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/json.h"
 #include "loop/evolve/synthetic.h"
 #include "loop/evolve/verify.h"
 #include "platform/lock.h"

@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "loop/engine/journal.h"
 
 namespace gdnctl::loop::evolve {

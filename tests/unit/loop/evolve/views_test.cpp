@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "loop/evolve/agent_dialogue.h"
 #include "loop/evolve/state.h"
 #include "support/temp_dir.h"

@@ -1,8 +1,8 @@
 #include "services/devtpu/holder.h"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "services/devtpu/holds.h"
 #include "support/temp_dir.h"
 

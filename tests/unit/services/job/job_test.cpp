@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
 #include "support/temp_dir.h"

@@ -4,7 +4,6 @@
 #include <mutex>
 #include <thread>
 
-#include <nlohmann/json.hpp>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -2,7 +2,6 @@
 #include "services/ray/jobs_api.h"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
 #include "core/text.h"

@@ -5,8 +5,8 @@
 #include <random>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "unit/services/ray/ray_fixture.h"
 

@@ -2,7 +2,6 @@
 #include "services/hub/wandb/wandb.h"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
 #include "core/redact.h"
