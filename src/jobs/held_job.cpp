@@ -124,7 +124,8 @@ private:
     bool m_begun = false;
 };
 
-void end_run(const devtpu::Road& connection, const HoldRecord& record, const std::string& run_id, Context& context) {
+void end_run(const devtpu::HostConnection& connection, const HoldRecord& record, const std::string& run_id,
+             Context& context) {
     const auto ended =
         devtpu::ask_host(connection, devtpu::end_line(run_id), {}, k_end_limit, context.process, std::stop_token());
     if (ended) return;
@@ -133,7 +134,7 @@ void end_run(const devtpu::Road& connection, const HoldRecord& record, const std
     log::warning("the command may still be running on the host{}: {}", how_long, ended.error().text());
 }
 
-devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::Road& connection, const HostRun& run) {
+devtpu::HostCommand command_for(const FoundHold& hold, const devtpu::HostConnection& connection, const HostRun& run) {
     devtpu::HostCommand command{run.line, run.env, new_run_id(hold.record), hold.record.terms.lease_s, {}, false};
     command.reads_stdin = run.stdin_fd >= 0;
     command.record = devtpu::run_record(connection.lease, command.run_id);
@@ -173,7 +174,7 @@ Result<int> judged(const FoundHold& hold, const ProcessResult& result, const Pro
 
 // A script that needs a terminal: copied first, then run with the terminal as its standard input. `tree` and `turn` as
 // for run_over_connection().
-Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& connection, const HostRun& run,
+Result<int> run_interactive(const FoundHold& hold, const devtpu::HostConnection& connection, const HostRun& run,
                             const std::string& tree, Turn& turn, Context& context) {
     devtpu::HostCommand command = command_for(hold, connection, run);
     command.tree = tree;
@@ -188,7 +189,7 @@ Result<int> run_interactive(const FoundHold& hold, const devtpu::Road& connectio
                     "cannot store the command on the host: " + text::visible(text::trim(kept.err)));
     }
     const std::string line = fmt::format("exec sh {0} {0}", text::shell_quote(kept.out));
-    std::vector<std::string> argv = devtpu::road_argv(connection, line);
+    std::vector<std::string> argv = devtpu::host_argv(connection, line);
     if (!connection.is_local()) argv.insert(argv.begin() + 1, "-t");
     const auto renewer = start_renewing(hold.record, hold.place, context, command.record);
     GDNCTL_TRY_ASSIGN(const int code, run_in_terminal(argv, context.stop));
@@ -227,7 +228,7 @@ bool is_loopback_address(const JobEnv& item) {
 }
 
 // `tree`: the mark that the host's tree must have. With a turn that is not `mine`, the command has not run.
-Result<int> run_over_connection(const FoundHold& hold, const devtpu::Road& connection, const HostRun& run,
+Result<int> run_over_connection(const FoundHold& hold, const devtpu::HostConnection& connection, const HostRun& run,
                                 const std::string& tree, Turn& turn, Context& context) {
     devtpu::HostCommand command = command_for(hold, connection, run);
     command.tree = tree;
@@ -235,7 +236,7 @@ Result<int> run_over_connection(const FoundHold& hold, const devtpu::Road& conne
     ProcessSpec spec;
     spec.stdin_bytes = devtpu::command_script(connection, command);
     spec.stdin_fd = run.stdin_fd;
-    spec.argv = devtpu::road_argv(connection, devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size()));
+    spec.argv = devtpu::host_argv(connection, devtpu::receive_line(run.stdin_fd < 0 ? 0 : spec.stdin_bytes.size()));
     spec.wall_limit = run.wall_limit;
     spec.idle_limit = run.idle_limit;
     spec.stop = context.stop;

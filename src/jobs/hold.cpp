@@ -514,7 +514,7 @@ private:
                 log::info("{} {}", status_of(*job), said);
             }
             const auto now = m_context.clock.monotonic();
-            if (!job && job.error().kind != ErrorKind::infrastructure && job.error().kind != ErrorKind::timeout) {
+            if (!job && !is_out_of_reach(job.error())) {
                 give_up();
                 return job;
             }

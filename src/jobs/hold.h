@@ -103,7 +103,7 @@ Error hold_over(const devtpu::HoldRecord& record, const JobDetails& job, const s
 Error hold_vanished(const devtpu::HoldRecord& record);
 
 // The way to the host; nullopt: only through jobs next to the holder.
-std::optional<devtpu::Road> connection_of(const devtpu::HoldRecord& record, const Context& context);
+std::optional<devtpu::HostConnection> connection_of(const devtpu::HoldRecord& record, const Context& context);
 
 // Stops the holder and everything that runs on its host, waits for its end, and removes this machine's records of it.
 Status release_hold(const devtpu::HoldRecord& record, JobBackend& backend, std::chrono::milliseconds limit,

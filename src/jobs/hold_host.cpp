@@ -154,7 +154,7 @@ Status try_ssh(const HoldRecord& record, Context& context) {
         return fail(ErrorKind::infrastructure, "the holder found no address of its host");
     }
     GDNCTL_TRY(make_private_directory(context.state_dir / "ssh"));
-    const auto connection = devtpu::ssh_road(ssh_options(record, context), record.tpu_name, record.submission_id);
+    const auto connection = devtpu::ssh_connection(ssh_options(record, context), record.tpu_name, record.submission_id);
     GDNCTL_TRY_ASSIGN(const auto answer,
                       devtpu::ask_host(connection, ":", {}, k_ssh_limit, context.process, context.stop));
     if (answer.exit_code == 0) return {};
@@ -201,13 +201,13 @@ Status forget_hold(const HoldRecord& record, const Context& context) {
     return devtpu::remove_block(ssh_config_path(context), record.tpu_name);
 }
 
-std::optional<devtpu::Road> connection_of(const HoldRecord& record, const Context& context) {
+std::optional<devtpu::HostConnection> connection_of(const HoldRecord& record, const Context& context) {
     if (record.cluster == "local") {
-        return devtpu::local_road(devtpu::HoldStore(context.state_dir).local_folder(record.tpu_name),
-                                  record.submission_id);
+        return devtpu::local_connection(devtpu::HoldStore(context.state_dir).local_folder(record.tpu_name),
+                                        record.submission_id);
     }
     if (!record.ssh_ok.value_or(false)) return std::nullopt;
-    return devtpu::ssh_road(ssh_options(record, context), record.tpu_name, record.submission_id);
+    return devtpu::ssh_connection(ssh_options(record, context), record.tpu_name, record.submission_id);
 }
 
 Error for_held_tree(Error error) {

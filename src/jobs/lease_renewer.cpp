@@ -142,8 +142,8 @@ LeaseRenewer::LeaseRenewer(Renew renew, milliseconds interval, Clock& clock)
           }
       }) {}
 
-Status renew_by_connection(const devtpu::HoldRecord& record, const devtpu::Road& connection, std::string_view run,
-                           Context& context, std::stop_token stop) {
+Status renew_by_connection(const devtpu::HoldRecord& record, const devtpu::HostConnection& connection,
+                           std::string_view run, Context& context, std::stop_token stop) {
     constexpr seconds k_shortest{4}, k_longest{25};
     const auto limit = std::clamp(seconds(record.terms.lease_s) / 4, k_shortest, k_longest);
     GDNCTL_TRY(devtpu::touch_lease(connection, run, limit, context.process, std::move(stop)));

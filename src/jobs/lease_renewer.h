@@ -30,7 +30,7 @@ Result<std::unique_ptr<LeaseRenewer>> start_renewing(const devtpu::HoldRecord& r
                                                      std::string run = {});
 
 // One renewal.
-Status renew_by_connection(const devtpu::HoldRecord& record, const devtpu::Road& connection, std::string_view run,
-                           Context& context, std::stop_token stop);
+Status renew_by_connection(const devtpu::HoldRecord& record, const devtpu::HostConnection& connection,
+                           std::string_view run, Context& context, std::stop_token stop);
 
 }  // namespace gdnctl

@@ -8,6 +8,7 @@
 #include "jobs/stop.h"
 #include "platform/clock.h"
 #include "platform/http.h"
+#include "platform/http_policy.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 
@@ -20,16 +21,19 @@ constexpr std::size_t k_held_limit = std::size_t{32} << 20;  // limit for kept l
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds k_first_delay{500};
-constexpr milliseconds k_longest_delay{15000};
 constexpr std::chrono::seconds k_first_patience{30};  // for a backend that has not answered yet
 constexpr milliseconds k_refused_patience{3000};      // for a server that has not answered yet
 constexpr std::chrono::minutes k_patience{10};        // for one that has answered
 constexpr milliseconds k_end_patience{15000};         // for the end of a log that is not needed
-constexpr milliseconds k_longest_end_delay{5000};
 
-bool is_passing(const Error& error) {
-    return error.kind == ErrorKind::infrastructure || error.kind == ErrorKind::timeout;
+// The waits double from half a second up to `longest`.
+RetryPolicy doubling(milliseconds longest, milliseconds total) {
+    RetryPolicy policy;
+    policy.attempts = 0;
+    policy.factor = 2;
+    policy.max_delay = longest;
+    policy.total = total;
+    return policy;
 }
 
 // Asks for a job's details and tolerates a backend that is unreachable for a while.
@@ -50,18 +54,22 @@ public:
         if (details) {
             m_exists = m_heard = true;
             m_answered = m_context.clock.monotonic();
-            m_delay = milliseconds(0);
+            m_failures = 0;
             if (m_last != nullptr) *m_last = *details;
             return std::optional(std::move(*details));
         }
         if (details.error().kind == ErrorKind::remote_missing) return tl::unexpected(missing(details.error()));
-        m_delay = m_delay.count() == 0 ? k_first_delay : std::min(k_longest_delay, 2 * m_delay);
-        const bool over = m_context.clock.monotonic() + m_delay - m_answered > patience(details.error());
-        if (!is_passing(details.error()) || over) return tl::unexpected(std::move(details).error());
+        const auto elapsed = std::chrono::duration_cast<milliseconds>(m_context.clock.monotonic() - m_answered);
+        const auto next =
+            http::next_attempt(doubling(milliseconds(15'000), patience(details.error())), ++m_failures, elapsed);
+        m_delay = next.delay;
+        if (!is_out_of_reach(details.error()) || next.verdict != http::NextAttempt::Verdict::wait) {
+            return tl::unexpected(std::move(details).error());
+        }
         log::warning("{}; trying again in {}", details.error().text(), format_duration(m_delay));
         return std::nullopt;
     }
-    bool failing() const { return m_delay.count() != 0; }
+    bool failing() const { return m_failures != 0; }
     // Pause before the next request.
     milliseconds delay(milliseconds usual) const { return failing() ? m_delay : usual; }
 
@@ -97,7 +105,8 @@ private:
     bool m_exists;
     bool m_heard;  // the backend has answered this command
     Clock::Monotonic m_answered;
-    milliseconds m_delay{0};
+    milliseconds m_delay{0};  // after the last failure
+    int m_failures = 0;       // since the last answer
 };
 
 // Reads a log as it grows. Failing to read it, temporarily or for good, does not end the watch.
@@ -126,7 +135,7 @@ public:
         }
         const ErrorKind kind = read.error().kind;
         m_gone = kind == ErrorKind::remote_missing || kind == ErrorKind::bad_input;
-        if (!m_gone && !is_passing(read.error())) return tl::unexpected(read.error());
+        if (!m_gone && !is_out_of_reach(read.error())) return tl::unexpected(read.error());
         const std::string words = read.error().text();
         if ((!m_failing || m_gone) && words != m_said) log::warning("{}", m_said = words);
         m_failing = true;
@@ -139,7 +148,8 @@ public:
     Result<bool> rest(const std::optional<Clock::Monotonic>& deadline, bool needed) {
         const milliseconds patience = needed ? milliseconds(k_patience) : k_end_patience;
         const Clock::Monotonic start = m_context.clock.monotonic();
-        milliseconds delay = k_first_delay;
+        const RetryPolicy waits = doubling(milliseconds(5000), patience);
+        int looks = 0;
         bool said = false;
         for (;;) {
             // A node or a dashboard that has just lost the log may find it again.
@@ -154,10 +164,9 @@ public:
             if (needed && !said) log::info("waiting up to {} for the rest of the log", format_duration(patience));
             said = true;
             const auto left = std::chrono::ceil<milliseconds>(end - now);
-            if (!m_context.clock.sleep_for(std::min(delay, left), m_context.stop)) {
+            if (!m_context.clock.sleep_for(std::min(http::retry_delay(waits, ++looks), left), m_context.stop)) {
                 return tl::unexpected(stopped_error());
             }
-            delay = std::min(k_longest_end_delay, 2 * delay);
         }
         if (!needed) {
             if (!m_gone) log::warning("the end of the log could not be read");

@@ -155,10 +155,6 @@ Result<std::unique_ptr<InflateEngine>> make_isal_engine(DeflateFormat format) {
     return std::make_unique<IsalEngine>(*api, format);
 }
 
-}  // namespace gdnctl
-
-namespace gdnctl {
-
 namespace {
 
 constexpr std::size_t k_buffer_bytes = 128u << 10;

@@ -146,8 +146,6 @@ void UniqueFd::reset(int fd) {
 
 // Folders and paths that are safe to use.
 
-namespace fs = std::filesystem;
-
 namespace {
 
 Status make_directories(const fs::path& path) {
@@ -241,8 +239,6 @@ std::optional<std::filesystem::path> find_repository_root(const std::filesystem:
 
 // atomic_replace(): all files that matter are rewritten through it.
 
-namespace fs = std::filesystem;
-
 namespace {
 
 // Follows a chain of symbolic links to its end, which need not exist.
@@ -316,10 +312,6 @@ Status write_plainly(const fs::path& path, std::string_view bytes) {
     if (problem != 0) return tl::unexpected(file_error(ErrorKind::local_io, "write", path, problem));
     return {};
 }
-
-}  // namespace
-
-namespace {
 
 // Returns the file that was replaced; empty: it was written to directly.
 Result<fs::path> replace(const fs::path& path, std::string_view bytes, mode_t mode) {

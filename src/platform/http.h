@@ -19,22 +19,27 @@
 
 namespace gdnctl {
 
-struct HttpRetry {
-    int attempts = 1;  // 1: no retry. Delays: first_delay × factor^n, at most max_delay, or Retry-After if longer
+// When a request is sent again. Each service is one value of this type; http::next_attempt() decides by it.
+struct RetryPolicy {
+    int attempts = 1;  // of one request, the first included; 0: no limit
+    // Delays: first_delay × factor^n, at most max_delay, of which a random part is waited. What the server asks for is
+    // the least.
     std::chrono::milliseconds first_delay{500};
     double factor = 1.5;
     std::chrono::milliseconds max_delay{5000};
+    double least_part = 1, random_part = 0;            // the wait is delay × (least_part + random × random_part)
     std::chrono::milliseconds total{30000};            // no attempt starts later than this after the first
-    std::vector<int> statuses = {429, 502, 503, 504};  // statuses to retry
-    bool on_connect_error = true;                      // refused, reset, cut off, or no answer in time
+    std::vector<int> statuses = {429, 502, 503, 504};  // answers that may be others in a moment
+    // So may be an answer with status 500 whose body contains one of these.
+    std::vector<std::string_view> words_of_500 = {};
+    std::vector<std::string_view> words_of_500_to_get = {};  // only if the request was a GET
 };
 
 struct HttpRequest {
     std::string method = "GET";
     std::string url;  // http or https
     std::vector<std::pair<std::string, std::string>> headers;
-    // Sent only to the URL's own origin (scheme, host, port): never after a redirect to another, never in an error or a
-    // log. The same holds for Authorization, Proxy-Authorization, Cookie and X-Api-Key among `headers`.
+    // Sent like the others, but never in an error or a log.
     std::vector<std::pair<std::string, std::string>> secret_headers;
     std::string body;
     std::filesystem::path body_file;  // streamed; wins over body
@@ -50,15 +55,14 @@ struct HttpRequest {
     std::chrono::milliseconds total_timeout{0};           // 0: none
     std::int64_t low_speed_bytes_per_s = 1;               // a slower rate over low_speed_time is a stall; 0: no limit
     std::chrono::seconds low_speed_time{30};
-    // 0: a redirect is an answer like any other. Redirects from https to http, and to another host with a body, are
-    // never followed.
-    int max_redirects = 0;
-    HttpRetry retry;
+    RetryPolicy retry;
     std::stop_token stop;
 };
 
 // Whether a request failed with this error because nothing listened at its address.
 bool is_connection_refused(const Error& error);
+// Whether the error means that the other side is unreachable, perhaps for a moment only.
+bool is_out_of_reach(const Error& error);
 
 struct HttpResponse {
     int status = 0;
@@ -76,9 +80,9 @@ struct HttpPoolSettings;
 class Http {
 public:
     virtual ~Http() = default;
-    // An answer with any status is a success. Errors: infrastructure (names host, phase and what to do), timeout, usage
-    // (bad URL), local_io (to_file), interrupted (stop requested), bad_input (body over its limit). Blocks, but notices
-    // a stop request within 100 ms. Thread-safe.
+    // An answer with any status is a success, a redirect too: none is followed. Errors: infrastructure (names host,
+    // phase and what to do), timeout, usage (bad URL), local_io (to_file), interrupted (stop requested), bad_input
+    // (body over its limit). Blocks, but notices a stop request within 100 ms. Thread-safe.
     virtual Result<HttpResponse> send(const HttpRequest& request) = 0;
     // For many exchanges at once (platform/http_pool.h). Error: infrastructure (no libcurl).
     virtual Result<std::unique_ptr<HttpPool>> open_pool(const HttpPoolSettings& settings);
@@ -126,8 +130,8 @@ struct HttpPoolSettings {
 class HttpPool {
 public:
     virtual ~HttpPool() = default;
-    // Ignores `retry`, `max_redirects`, `to_file`, `on_chunk`, `body_limit` and `stop` of the request. Errors: usage
-    // (bad URL, header), local_io. The receiver must live until on_end() or cancel().
+    // Ignores `retry`, `to_file`, `on_chunk`, `body_limit` and `stop` of the request. Errors: usage (bad URL, header),
+    // local_io. The receiver must live until on_end() or cancel().
     virtual Status start(HttpRequest request, HttpReceiver& receiver) = 0;
     // Ends the receiver's exchange, if there is one, without calling it. Must not be called from the receiver's own
     // callbacks.

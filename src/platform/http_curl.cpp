@@ -49,13 +49,10 @@ Status CurlPool::start(HttpRequest request, HttpReceiver& receiver) {
     auto exchange = std::make_unique<Exchange>();
     exchange->request = std::move(request);
     exchange->receiver = &receiver;
-    exchange->hop.method = exchange->request.method;
-    exchange->hop.url = exchange->request.url;
-    GDNCTL_TRY_ASSIGN(exchange->hop.parsed, parse_url(m_api, exchange->request.url));
+    GDNCTL_TRY_ASSIGN(const Address address, parse_address(m_api, exchange->request.url));
     std::optional<Clock::Monotonic> deadline;
     if (exchange->request.total_timeout.count() > 0) deadline = m_clock.monotonic() + exchange->request.total_timeout;
-    exchange->transfer =
-        std::make_unique<Transfer>(m_api, m_settings, exchange->request, exchange->hop, m_clock, deadline);
+    exchange->transfer = std::make_unique<Transfer>(m_api, m_settings, exchange->request, address, m_clock, deadline);
     GDNCTL_TRY(exchange->transfer->begin(receiver));
     CURL* easy = exchange->transfer->handle();
     if (const CURLMcode rc = m_api.curl_multi_add_handle(m_multi, easy); rc != CURLM_OK) {
@@ -153,32 +150,6 @@ namespace gdnctl::http {
 
 namespace {
 
-// The next step after a redirect. Errors: infrastructure.
-Result<Hop> next_hop(const CurlApi& api, const HttpRequest& request, const Hop& hop, const Answer& answer) {
-    auto parsed = parse_url(api, *answer.redirect_url);
-    const auto refuse = [&](std::string_view reason) {
-        return fail(ErrorKind::infrastructure,
-                    redact(fmt::format("{} redirects to {}: {}", hop.parsed.host, *answer.redirect_url, reason)),
-                    "use the final address if you trust it");
-    };
-    if (!parsed) return refuse("not an http or https address without user name");
-    if (hop.parsed.origin.scheme == "https" && parsed->origin.scheme == "http") {
-        return refuse("from https down to http");
-    }
-    const bool same_origin = parsed->origin == hop.parsed.origin;
-    Hop next;
-    next.method = redirected_method(answer.status, hop.method);
-    next.url = *answer.redirect_url;
-    next.parsed = std::move(*parsed);
-    next.with_body = hop.with_body && next.method == hop.method;
-    // After leaving the first origin, credentials stay off, even if the chain returns to it.
-    next.with_credentials = hop.with_credentials && same_origin;
-    const bool has_body = !request.body.empty() || !request.body_file.empty();
-    if (next.with_body && has_body && !same_origin)
-        return refuse("the request's body must not be sent to another host");
-    return next;
-}
-
 // In libcurl's order; an empty variable means no proxy.
 Proxy proxy_of(const Env& env, std::initializer_list<const char*> names) {
     for (const char* name : names) {
@@ -195,10 +166,6 @@ Proxy proxy_of(const Env& env, std::initializer_list<const char*> names) {
         return {name, std::string(place.substr(at + 1)), true};
     }
     return {};
-}
-
-bool is_listed(const std::vector<int>& statuses, int status) {
-    return std::find(statuses.begin(), statuses.end(), status) != statuses.end();
 }
 
 }  // namespace
@@ -253,52 +220,34 @@ Result<CURLM*> CurlHttp::borrow_multi(const CurlApi& api) {
     return multi;
 }
 
-tl::expected<HttpResponse, TransferError> CurlHttp::follow(const CurlApi& api, CURLM* multi, const HttpRequest& request,
-                                                           std::optional<Clock::Monotonic> deadline) {
-    auto parsed = parse_url(api, request.url);
-    if (!parsed) return tl::unexpected(TransferError{std::move(parsed).error(), false});
-    Hop hop;
-    hop.method = request.method;
-    hop.url = request.url;
-    hop.parsed = std::move(*parsed);
-    for (int redirects = 0;; ++redirects) {
-        auto answer = Transfer(api, m_settings, request, hop, m_clock, deadline).run(multi);
-        if (!answer) return tl::unexpected(std::move(answer).error());
-        if (log::enabled(log::Level::debug)) {
-            log::debug("{} {} -> {}, {} bytes", hop.method, hop.parsed.place, answer->status, answer->received_bytes);
-        }
-        if (!answer->redirect_url || request.max_redirects == 0) {
-            HttpResponse response;
-            response.status = answer->status;
-            response.headers = std::move(answer->headers);
-            response.body = std::move(answer->body);
-            response.received_bytes = answer->received_bytes;
-            response.effective_url = redact(hop.url);
-            return response;
-        }
-        if (redirects == request.max_redirects) {
-            return tl::unexpected(TransferError{
-                Error{ErrorKind::infrastructure,
-                      redact(fmt::format("{}: more than {} redirects", hop.parsed.place, request.max_redirects)),
-                      "check the address: the service may redirect in a loop",
-                      {}},
-                false});
-        }
-        auto next = next_hop(api, request, hop, *answer);
-        if (!next) return tl::unexpected(TransferError{std::move(next).error(), false});
-        hop = std::move(*next);
+tl::expected<HttpResponse, TransferError> CurlHttp::send_once(const CurlApi& api, CURLM* multi,
+                                                              const HttpRequest& request,
+                                                              std::optional<Clock::Monotonic> deadline) {
+    const auto address = parse_address(api, request.url);
+    if (!address) return tl::unexpected(TransferError{address.error(), false});
+    auto answer = Transfer(api, m_settings, request, *address, m_clock, deadline).run(multi);
+    if (!answer) return tl::unexpected(std::move(answer).error());
+    if (log::enabled(log::Level::debug)) {
+        log::debug("{} {} -> {}, {} bytes", request.method, address->place, answer->status, answer->received_bytes);
     }
+    HttpResponse response;
+    response.status = answer->status;
+    response.headers = std::move(answer->headers);
+    response.body = std::move(answer->body);
+    response.received_bytes = answer->received_bytes;
+    response.effective_url = redact(request.url);
+    return response;
 }
 
 Result<HttpResponse> CurlHttp::try_all(const CurlApi& api, CURLM* multi, const HttpRequest& request) {
-    const HttpRetry& policy = request.retry;
+    const RetryPolicy& policy = request.retry;
     const Clock::Monotonic start = m_clock.monotonic();
     std::optional<Clock::Monotonic> deadline;
     if (request.total_timeout.count() > 0) deadline = start + request.total_timeout;
     for (int attempt = 1;; ++attempt) {
-        auto response = follow(api, multi, request, deadline);
-        const bool again = response ? is_listed(policy.statuses, response->status)
-                                    : response.error().worth_another_try && policy.on_connect_error;
+        auto response = send_once(api, multi, request, deadline);
+        const bool again = response ? is_worth_retrying(policy, request.method, response->status, response->body)
+                                    : response.error().worth_another_try;
         const auto give = [&]() -> Result<HttpResponse> {
             if (response) {
                 response->attempts = attempt;
@@ -308,19 +257,17 @@ Result<HttpResponse> CurlHttp::try_all(const CurlApi& api, CURLM* multi, const H
             if (attempt > 1) error.message += fmt::format(" ({} attempts)", attempt);
             return tl::unexpected(std::move(error));
         };
-        if (!again || attempt >= policy.attempts) return give();
-        std::optional<std::chrono::milliseconds> asked;
-        if (response) {
-            if (const auto value = response->header("retry-after")) asked = parse_retry_after(*value, m_clock.wall());
-        }
-        const std::chrono::milliseconds delay = retry_delay(policy, attempt, asked);
-        const Clock::Monotonic resume = m_clock.monotonic() + delay;
-        if (resume - start > policy.total || (deadline && resume >= *deadline)) return give();
+        if (!again) return give();
+        const auto asked = response ? asked_wait(response->headers, m_clock.wall()) : std::nullopt;
+        const Clock::Monotonic now = m_clock.monotonic();
+        const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(now - start);
+        const NextAttempt next = next_attempt(policy, attempt, elapsed, asked);
+        if (next.verdict != NextAttempt::Verdict::wait || (deadline && now + next.delay >= *deadline)) return give();
         log::info("{}; trying again in {} (attempt {} of {})",
                   response ? fmt::format("{} answered {}", response->effective_url, response->status)
                            : response.error().error.message,
-                  format_duration(delay), attempt + 1, policy.attempts);
-        if (!m_clock.sleep_for(delay, request.stop)) {
+                  format_duration(next.delay), attempt + 1, policy.attempts);
+        if (!m_clock.sleep_for(next.delay, request.stop)) {
             return fail(stopped_error().kind, redact(fmt::format("stopped before another try of {}", request.url)));
         }
     }

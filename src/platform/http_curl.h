@@ -102,29 +102,21 @@ struct CurlSettings {
     void trust(const std::string& path);
 };
 
-struct Url {
-    Origin origin;
-    std::string host;   // host[:port], without the scheme's default port
-    std::string place;  // scheme://host[:port]/path, without query
+// The parts of a request's address that messages and the choice of a proxy need.
+struct Address {
+    std::string scheme;     // "http" or "https"
+    std::string host_name;  // without port
+    std::string host;       // host[:port], without the scheme's default port
+    std::string place;      // scheme://host[:port]/path, without query
 };
 
 // Errors: usage. A URL with a user name or password is refused, since it would end up in logs and process lists.
-Result<Url> parse_url(const CurlApi& api, const std::string& url);
-
-// One step of a request: the original request, or the one that a redirect asks for.
-struct Hop {
-    std::string method;
-    std::string url;
-    Url parsed;
-    bool with_body = true;
-    bool with_credentials = true;
-};
+Result<Address> parse_address(const CurlApi& api, const std::string& url);
 
 struct Answer {
     int status = 0;
     HttpHeaders headers;
     std::string body;
-    std::optional<std::string> redirect_url;  // absolute
     std::int64_t received_bytes = 0;
 };
 
@@ -136,7 +128,7 @@ struct TransferError {
 class Transfer {
 public:
     // `deadline`: the request's total timeout, on `clock`.
-    Transfer(const CurlApi& api, const CurlSettings& settings, const HttpRequest& request, const Hop& hop,
+    Transfer(const CurlApi& api, const CurlSettings& settings, const HttpRequest& request, const Address& address,
              const Clock& clock, std::optional<Clock::Monotonic> deadline);
     ~Transfer();
     Transfer(const Transfer&) = delete;
@@ -183,7 +175,7 @@ private:
     const CurlApi& m_api;
     const CurlSettings& m_settings;
     const HttpRequest& m_request;
-    const Hop& m_hop;
+    const Address m_address;
     const Clock& m_clock;
     std::optional<Clock::Monotonic> m_deadline;
     BodySink m_sink;
@@ -230,7 +222,6 @@ private:
     // A transfer refers to these members, so they must not move while it lives.
     struct Exchange {
         HttpRequest request;
-        Hop hop;
         HttpReceiver* receiver = nullptr;
         std::unique_ptr<Transfer> transfer;
     };
@@ -265,8 +256,8 @@ public:
     Result<std::unique_ptr<HttpPool>> open_pool(const HttpPoolSettings& settings) override;
 
 private:
-    tl::expected<HttpResponse, TransferError> follow(const CurlApi& api, CURLM* multi, const HttpRequest& request,
-                                                     std::optional<Clock::Monotonic> deadline);
+    tl::expected<HttpResponse, TransferError> send_once(const CurlApi& api, CURLM* multi, const HttpRequest& request,
+                                                        std::optional<Clock::Monotonic> deadline);
     Result<HttpResponse> try_all(const CurlApi& api, CURLM* multi, const HttpRequest& request);
     Result<CURLM*> borrow_multi(const CurlApi& api);
 

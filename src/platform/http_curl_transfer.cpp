@@ -132,27 +132,25 @@ tl::unexpected<Error> bad_url(const std::string& url, std::string_view reason) {
 
 }  // namespace
 
-Result<Url> parse_url(const CurlApi& api, const std::string& url) {
+Result<Address> parse_address(const CurlApi& api, const std::string& url) {
     const std::unique_ptr<CURLU, void (*)(CURLU*)> handle(api.curl_url(), api.curl_url_cleanup);
     if (handle == nullptr) return fail(ErrorKind::internal, "out of memory for a URL");
     const CURLUcode rc = api.curl_url_set(handle.get(), CURLUPART_URL, url.c_str(), CURLU_NON_SUPPORT_SCHEME);
     if (rc != CURLUE_OK) return bad_url(url, api.curl_url_strerror(rc));
 
-    Url parsed;
-    Origin& origin = parsed.origin;
-    origin.scheme = part_of(api, handle.get(), CURLUPART_SCHEME);
-    if (origin.scheme != "http" && origin.scheme != "https") {
-        return bad_url(url, fmt::format("{} is not supported, only http and https", origin.scheme));
+    Address parsed;
+    parsed.scheme = part_of(api, handle.get(), CURLUPART_SCHEME);
+    if (parsed.scheme != "http" && parsed.scheme != "https") {
+        return bad_url(url, fmt::format("{} is not supported, only http and https", parsed.scheme));
     }
     if (!part_of(api, handle.get(), CURLUPART_USER).empty() ||
         !part_of(api, handle.get(), CURLUPART_PASSWORD).empty()) {
         return bad_url(url, "it contains a user name or password");
     }
-    origin.host = part_of(api, handle.get(), CURLUPART_HOST);
-    origin.port = part_of(api, handle.get(), CURLUPART_PORT, CURLU_DEFAULT_PORT);
+    parsed.host_name = part_of(api, handle.get(), CURLUPART_HOST);
     const std::string port = part_of(api, handle.get(), CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
-    parsed.host = port.empty() ? origin.host : origin.host + ":" + port;
-    parsed.place = origin.scheme + "://" + parsed.host + part_of(api, handle.get(), CURLUPART_PATH);
+    parsed.host = port.empty() ? parsed.host_name : parsed.host_name + ":" + port;
+    parsed.place = parsed.scheme + "://" + parsed.host + part_of(api, handle.get(), CURLUPART_PATH);
     return parsed;
 }
 
@@ -187,7 +185,7 @@ void Transfer::set_fixed_options() {
     set(CURLOPT_NOPROXY, m_settings.no_proxy.c_str());
     if (!m_settings.ca_file.empty()) set(CURLOPT_CAINFO, m_settings.ca_file.c_str());
     if (!m_settings.ca_folder.empty()) set(CURLOPT_CAPATH, m_settings.ca_folder.c_str());
-    set(CURLOPT_URL, m_hop.url.c_str());
+    set(CURLOPT_URL, m_request.url.c_str());
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(m_request.connect_timeout.count()));
     // 7.87: do not wait for a resolver thread when a transfer is given up. Older versions wait, which is only slower.
     (m_api.curl_easy_setopt)(m_easy, CURLOPT_QUICK_EXIT, 1L);
@@ -219,11 +217,11 @@ void Transfer::set_callbacks() {
 }
 
 Status Transfer::set_method_and_body() {
-    const std::string& method = m_hop.method;
+    const std::string& method = m_request.method;
     if (!is_valid_method(method)) {
         return fail(ErrorKind::usage, fmt::format("'{}' is not an HTTP method", method));
     }
-    if (m_hop.with_body && !m_request.body_file.empty()) {
+    if (!m_request.body_file.empty()) {
         m_body_fd.reset(::open(m_request.body_file.c_str(), O_RDONLY | O_CLOEXEC));
         struct stat facts{};
         if (!m_body_fd.valid() || ::fstat(m_body_fd.get(), &facts) != 0) {
@@ -231,7 +229,7 @@ Status Transfer::set_method_and_body() {
                                                          std::generic_category().message(errno)));
         }
         m_body_size = facts.st_size;
-    } else if (m_hop.with_body) {
+    } else {
         m_body_size = static_cast<std::int64_t>(m_request.body.size());
     }
     const bool expects_body = method == "POST" || method == "PUT" || method == "PATCH";
@@ -266,13 +264,10 @@ Status Transfer::set_headers() {
     // Without this a PUT waits up to a second for "100 Continue", which the job server never sends.
     m_header_list = m_api.curl_slist_append(nullptr, "Expect:");
     for (const auto& [name, value] : m_request.headers) {
-        if (!m_hop.with_credentials && is_credential_header(name)) continue;
         GDNCTL_TRY(add_header(name, value));
     }
     if (m_receiver != nullptr && !m_request.decoded) GDNCTL_TRY(add_header("Accept-Encoding", "identity"));
-    if (m_hop.with_credentials) {
-        for (const auto& [name, value] : m_request.secret_headers) GDNCTL_TRY(add_header(name, value));
-    }
+    for (const auto& [name, value] : m_request.secret_headers) GDNCTL_TRY(add_header(name, value));
     set(CURLOPT_HTTPHEADER, m_header_list);
     return {};
 }
@@ -293,15 +288,15 @@ namespace {
 constexpr int k_poll_ms = 50;
 constexpr std::size_t k_head_limit = std::size_t{256} << 10;  // bytes of all header lines, interim answers included
 
-Trouble trouble_of(CURLcode code) {
+TransportError transport_error_of(CURLcode code) {
     switch (code) {
-        case CURLE_OPERATION_TIMEDOUT: return Trouble::timed_out;
+        case CURLE_OPERATION_TIMEDOUT: return TransportError::timed_out;
         case CURLE_PEER_FAILED_VERIFICATION:
         case CURLE_SSL_ISSUER_ERROR:
-        case CURLE_SSL_CACERT_BADFILE: return Trouble::bad_peer;
+        case CURLE_SSL_CACERT_BADFILE: return TransportError::bad_peer;
         case CURLE_WEIRD_SERVER_REPLY:
         case CURLE_UNSUPPORTED_PROTOCOL:
-        case CURLE_BAD_CONTENT_ENCODING: return Trouble::not_http;
+        case CURLE_BAD_CONTENT_ENCODING: return TransportError::not_http;
         case CURLE_COULDNT_RESOLVE_HOST:
         case CURLE_COULDNT_RESOLVE_PROXY:
         case CURLE_COULDNT_CONNECT:
@@ -311,23 +306,23 @@ Trouble trouble_of(CURLcode code) {
         case CURLE_RECV_ERROR:
         case CURLE_PARTIAL_FILE:
         case CURLE_HTTP2:
-        case CURLE_HTTP2_STREAM: return Trouble::cut;
-        default: return Trouble::other;
+        case CURLE_HTTP2_STREAM: return TransportError::cut;
+        default: return TransportError::other;
     }
 }
 
 }  // namespace
 
-Transfer::Transfer(const CurlApi& api, const CurlSettings& settings, const HttpRequest& request, const Hop& hop,
+Transfer::Transfer(const CurlApi& api, const CurlSettings& settings, const HttpRequest& request, const Address& address,
                    const Clock& clock, std::optional<Clock::Monotonic> deadline)
     : m_api(api),
       m_settings(settings),
       m_request(request),
-      m_hop(hop),
+      m_address(address),
       m_clock(clock),
       m_deadline(deadline),
       m_sink(request),
-      m_subject{hop.method, hop.parsed.place, hop.parsed.host} {}
+      m_subject{request.method, address.place, address.host} {}
 
 Transfer::~Transfer() {
     if (m_easy != nullptr) m_api.curl_easy_cleanup(m_easy);
@@ -363,7 +358,7 @@ std::optional<Error> Transfer::refused_by_proxy() const {
     const long connect = info<long>(CURLINFO_HTTP_CONNECTCODE, 0);
     const long code = connect >= k_error ? connect : status();
     if (code != k_proxy_login && connect < k_error) return std::nullopt;
-    const Proxy& proxy = m_hop.parsed.origin.scheme == "https" ? m_settings.https_proxy : m_settings.http_proxy;
+    const Proxy& proxy = m_address.scheme == "https" ? m_settings.https_proxy : m_settings.http_proxy;
     const std::string who =
         proxy.variable.empty() ? "a proxy on the way" : fmt::format("the proxy {} ({})", proxy.place, proxy.variable);
     const std::string variable = proxy.variable.empty() ? "HTTPS_PROXY" : proxy.variable;
@@ -393,20 +388,20 @@ TransferError Transfer::broken(CURLcode code) const {
     if (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY) where = Phase::resolving;
     if (code == CURLE_COULDNT_CONNECT) where = Phase::connecting;
     if (code == CURLE_SSL_CONNECT_ERROR || code == CURLE_PEER_FAILED_VERIFICATION) where = Phase::tls;
-    const Trouble trouble = trouble_of(code);
+    const TransportError cause = transport_error_of(code);
     std::string reason = m_reason[0] != '\0' ? &m_reason[0] : m_api.curl_easy_strerror(code);
     const long error_number = info<long>(CURLINFO_OS_ERRNO, 0);
     // libcurl's message names the address that it tried; if that is not the host's, it is a proxy's.
-    const bool by_proxy = reason.find(m_hop.parsed.origin.host) == std::string::npos;
-    if (where == Phase::connecting && trouble == Trouble::cut && error_number > 0 && !by_proxy) {
+    const bool by_proxy = reason.find(m_address.host_name) == std::string::npos;
+    if (where == Phase::connecting && cause == TransportError::cut && error_number > 0 && !by_proxy) {
         reason = std::generic_category().message(static_cast<int>(error_number));
     }
-    if (trouble == Trouble::bad_peer && !(m_settings.ca_file.empty() && m_settings.ca_folder.empty())) {
+    if (cause == TransportError::bad_peer && !(m_settings.ca_file.empty() && m_settings.ca_folder.empty())) {
         const bool both = !m_settings.ca_file.empty() && !m_settings.ca_folder.empty();
         reason += fmt::format(" (CA certificates: {}{}{})", m_settings.ca_file, both ? ", " : "", m_settings.ca_folder);
     }
-    const bool again = (trouble == Trouble::cut || trouble == Trouble::timed_out) && !m_sink.called_back();
-    return {transport_error(m_subject, where, trouble, reason), again};
+    const bool again = (cause == TransportError::cut || cause == TransportError::timed_out) && !m_sink.called_back();
+    return {transport_error(m_subject, where, cause, reason), again};
 }
 
 Error Transfer::stopped() const {
@@ -421,7 +416,7 @@ Error Transfer::stopped() const {
 bool Transfer::overdue() {
     const Clock::Monotonic now = m_clock.monotonic();
     const auto late = [this](std::string_view reason) {
-        m_error = transport_error(m_subject, phase(), Trouble::timed_out, reason);
+        m_error = transport_error(m_subject, phase(), TransportError::timed_out, reason);
         return true;
     };
     const auto seconds = [](std::chrono::milliseconds d) { return static_cast<double>(d.count()) / 1000.0; };
@@ -494,8 +489,6 @@ tl::expected<Answer, TransferError> Transfer::run(CURLM* multi) {
     answer.headers = headers();
     answer.received_bytes = m_sink.received();
     answer.body = m_sink.take_body();
-    const char* target = info<char*>(CURLINFO_REDIRECT_URL, nullptr);
-    if (is_redirect(answer.status) && target != nullptr) answer.redirect_url = target;
     return answer;
 }
 
@@ -549,7 +542,7 @@ std::size_t Transfer::on_header(char* /*data*/, std::size_t size, std::size_t co
     transfer.m_window_bytes += static_cast<std::int64_t>(size * count);
     transfer.m_head_bytes += size * count;
     if (transfer.m_head_bytes <= k_head_limit) return size * count;
-    transfer.m_error = transport_error(transfer.m_subject, Phase::receiving, Trouble::not_http,
+    transfer.m_error = transport_error(transfer.m_subject, Phase::receiving, TransportError::not_http,
                                        fmt::format("the headers are larger than {} KiB", k_head_limit >> 10));
     return 0;
 }

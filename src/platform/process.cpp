@@ -94,10 +94,6 @@ Result<int> run_in_terminal(const std::vector<std::string>& argv, const std::sto
     return WIFSIGNALED(status) ? k_by_signal + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-}  // namespace gdnctl
-
-namespace gdnctl {
-
 namespace {
 
 // One output stream of a child: bytes or lines to a callback, or captured within a limit.

@@ -7,6 +7,7 @@
 
 #include "core/json.h"
 #include "fuzz/fuzz.h"
+#include "platform/http_policy.h"
 #include "services/cluster/tunnel.h"
 #include "services/cluster/yaml.h"
 
@@ -17,11 +18,9 @@ void check_address(std::string_view text) {
     const auto address = gdnctl::normalize_ray_address(text);
     if (!address) return;
     require(gdnctl::normalize_ray_address(*address) == *address);
-    const auto url = gdnctl::cluster::parse_url(*address);
-    require(url.has_value() && !url->host.empty() && !url->has_user);
-    if (gdnctl::is_confidential(*address)) {
-        require(url->scheme == "https" || gdnctl::cluster::is_loopback(url->host));
-    }
+    const auto url = gdnctl::http::parse_url(*address);
+    require(url.has_value());
+    require(gdnctl::is_confidential(*address) == gdnctl::http::is_confidential(*url));
 }
 
 }  // namespace

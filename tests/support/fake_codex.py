@@ -30,11 +30,11 @@ def leave(code, text):
 class Words:
     """The options of `exec` as the real program takes them."""
 
-    VALUES = {"-C", "-o", "-m", "-c", "-p", "-s", "--disable", "--enable", "--output-schema", "--add-dir", "--color"}
+    VALUES = {"-C", "-o", "-m", "-c", "-p", "-s", "--disable", "--enable", "--add-dir", "--color"}
     FLAGS = {"--json", "--ephemeral", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check", "-"}
 
     def __init__(self, words):
-        self.options, self.resume, self.settings = {}, None, []
+        self.options, self.resume = {}, None
         words = list(words)
         before_resume = {"-C", "-s", "-p", "--add-dir", "--color"}
         while words:
@@ -46,10 +46,7 @@ class Words:
             elif word in self.VALUES:
                 if self.resume and word in before_resume:
                     leave(2, f"error: unexpected argument '{word}' found")
-                value = words.pop(0)
-                if word == "-c":
-                    self.settings.append(value)
-                self.options[word] = value
+                self.options[word] = words.pop(0)
             elif word in self.FLAGS:
                 self.options[word] = True
             else:
@@ -214,9 +211,6 @@ def run_exec(words):
     directory = options.options.get("-C", ".")
     if not os.path.isdir(directory):
         leave(1, "Error: No such file or directory (os error 2)")
-    for setting in options.settings:
-        if setting.startswith("zzz="):
-            leave(1, "Error loading config.toml: unknown variant `zzz`, expected one of `a`, `b`\nin `zzz`")
     if not prompt:
         leave(1, "No prompt provided via stdin.")
     if "-o" in options.options:

@@ -15,9 +15,9 @@
 namespace gdnctl::test {
 
 // Pins the environment of every git that this process starts, including ours, while it lives.
-class GitWorld {
+class GitEnvironment {
 public:
-    GitWorld() {
+    GitEnvironment() {
         for (const auto& [name, value] : {std::pair{"GIT_CONFIG_GLOBAL", "/dev/null"},
                                           {"GIT_CONFIG_NOSYSTEM", "1"},
                                           {"GIT_AUTHOR_DATE", "1770000000 +0000"},
@@ -74,7 +74,7 @@ public:
     mutable FakeClock clock;
 
 private:
-    GitWorld m_world;
+    GitEnvironment m_world;
     TempDir m_folder;
     std::filesystem::path m_path;
     mutable int m_tick = 0;

@@ -107,7 +107,7 @@ namespace {
 constexpr int k_byte = 256, k_ssh_failed = 255, k_for_255 = 254;
 
 // Over the connection, with this terminal if there is one.
-Result<int> over_road(const Options& options, const FoundHold& hold, Context& context) {
+Result<int> over_connection(const Options& options, const FoundHold& hold, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto extra, extra_env(options.run, context));
     HostRun run;
     run.line = text::shell_join(options.command);
@@ -191,7 +191,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         if (!end.of_command) return static_cast<ExitCode>(end.code);
         code = end.code;
     } else {
-        GDNCTL_TRY_ASSIGN(code, over_road(options, hold, context));
+        GDNCTL_TRY_ASSIGN(code, over_connection(options, hold, context));
     }
     if (context.global.json) {
         Json out;

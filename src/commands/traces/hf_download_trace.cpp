@@ -32,9 +32,6 @@ struct Options {
 
 namespace {
 
-using hub::Failure;
-using hub::Outcome;
-
 using MaybeType = std::optional<hub::RepoType>;
 constexpr std::array<cli::Choice<MaybeType>, 3> k_types = {
     {{"dataset", hub::RepoType::dataset}, {"model", hub::RepoType::model}, {"space", hub::RepoType::space}}};
@@ -42,71 +39,69 @@ constexpr std::array<cli::Choice<MaybeType>, 3> k_types = {
 constexpr std::array<cli::Choice<Source>, 2> k_sources = {
     {{"hf", Source::hf, "the Hugging Face Hub"}, {"wandb", Source::wandb, "Weights & Biases: REPO is a run"}}};
 
-Failure usage(std::string message, std::string hint = {}) {
-    return Failure{ErrorKind::usage, std::move(message), std::move(hint), 0, {}};
+Error usage(std::string message, std::string hint = {}) {
+    return Error{ErrorKind::usage, std::move(message), std::move(hint), {}};
 }
 
-Outcome<hub::RepoTarget> target_of(const Options& options, const hub::HfPlaces& places) {
+Result<hub::RepoTarget> target_of(const Options& options, const hub::HfPlaces& places) {
     if (options.target && !options.repo_id.empty()) return tl::unexpected(usage("the repository is given twice"));
     const std::string word = options.target.value_or(options.repo_id);
     if (word.empty()) return tl::unexpected(usage("no repository is given", "name it with --repo-id"));
-    auto parsed = hub::parse_repo_target(word, places.endpoint);
-    if (!parsed) return tl::unexpected(hub::failure_of(parsed.error()));
-    if (parsed->is_address && (options.repo_type || options.revision || !options.download.selection.prefix.empty())) {
+    GDNCTL_TRY_ASSIGN(auto parsed, hub::parse_repo_target(word, places.endpoint));
+    if (parsed.is_address && (options.repo_type || options.revision || !options.download.selection.prefix.empty())) {
         return tl::unexpected(
             usage("the address already contains type, revision and path",
                   "leave out --repo-type, --revision and --path-prefix, or give a plain repository id"));
     }
-    if (options.repo_type) parsed->type = *options.repo_type;
-    if (options.revision) parsed->revision = *options.revision;
-    if (parsed->revision &&
-        (parsed->revision->empty() || parsed->revision->find_first_of(" \t\r\n\\") != std::string::npos)) {
-        return tl::unexpected(usage(fmt::format("'{}' is not a revision", hub::shown(*parsed->revision))));
+    if (options.repo_type) parsed.type = *options.repo_type;
+    if (options.revision) parsed.revision = *options.revision;
+    if (parsed.revision &&
+        (parsed.revision->empty() || parsed.revision->find_first_of(" \t\r\n\\") != std::string::npos)) {
+        return tl::unexpected(usage(fmt::format("'{}' is not a revision", hub::shown(*parsed.revision))));
     }
-    if (!parsed->is_address) parsed->path = options.download.selection.prefix;
-    return std::move(*parsed);
+    if (!parsed.is_address) parsed.path = options.download.selection.prefix;
+    return parsed;
 }
 
-Outcome<hub::HfToken> token_of(const Options& options, const Context& context) {
+Result<hub::HfToken> token_of(const Options& options, const Context& context) {
     if (int{options.token.has_value()} + int{options.token_file.has_value()} + int{options.no_token} > 1) {
         return tl::unexpected(usage("only one of --token, --token-file and --no-token can be given"));
     }
     hub::TokenOptions given{options.token, std::nullopt, options.no_token};
     if (options.token_file) given.token_file = context.cwd / *options.token_file;
-    auto found = hub::find_hf_token(context.env, given);
-    if (!found) return tl::unexpected(hub::failure_of(found.error()));
-    return std::move(*found);
+    GDNCTL_TRY_ASSIGN(auto found, hub::find_hf_token(context.env, given));
+    return found;
 }
 
 Status check_token_way(const hub::HfPlaces& places, const hub::HfToken& token, bool insecure) {
-    const auto url = hub::parse_url(places.endpoint);
-    if (token.value.empty() || insecure || url->scheme == "https" || hub::is_loopback(*url)) return {};
+    const auto url = http::parse_url(places.endpoint);
+    if (token.value.empty() || insecure || http::is_confidential(*url)) return {};
     return fail(ErrorKind::authentication,
                 fmt::format("the token from {} would be sent unencrypted to {}", token.source, url->origin()),
                 "use https, --no-token, or --insecure-http on a network that you trust");
 }
 
 // What lives as long as the download.
-struct HubConnection {
+struct DownloadSession {
     hub::HfPlaces places;
     hub::HfToken token;
     std::unique_ptr<HttpPool> pool;
-    std::unique_ptr<hub::Wire> wire;
+    std::unique_ptr<hub::RetryingClient> client;
     std::optional<hub::OutFolder> folder;
 };
 
-Status connect(HubConnection& connection, const Options& options, Context& context) {
+Status connect(DownloadSession& session, const Options& options, Context& context) {
     HttpPoolSettings settings = pool_settings(options.download, context);
     settings.origin = context.env.get("HF_HUB_USER_AGENT_ORIGIN").value_or("");
-    GDNCTL_TRY_ASSIGN(connection.pool, context.http.open_pool(settings));
-    hub::Realm realm;
-    realm.endpoint = *hub::parse_url(connection.places.endpoint);
-    realm.aliases = hub::hub_hosts();
-    if (!connection.token.value.empty()) realm.authorization = "Bearer " + connection.token.value;
-    realm.headers = trace_id_header();
-    realm.log_requests = hub::env_is_true(context.env, "HF_DEBUG");
-    connection.wire = std::make_unique<hub::Wire>(*connection.pool, std::move(realm),
-                                                  retry_policy(options.download, context), context.clock, context.stop);
+    GDNCTL_TRY_ASSIGN(session.pool, context.http.open_pool(settings));
+    http::ServiceEndpoint service;
+    service.endpoint = *http::parse_url(session.places.endpoint);
+    service.aliases = hub::hub_hosts();
+    if (!session.token.value.empty()) service.authorization = "Bearer " + session.token.value;
+    service.headers = trace_id_header();
+    service.log_requests = hub::env_is_true(context.env, "HF_DEBUG");
+    session.client = std::make_unique<hub::RetryingClient>(
+        *session.pool, std::move(service), transfer_limits(options.download, context), context.clock, context.stop);
     return {};
 }
 
@@ -139,74 +134,69 @@ void remember(hub::HfRepo& repo, const hub::Report& report, const Options& optio
     repo.remember(hub::value_of(earlier->head, "repo"), hub::value_of(earlier->head, "commit"), std::move(files));
 }
 
-Outcome<void> heads(hub::HfRepo& repo, const hub::HfListing& listing) {
+Status heads(hub::HfRepo& repo, const hub::HfListing& listing) {
     for (const hub::TreeFile& file : listing.files) {
-        if (auto same = repo.check_head(file); !same) return same;
+        GDNCTL_TRY(repo.check_head(file));
     }
     return {};
 }
 
-Failure no_file_of(const hub::RepoTarget& target, const hub::HfListing& listing) {
-    Failure none = nothing_matched(
+Error no_file_of(const hub::RepoTarget& target, const hub::HfListing& listing) {
+    Error none = nothing_matched(
         fmt::format("no matching files in {} '{}' at {}", name_of(target.type), listing.id, listing.commit),
         listing.others, target.path);
     if (target.is_file) none.kind = ErrorKind::remote_missing;
     return none;
 }
 
-Outcome<void> download(HubConnection& connection, const Options& options, hub::Report& report, Context& context) {
+Status download(DownloadSession& session, const Options& options, hub::Report& report, Context& context) {
     const auto places = hub::find_hf_places(context.env, options.endpoint);
-    if (!places) return tl::unexpected(hub::failure_of(places.error()));
-    connection.places = *places;
-    auto target = target_of(options, connection.places);
-    if (!target) return tl::unexpected(std::move(target).error());
+    if (!places) return tl::unexpected(places.error());
+    session.places = *places;
+    GDNCTL_TRY_ASSIGN(auto target, target_of(options, session.places));
     report.head = {{"source", "hf"},
-                   {"endpoint", connection.places.endpoint},
-                   {"repo", target->id},
-                   {"type", std::string(name_of(target->type))},
-                   {"revision", target->revision.value_or("main")},
+                   {"endpoint", session.places.endpoint},
+                   {"repo", target.id},
+                   {"type", std::string(name_of(target.type))},
+                   {"revision", target.revision.value_or("main")},
                    {"commit", ""}};
     hub::SelectionOptions wanted = options.download.selection;
-    wanted.prefix = target->path;
-    report.asked = hub::asked_text({{"repo", target->id},
-                                    {"type", std::string(name_of(target->type))},
-                                    {"revision", target->revision.value_or("main")}});
-    report.selection = hub::selection_text(wanted, target->is_file);
-    auto selection = hub::Selection::make(std::move(wanted));
-    if (!selection) return tl::unexpected(hub::failure_of(selection.error()));
-    if (const Status ok = check_download_options(options.download, context); !ok)
-        return tl::unexpected(hub::failure_of(ok.error()));
+    wanted.prefix = target.path;
+    report.asked = hub::asked_text({{"repo", target.id},
+                                    {"type", std::string(name_of(target.type))},
+                                    {"revision", target.revision.value_or("main")}});
+    report.selection = hub::selection_text(wanted, target.is_file);
+    GDNCTL_TRY_ASSIGN(auto selection, hub::Selection::make(std::move(wanted)));
+    GDNCTL_TRY(check_download_options(options.download, context));
     auto token = token_of(options, context);
     if (!token) return tl::unexpected(std::move(token).error());
-    connection.token = std::move(*token);
-    const bool offline = options.download.offline || connection.places.offline;
+    session.token = std::move(*token);
+    const bool offline = options.download.offline || session.places.offline;
     if (!offline) {
-        Status ready = check_token_way(connection.places, connection.token, options.download.insecure_http);
-        if (ready) ready = connect(connection, options, context);
-        if (!ready) return tl::unexpected(hub::failure_of(ready.error()));
+        Status ready = check_token_way(session.places, session.token, options.download.insecure_http);
+        if (ready) ready = connect(session, options, context);
+        if (!ready) return tl::unexpected(ready.error());
     }
     auto folder = hub::OutFolder::open(context.cwd / options.download.output_dir, true);
     if (!folder) return tl::unexpected(std::move(folder).error());
-    connection.folder.emplace(std::move(*folder));
-    hub::HfRepo repo(*target, connection.places, connection.token.source, connection.wire.get(), *connection.folder);
-    if (offline) remember(repo, report, options, *connection.folder, context);
-    auto listing = repo.list(*selection);
-    if (!listing) return tl::unexpected(std::move(listing).error());
-    report.head[2].second = listing->id;
-    report.head.back().second = listing->commit;
-    if (listing->files.empty() && !options.download.allow_empty) return tl::unexpected(no_file_of(*target, *listing));
-    report.files = repo.wanted(*listing);
-    DownloadRun run{
-        options.download, *connection.folder, connection.wire.get(), {}, listing->commit, true, offline, {}};
+    session.folder.emplace(std::move(*folder));
+    hub::HfRepo repo(target, session.places, session.token.source, session.client.get(), *session.folder);
+    if (offline) remember(repo, report, options, *session.folder, context);
+    GDNCTL_TRY_ASSIGN(auto listing, repo.list(selection));
+    report.head[2].second = listing.id;
+    report.head.back().second = listing.commit;
+    if (listing.files.empty() && !options.download.allow_empty) return tl::unexpected(no_file_of(target, listing));
+    report.files = repo.wanted(listing);
+    DownloadRun run{options.download, *session.folder, session.client.get(), {}, listing.commit, true, offline, {}};
     run.explain = [&repo](const std::string& url, int status, const HttpHeaders& headers, std::string_view body) {
         return repo.explain(url, status, headers, body);
     };
-    run.start = [&]() -> Outcome<void> {
-        const std::string record = hub::tree_path(listing->commit);
-        if (!listing->tree_record.empty() && !options.download.flat) {
-            if (auto written = connection.folder->replace(record, listing->tree_record); !written) return written;
+    run.start = [&]() -> Status {
+        const std::string record = hub::tree_path(listing.commit);
+        if (!listing.tree_record.empty() && !options.download.flat) {
+            GDNCTL_TRY(session.folder->replace(record, listing.tree_record));
         }
-        return options.head_check && !offline ? heads(repo, *listing) : Outcome<void>();
+        return options.head_check && !offline ? heads(repo, listing) : Status();
     };
     return download_all(run, report, context);
 }
@@ -259,11 +249,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     Options given = options;
     if (given.download.output_dir.empty()) given.download.output_dir = ".profiles/hf";
-    HubConnection connection;
+    DownloadSession session;
     hub::Report report;
     report.head = {{"source", "hf"}, {"endpoint", ""}, {"repo", ""}, {"type", ""}, {"revision", ""}, {"commit", ""}};
-    if (auto done = download(connection, given, report, context); !done) report.error = std::move(done).error();
-    return report_download(given.download, report, connection.folder ? &*connection.folder : nullptr, context);
+    if (auto done = download(session, given, report, context); !done) report.error = std::move(done).error();
+    return report_download(given.download, report, session.folder ? &*session.folder : nullptr, context);
 }
 
 }  // namespace gdnctl::commands::hf_download_trace

@@ -119,9 +119,9 @@ HttpPoolSettings pool_settings(const TraceDownloadOptions& options, const Contex
     return settings;
 }
 
-hub::RetryPolicy retry_policy(const TraceDownloadOptions& options, const Context& context) {
+hub::TransferLimits transfer_limits(const TraceDownloadOptions& options, const Context& context) {
     constexpr std::chrono::milliseconds k_usual_stall{30'000};
-    hub::RetryPolicy policy;
+    hub::TransferLimits policy;
     policy.retries = static_cast<int>(options.retries);
     policy.max_time = to_ms(options.retry_max_time);
     policy.connect_timeout = to_ms(options.timeout_connect);
@@ -139,13 +139,11 @@ HttpHeaders trace_id_header() {
 
 namespace {
 
-using hub::Failure;
 using hub::FileStatus;
-using hub::Outcome;
 
 bool is_to_be_fetched(const hub::FileResult& result) { return result.status == FileStatus::skipped && !result.failure; }
 
-Outcome<void> name_files(const TraceDownloadOptions& options, hub::Report& report) {
+Status name_files(const TraceDownloadOptions& options, hub::Report& report) {
     std::vector<std::string> names;
     for (hub::Wanted& file : report.files) {
         if (options.flat) file.local = file.path.substr(file.path.rfind('/') + 1);
@@ -153,50 +151,39 @@ Outcome<void> name_files(const TraceDownloadOptions& options, hub::Report& repor
         std::optional<std::string_view> why = hub::why_unsafe(file.local);
         if (!why && !hub::has_room_for_records(file.local)) why = "its name is longer than 246 bytes";
         if (!why) continue;
-        return tl::unexpected(Failure{
+        return fail(
             ErrorKind::local_io,
             fmt::format("{} cannot be written as '{}': {}", hub::shown(file.path), hub::shown(file.local), *why),
-            options.flat ? "leave out --flat, or exclude the file with --exclude" : "exclude the file with --exclude",
-            0,
-            {}});
+            options.flat ? "leave out --flat, or exclude the file with --exclude" : "exclude the file with --exclude");
     }
     const auto clash = hub::find_clash(names);
     if (!clash) return {};
-    return tl::unexpected(
-        Failure{ErrorKind::local_io,
-                fmt::format("two files would be written to '{}'", hub::shown(*clash)),
-                options.flat ? "leave out --flat, or choose fewer files" : "leave one out with --exclude",
-                0,
-                {}});
+    return fail(ErrorKind::local_io, fmt::format("two files would be written to '{}'", hub::shown(*clash)),
+                options.flat ? "leave out --flat, or choose fewer files" : "leave one out with --exclude");
 }
 
-Outcome<void> check_size(const TraceDownloadOptions& options, const hub::Report& report) {
+Status check_size(const TraceDownloadOptions& options, const hub::Report& report) {
     std::int64_t total = 0;
     for (const hub::Wanted& file : report.files) total = hub::total_of(total, file.size);
     if (!options.max_bytes || total <= *options.max_bytes) return {};
-    return tl::unexpected(Failure{ErrorKind::usage,
-                                  fmt::format("the selection has {} ({} bytes), more than --max-bytes {}",
-                                              hub::shown_bytes(total), total, *options.max_bytes),
-                                  "choose fewer files, or allow more",
-                                  0,
-                                  {}});
+    return fail(ErrorKind::usage,
+                fmt::format("the selection has {} ({} bytes), more than --max-bytes {}", hub::shown_bytes(total), total,
+                            *options.max_bytes),
+                "choose fewer files, or allow more");
 }
 
-Outcome<void> prepare_folder(const DownloadRun& run, const hub::Report& report) {
-    auto opened = hub::OutFolder::open(run.folder.path(), false);
-    if (!opened) return tl::unexpected(std::move(opened).error());
-    run.folder = std::move(*opened);
-    if (auto marked = hub::write_markers(run.folder); !marked) return marked;
+Status prepare_folder(const DownloadRun& run, const hub::Report& report) {
+    GDNCTL_TRY_ASSIGN(auto opened, hub::OutFolder::open(run.folder.path(), false));
+    run.folder = std::move(opened);
+    GDNCTL_TRY(hub::write_markers(run.folder));
     std::vector<std::string> names;
     for (const hub::Wanted& file : report.files) names.push_back(file.local);
     const auto clash = hub::find_case_clash(names);
     if (!clash || !run.folder.ignores_case(std::string(hub::k_records) + "/.gitignore")) return {};
-    return tl::unexpected(Failure{ErrorKind::local_io,
-                                  fmt::format("'{}' and another file differ only in case, and {} ignores case",
-                                              hub::shown(*clash), run.folder.path().string()),
-                                  "leave one out with --exclude, or choose another --output-dir",
-                                  0,
-                                  {}});
+    return fail(ErrorKind::local_io,
+                fmt::format("'{}' and another file differ only in case, and {} ignores case", hub::shown(*clash),
+                            run.folder.path().string()),
+                "leave one out with --exclude, or choose another --output-dir");
 }
 
 // Before the first byte is asked for.
@@ -207,7 +194,7 @@ void check_room(const DownloadRun& run, hub::Report& report) {
     }
     const auto free = run.folder.free_bytes();
     if (needed == 0 || !free || static_cast<std::uint64_t>(needed) <= *free) return;
-    Failure failure = hub::local_failure("write", run.folder.path(), ENOSPC);
+    Error failure = hub::local_failure("write", run.folder.path(), ENOSPC);
     failure.message += fmt::format(": {} needed, {} free", hub::shown_bytes(needed),
                                    hub::shown_bytes(static_cast<std::int64_t>(*free)));
     for (hub::FileResult& result : report.results) {
@@ -251,7 +238,7 @@ void validate(hub::Report& report, const DownloadRun& run, const Context& contex
 }
 
 std::string shown_action(const hub::FileResult& result) {
-    if (result.failure) return fmt::format("fail: {}", hub::shown(result.failure->message));
+    if (result.failure) return fmt::format("fail: {}", hub::shown(result.failure->text()));
     return result.status == FileStatus::skipped ? "download" : std::string(word_of(result.status));
 }
 
@@ -298,7 +285,7 @@ std::string told_checks(const TraceDownloadOptions& options, const hub::Report& 
 }
 
 // Why not every file is there, in one sentence.
-std::optional<Failure> failure_of_files(const hub::Report& report) {
+std::optional<Error> failure_of_files(const hub::Report& report) {
     std::vector<ErrorKind> kinds;
     for (const hub::FileResult& result : report.results) {
         if (result.failure) kinds.push_back(result.failure->kind);
@@ -307,12 +294,12 @@ std::optional<Failure> failure_of_files(const hub::Report& report) {
     const ErrorKind worst = hub::worst_of(kinds);
     std::size_t first = 0;
     while (!report.results[first].failure || report.results[first].failure->kind != worst) ++first;
-    Failure failure = *report.results[first].failure;
+    Error failure = *report.results[first].failure;
     const std::size_t total = report.results.size();
     failure.message = hub::kind_word(worst) == "interrupted"
                           ? fmt::format("interrupted before {} of {} files were complete", kinds.size(), total)
                           : fmt::format("{} of {} files failed: {}: {}", kinds.size(), total, report.files[first].path,
-                                        failure.message);
+                                        failure.text());
     return failure;
 }
 
@@ -341,15 +328,15 @@ Status write_manifest(const TraceDownloadOptions& options, const hub::Report& re
     if (options.manifest == "none") return {};
     if (options.manifest) return atomic_replace(context.cwd / *options.manifest, text);
     const auto written = folder.replace(k_manifest, text);
-    return written ? Status() : tl::unexpected(hub::error_of(written.error()));
+    return written ? Status() : tl::unexpected(written.error());
 }
 
 }  // namespace
 
-Outcome<void> download_all(const DownloadRun& run, hub::Report& report, Context& context) {
+Status download_all(const DownloadRun& run, hub::Report& report, Context& context) {
     const TraceDownloadOptions& options = run.options;
-    if (auto named = name_files(options, report); !named) return named;
-    if (auto allowed = check_size(options, report); !allowed) return allowed;
+    GDNCTL_TRY(name_files(options, report));
+    GDNCTL_TRY(check_size(options, report));
     hub::DownloadOptions how;
     how.jobs = static_cast<int>(options.jobs);
     how.verify = !options.no_verify;
@@ -360,16 +347,16 @@ Outcome<void> download_all(const DownloadRun& run, hub::Report& report, Context&
     how.offline = run.offline;
     how.commit = run.commit;
     if (!options.dry_run) {
-        if (auto ready = prepare_folder(run, report); !ready) return ready;
+        GDNCTL_TRY(prepare_folder(run, report));
         if (run.start) {
-            if (auto started = run.start(); !started) return started;
+            GDNCTL_TRY(run.start());
         }
     }
-    hub::Downloader downloader(run.folder, run.wire, how, run.explain, context.stop, context.clock);
+    hub::Downloader downloader(run.folder, run.client, how, run.explain, context.stop, context.clock);
     report.results = downloader.look(report.files);
     if (options.dry_run) return {};
     check_room(run, report);
-    if (run.wire != nullptr) fetch(run, downloader, report, context);
+    if (run.client != nullptr) fetch(run, downloader, report, context);
     if (options.validate_trace) validate(report, run, context);
     return {};
 }
@@ -379,11 +366,11 @@ Result<ExitCode> report_download(const TraceDownloadOptions& options, hub::Repor
     Status written;
     const bool stopped = report.error.has_value();  // before the files' own results
     if (!stopped) report.error = failure_of_files(report);
-    const std::optional<Failure> of_files = report.error;
+    const std::optional<Error> of_files = report.error;
     if (!options.dry_run && !(stopped && report.results.empty()) && folder != nullptr && !report.files.empty()) {
         written = write_manifest(options, report, *folder, context);
     }
-    if (!written && !report.error) report.error = hub::failure_of(written.error());
+    if (!written && !report.error) report.error = written.error();
     if (context.global.json) {
         context.terminal.out(hub::report_text(report, options.output_dir));
     } else if (options.dry_run && !stopped) {
@@ -391,11 +378,15 @@ Result<ExitCode> report_download(const TraceDownloadOptions& options, hub::Repor
     } else if (!stopped) {
         print_results(options, report, context);
     }
-    if (stopped) return tl::unexpected(hub::error_of(*report.error));
+    if (stopped) {
+        // SIGTERM ends a download like SIGINT: partial files are kept.
+        if (report.error->kind == ErrorKind::terminated) report.error->kind = ErrorKind::interrupted;
+        return tl::unexpected(*report.error);
+    }
     for (std::size_t i = 0; i < report.results.size(); ++i) {
         const auto& failure = report.results[i].failure;
         if (!failure || hub::kind_word(failure->kind) == "interrupted") continue;
-        log::error("failed: {}: {}", hub::shown(report.files[i].path), hub::shown(failure->message));
+        log::error("failed: {}: {}", hub::shown(report.files[i].path), hub::shown(failure->text()));
         if (!failure->hint.empty()) log::info("hint: {}", hub::shown(failure->hint));
     }
     GDNCTL_TRY(context.terminal.flush());  // results come before what is said about them
@@ -421,15 +412,14 @@ std::optional<hub::Report> earlier_report(const TraceDownloadOptions& options, h
     return text ? hub::parse_report(*text) : std::nullopt;
 }
 
-Failure nothing_matched(std::string what, const std::vector<std::string>& others, std::string_view wanted) {
-    Failure failure;
-    failure.kind = ErrorKind::nothing_done;
-    failure.message = std::move(what);
+Error nothing_matched(std::string what, const std::vector<std::string>& others, std::string_view wanted) {
     std::string list;
     for (const std::string& path : hub::nearest_paths(wanted, others)) list += "\n  " + hub::shown(path);
-    failure.hint = list.empty() ? "there are no files at all"
-                                : "did you mean one of these? Choose them with --pattern or --path-prefix:" + list;
-    return failure;
+    return {ErrorKind::nothing_done,
+            std::move(what),
+            list.empty() ? "there are no files at all"
+                         : "did you mean one of these? Choose them with --pattern or --path-prefix:" + list,
+            {}};
 }
 
 }  // namespace gdnctl::commands

@@ -38,7 +38,7 @@ void describe_download_codes(cli::Args& args);
 // Errors: usage.
 Status check_download_options(const TraceDownloadOptions& options, const Context& context);
 HttpPoolSettings pool_settings(const TraceDownloadOptions& options, const Context& context);
-hub::RetryPolicy retry_policy(const TraceDownloadOptions& options, const Context& context);
+hub::TransferLimits transfer_limits(const TraceDownloadOptions& options, const Context& context);
 // The header of every request of a run: one id that helps the service's operators.
 HttpHeaders trace_id_header();
 
@@ -47,14 +47,14 @@ HttpHeaders trace_id_header();
 struct DownloadRun {
     const TraceDownloadOptions& options;
     hub::OutFolder& folder;
-    hub::Wire* wire = nullptr;
+    hub::RetryingClient* client = nullptr;
     hub::Explain explain;
     std::string commit;  // or version
     bool records = true;
     bool offline = false;
-    std::function<hub::Outcome<void>()> start;
+    std::function<Status()> start;
 };
-hub::Outcome<void> download_all(const DownloadRun& run, hub::Report& report, Context& context);
+Status download_all(const DownloadRun& run, hub::Report& report, Context& context);
 
 // Prints results and failures, and writes the manifest. Returns the exit code, or the error that ended the download.
 Result<ExitCode> report_download(const TraceDownloadOptions& options, hub::Report& report, hub::OutFolder* folder,
@@ -64,7 +64,7 @@ Result<ExitCode> report_download(const TraceDownloadOptions& options, hub::Repor
 std::optional<hub::Report> earlier_report(const TraceDownloadOptions& options, hub::OutFolder& folder,
                                           const Context& context);
 
-hub::Failure nothing_matched(std::string what, const std::vector<std::string>& others, std::string_view wanted);
+Error nothing_matched(std::string what, const std::vector<std::string>& others, std::string_view wanted);
 
 }  // namespace gdnctl::commands
 

@@ -14,70 +14,62 @@ namespace gdnctl::commands::wandb_download_trace {
 
 namespace {
 
-using hub::Failure;
-using hub::Outcome;
-
-struct WandbConnection {
+struct DownloadSession {
     WandbAccess access;
     std::unique_ptr<HttpPool> pool;
-    std::unique_ptr<hub::Wire> wire;
+    std::unique_ptr<hub::RetryingClient> client;
     std::optional<hub::OutFolder> folder;
 };
 
 // `server`: of the run's web address; empty: none.
-Status connect(WandbConnection& connection, const std::string& server, const TraceDownloadOptions& options,
+Status connect(DownloadSession& session, const std::string& server, const TraceDownloadOptions& options,
                Context& context) {
     if (context.env.get("WANDB_IDENTITY_TOKEN_FILE")) {
         log::warning("WANDB_IDENTITY_TOKEN_FILE is not supported: the other sources of a key are used");
     }
-    GDNCTL_TRY_ASSIGN(connection.access, find_wandb(context.env, server));
-    GDNCTL_TRY_ASSIGN(connection.pool, context.http.open_pool(pool_settings(options, context)));
-    hub::Realm realm;
-    const auto url = hub::parse_url(connection.access.url);
+    GDNCTL_TRY_ASSIGN(session.access, find_wandb(context.env, server));
+    GDNCTL_TRY_ASSIGN(session.pool, context.http.open_pool(pool_settings(options, context)));
+    http::ServiceEndpoint service;
+    const auto url = http::parse_url(session.access.url);
     if (!url) {
         return fail(ErrorKind::config,
-                    fmt::format("the address of W&B's server is not valid: {}", hub::shown(connection.access.url)),
+                    fmt::format("the address of W&B's server is not valid: {}", hub::shown(session.access.url)),
                     "check WANDB_BASE_URL, or base_url in W&B's settings file");
     }
-    realm.endpoint = *url;
-    const std::string credentials = wandb::base64("api:" + connection.access.key);
+    service.endpoint = *url;
+    const std::string credentials = wandb::base64("api:" + session.access.key);
     register_secret(credentials);
-    realm.authorization = "Basic " + credentials;
-    connection.wire = std::make_unique<hub::Wire>(*connection.pool, std::move(realm), retry_policy(options, context),
-                                                  context.clock, context.stop);
+    service.authorization = "Basic " + credentials;
+    session.client = std::make_unique<hub::RetryingClient>(
+        *session.pool, std::move(service), transfer_limits(options, context), context.clock, context.stop);
     return {};
 }
 
 // Finds the artifact and its files at the server.
-Outcome<void> ask(wandb::RunArtifacts& artifacts, const Options& options, const hub::Selection& selection,
-                  hub::Report& report) {
-    auto listing = artifacts.list(options.run.artifact, options.run.alias, selection);
-    if (!listing) return tl::unexpected(std::move(listing).error());
-    const std::string version = listing->artifact.version_name();
-    report.head[report.head.size() - 2].second = listing->artifact.collection;
+Status ask(wandb::RunArtifacts& artifacts, const Options& options, const hub::Selection& selection,
+           hub::Report& report) {
+    GDNCTL_TRY_ASSIGN(auto listing, artifacts.list(options.run.artifact, options.run.alias, selection));
+    const std::string version = listing.artifact.version_name();
+    report.head[report.head.size() - 2].second = listing.artifact.collection;
     report.head.back().second = version;
-    report.files = std::move(listing->files);
+    report.files = std::move(listing.files);
     if (!report.files.empty() || options.download.allow_empty) return {};
     return tl::unexpected(
-        nothing_matched(fmt::format("no matching files in {}:{}", listing->artifact.collection, version),
-                        listing->others, selection.prefix()));
+        nothing_matched(fmt::format("no matching files in {}:{}", listing.artifact.collection, version), listing.others,
+                        selection.prefix()));
 }
 
 // Takes them from the manifest of an earlier download that asked for the same.
-Outcome<void> recall(const TraceDownloadOptions& where, hub::Report& report, hub::OutFolder& folder,
-                     const Context& context) {
+Status recall(const TraceDownloadOptions& where, hub::Report& report, hub::OutFolder& folder, const Context& context) {
     auto earlier = earlier_report(where, folder, context);
     const auto same = [&](std::string_view name) {
         return hub::value_of(earlier->head, name) == hub::value_of(report.head, name);
     };
     if (!earlier || earlier->asked != report.asked || earlier->selection != report.selection || !same("source") ||
         !same("endpoint")) {
-        return tl::unexpected(
-            Failure{ErrorKind::infrastructure,
+        return fail(ErrorKind::infrastructure,
                     fmt::format("offline, and {} has no manifest of this download", hub::shown(folder.path().string())),
-                    "run the same command once online",
-                    0,
-                    {}});
+                    "run the same command once online");
     }
     for (const char* name : {"artifact", "version"}) {
         for (auto& [key, value] : report.head) {
@@ -88,42 +80,40 @@ Outcome<void> recall(const TraceDownloadOptions& where, hub::Report& report, hub
     return {};
 }
 
-Outcome<void> download(WandbConnection& connection, const Options& options, TraceDownloadOptions& where,
-                       hub::Report& report, Context& context) {
-    const auto path = wandb::parse_run_target(options.target, options.run.entity, options.run.project);
-    if (!path) return tl::unexpected(hub::failure_of(path.error()));
-    if (where.output_dir.empty()) where.output_dir = ".profiles/wandb/" + path->run;
+Status download(DownloadSession& session, const Options& options, TraceDownloadOptions& where, hub::Report& report,
+                Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto path,
+                      wandb::parse_run_target(options.target, options.run.entity, options.run.project));
+    if (where.output_dir.empty()) where.output_dir = ".profiles/wandb/" + path.run;
     auto selection = hub::Selection::make(where.selection);
-    if (!selection) return tl::unexpected(hub::failure_of(selection.error()));
-    if (const Status ok = check_download_options(where, context); !ok)
-        return tl::unexpected(hub::failure_of(ok.error()));
+    if (!selection) return tl::unexpected(selection.error());
+    GDNCTL_TRY(check_download_options(where, context));
     if (where.offline) {
-        auto server = find_wandb_server(context.env, path->server);
-        if (!server) return tl::unexpected(hub::failure_of(server.error()));
-        connection.access.url = std::move(*server);
-    } else if (const Status ready = connect(connection, path->server, where, context); !ready) {
-        return tl::unexpected(hub::failure_of(ready.error()));
+        GDNCTL_TRY_ASSIGN(auto server, find_wandb_server(context.env, path.server));
+        session.access.url = std::move(server);
+    } else {
+        GDNCTL_TRY(connect(session, path.server, where, context));
     }
-    report.head = {{"source", "wandb"},      {"endpoint", connection.access.url},
-                   {"entity", path->entity}, {"project", path->project},
-                   {"run_id", path->run},    {"artifact", ""},
+    report.head = {{"source", "wandb"},     {"endpoint", session.access.url},
+                   {"entity", path.entity}, {"project", path.project},
+                   {"run_id", path.run},    {"artifact", ""},
                    {"version", ""}};
-    report.asked = hub::asked_text({{"entity", path->entity},
-                                    {"project", path->project},
-                                    {"run", path->run},
+    report.asked = hub::asked_text({{"entity", path.entity},
+                                    {"project", path.project},
+                                    {"run", path.run},
                                     {"artifact", options.run.artifact.value_or("")},
                                     {"alias", options.run.alias.value_or("")}});
     report.selection = hub::selection_text(where.selection, false);
     auto folder = hub::OutFolder::open(context.cwd / where.output_dir, true);
     if (!folder) return tl::unexpected(std::move(folder).error());
-    connection.folder.emplace(std::move(*folder));
-    DownloadRun run{where, *connection.folder, connection.wire.get(), {}, {}, false, where.offline, {}};
+    session.folder.emplace(std::move(*folder));
+    DownloadRun run{where, *session.folder, session.client.get(), {}, {}, false, where.offline, {}};
     std::optional<wandb::RunArtifacts> artifacts;
     if (where.offline) {
-        if (auto known = recall(where, report, *connection.folder, context); !known) return known;
+        GDNCTL_TRY(recall(where, report, *session.folder, context));
     } else {
-        artifacts.emplace(connection.access, *path, *connection.wire);
-        if (auto listed = ask(*artifacts, options, *selection, report); !listed) return listed;
+        artifacts.emplace(session.access, path, *session.client);
+        GDNCTL_TRY(ask(*artifacts, options, *selection, report));
         run.explain = [&artifacts](const std::string& url, int status, const HttpHeaders& headers,
                                    std::string_view body) { return artifacts->explain(url, status, headers, body); };
     }
@@ -163,14 +153,13 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
-    WandbConnection connection;
+    DownloadSession session;
     hub::Report report;
     report.head = {{"source", "wandb"}, {"endpoint", ""}, {"entity", ""}, {"project", ""},
                    {"run_id", ""},      {"artifact", ""}, {"version", ""}};
     TraceDownloadOptions where = options.download;
-    if (auto done = download(connection, options, where, report, context); !done)
-        report.error = std::move(done).error();
-    return report_download(where, report, connection.folder ? &*connection.folder : nullptr, context);
+    if (auto done = download(session, options, where, report, context); !done) report.error = std::move(done).error();
+    return report_download(where, report, session.folder ? &*session.folder : nullptr, context);
 }
 
 }  // namespace gdnctl::commands::wandb_download_trace

@@ -14,7 +14,7 @@
 #include "platform/fs.h"
 #include "platform/signals.h"
 #include "services/agent/agent.h"
-#include "services/git/setup.h"
+#include "services/git/settings.h"
 
 namespace gdnctl::loop {
 
@@ -271,7 +271,7 @@ std::optional<GitForcedEnd> killed_session(std::span<const Record> records, std:
 }
 
 Status mend_repository(const fs::path& start, const fs::path& journal, Process& process, Clock& clock) {
-    return GitSetup::mend(start, earlier_name(journal, ""), last_alive(journal.parent_path()), process, clock);
+    return GitSettings::mend(start, earlier_name(journal, ""), last_alive(journal.parent_path()), process, clock);
 }
 
 Status tidy(const Artefacts& artefacts, int iteration, std::int64_t keep, const fs::path& codex_home) {

@@ -119,7 +119,7 @@ std::optional<GitForcedEnd> killed_session(std::span<const Record> records,
                                            std::optional<std::filesystem::file_time_type> alive);
 
 // Before the run of this journal is continued: its agent may have left the repository at `start` such that git refuses
-// to work there. See GitSetup.
+// to work there. See GitSettings.
 Status mend_repository(const std::filesystem::path& start, const std::filesystem::path& journal, Process& process,
                        Clock& clock);
 

@@ -89,8 +89,9 @@ Result<std::optional<std::string>> SyncMain::merged(const std::string& branch, c
 }
 
 Status SyncMain::move(const Record& intent, bool again, const std::string& branch) const {
-    GDNCTL_TRY_ASSIGN(const GitLanding landing,
-                      m_checkout.land(intent.word("branch"), intent.word("base"), intent.word("head"), again));
+    GDNCTL_TRY_ASSIGN(
+        const GitLanding landing,
+        BranchMover(m_checkout).land(intent.word("branch"), intent.word("base"), intent.word("head"), again));
     if (landing.kind != GitLanding::Kind::blocked)
         return {};  // if somebody moved it in the meantime, the next merge
                     // includes that

@@ -131,9 +131,9 @@ Result<Transactions> Transactions::open(const fs::path& start, TransactionSettin
     }
     std::vector<std::string> put_back;
     if (trusted) {
-        GDNCTL_TRY_ASSIGN(put_back, GitSetup::recover(repository, settings.run, settings.alive));
+        GDNCTL_TRY_ASSIGN(put_back, GitSettings::recover(repository, settings.run, settings.alive));
     }
-    std::optional<GitSlot> slot;
+    std::optional<PrivateWorktree> slot;
     if (settings.isolation == Isolation::worktree) {
         if (is_inside(repository.root(), settings.slot)) {
             return fail(ErrorKind::usage,
@@ -141,7 +141,7 @@ Result<Transactions> Transactions::open(const fs::path& start, TransactionSettin
                         "set GDNCTL_STATE_DIR to a folder elsewhere");
         }
         GDNCTL_TRY(check_untracked(repository, settings.links));
-        GDNCTL_TRY_ASSIGN(slot, GitSlot::open(repository, settings.slot, trusted.has_value(), process, clock));
+        GDNCTL_TRY_ASSIGN(slot, PrivateWorktree::open(repository, settings.slot, trusted.has_value(), process, clock));
     }
     GDNCTL_TRY(repository.exclude(artefacts.folder()));
     Transactions all(std::move(repository), std::move(slot), std::move(settings), artefacts, std::move(believed),
@@ -292,14 +292,14 @@ Status Transactions::clear(int iteration, const Base& base) {
     // A stash cleans a tree completely or not at all. It may contain more than was pinned: a check wrote files, or
     // somebody worked here. An existing one was made by a call that was killed.
     const std::string message = fmt::format("gdnctl-codex-loop-{}-iter-{:03}-left", m_settings.run, iteration);
-    GDNCTL_TRY(m_repository.stash(message));
-    GDNCTL_TRY_ASSIGN(const auto all, m_repository.stashes());
+    GDNCTL_TRY(GitStashes(m_repository).make(message));
+    GDNCTL_TRY_ASSIGN(const auto all, GitStashes(m_repository).list());
     for (const auto& one : all) {
         if (!one.message.ends_with(message)) continue;
         GDNCTL_TRY(pin(ref(iteration, "cleared/" + one.commit.substr(0, 12)), one.commit));
-        GDNCTL_TRY(m_repository.drop_stash(one.commit));
+        GDNCTL_TRY(GitStashes(m_repository).drop(one.commit));
     }
-    return m_repository.go_back_to(base.branch, base.sha);
+    return BranchMover(m_repository).go_back_to(base.branch, base.sha);
 }
 
 // Fills in everything that follows from base, head and leftovers.
@@ -407,30 +407,31 @@ Result<std::optional<std::string>> Transactions::stash_user_work(int iteration, 
     if (commit) {
         // Killed between stashing and cleaning the tree: what is still there is stashed once more. If that is exactly
         // the same, only the cleaning was missing.
-        GDNCTL_TRY_ASSIGN(const GitRestore back, m_repository.restore_stash(*commit));
+        GDNCTL_TRY_ASSIGN(const GitRestore back, GitStashes(m_repository).restore(*commit));
         if (back != GitRestore::restored && back != GitRestore::was_there) {
             return fail(ErrorKind::conflict,
                         "the stash " + *commit + " of the run that was killed conflicts with the checkout",
                         fmt::format("git stash branch my-work {} checks it out on a separate branch", *commit));
         }
-        GDNCTL_TRY(m_repository.drop_stash(*commit));
+        GDNCTL_TRY(GitStashes(m_repository).drop(*commit));
     }
-    GDNCTL_TRY_ASSIGN(const auto made, m_repository.stash(message));
+    GDNCTL_TRY_ASSIGN(const auto made, GitStashes(m_repository).make(message));
     if (!made) return std::optional<std::string>();
     GDNCTL_TRY(pin(ref(iteration, "stash"), made->commit));
     return std::optional(made->commit);
 }
 
 Result<std::optional<std::string>> Transactions::stash_named(std::string_view message) const {
-    GDNCTL_TRY_ASSIGN(const auto all, m_repository.stashes());
+    GDNCTL_TRY_ASSIGN(const auto all, GitStashes(m_repository).list());
     const auto found =
         std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.message.ends_with(message); });
     return found == all.end() ? std::nullopt : std::optional(found->commit);
 }
 
 Result<GitRestore> Transactions::bring_back(std::string_view stash) {
-    GDNCTL_TRY_ASSIGN(const GitRestore result, m_repository.restore_stash(stash));
-    if (result == GitRestore::restored || result == GitRestore::was_there) GDNCTL_TRY(m_repository.drop_stash(stash));
+    GDNCTL_TRY_ASSIGN(const GitRestore result, GitStashes(m_repository).restore(stash));
+    if (result == GitRestore::restored || result == GitRestore::was_there)
+        GDNCTL_TRY(GitStashes(m_repository).drop(stash));
     return result;
 }
 
@@ -546,13 +547,13 @@ Status Transactions::restore_setup() {
     m_put_back.insert(m_put_back.end(), names.begin(), names.end());
     // From here on, changes are the user's.
     m_setup.reset();
-    GitSetup::forget(m_repository, m_settings.run);
+    GitSettings::forget(m_repository, m_settings.run);
     return {};
 }
 
 Status Transactions::remember_setup() {
     GDNCTL_TRY(restore_setup());
-    GDNCTL_TRY_ASSIGN(m_setup, GitSetup::take(m_repository));
+    GDNCTL_TRY_ASSIGN(m_setup, GitSettings::take(m_repository));
     return m_setup->save(m_repository, m_settings.run);
 }
 
@@ -657,7 +658,7 @@ Status Transactions::judge_links(int iteration, Candidate& candidate) const {
     }
     GDNCTL_TRY_ASSIGN(candidate.bare_links, m_repository.unnamed_links(candidate.head, links));
     if (links.empty()) return {};
-    std::set<std::string> unpublished;  // see GitSlot::keep_submodules()
+    std::set<std::string> unpublished;  // see PrivateWorktree::keep_submodules()
     GDNCTL_TRY_ASSIGN(const auto pinned, m_repository.refs(ref(iteration) + "/"));
     const std::string prefix = ref(iteration, "leftovers-in-submodule-");
     for (const auto& [name, target] : pinned) {
@@ -701,7 +702,7 @@ Result<GitLanding> Transactions::accept(const Base& base, const Candidate& candi
         there.tip = candidate.head;
         return there;
     }
-    return m_repository.land(base.branch, base.sha, candidate.head, again);
+    return BranchMover(m_repository).land(base.branch, base.sha, candidate.head, again);
 }
 
 Status Transactions::reject(const Base& base, const Candidate& candidate) {
@@ -712,7 +713,7 @@ Status Transactions::reject(const Base& base, const Candidate& candidate) {
         if (head.branch == base.branch && head.sha == base.sha) return {};
         log::info("returning the checkout to {} at {}", base.branch.empty() ? "no branch" : base.branch,
                   base.sha.substr(0, 12));
-        return m_repository.go_back_to(base.branch, base.sha);
+        return BranchMover(m_repository).go_back_to(base.branch, base.sha);
     }
     if (head.sha == base.sha) return {};  // nothing was committed, or this was done before a kill
     if (head.sha != candidate.head || head.branch != base.branch) {
@@ -722,14 +723,14 @@ Status Transactions::reject(const Base& base, const Candidate& candidate) {
                     fmt::format("revert them by hand: git revert {}..{}", base.sha.substr(0, 12),
                                 candidate.head.substr(0, 12)));
     }
-    return m_repository.undo_to(base.sha);
+    return BranchMover(m_repository).undo_to(base.sha);
 }
 
 Result<std::optional<Candidate>> Transactions::follow(int iteration, const Base& base, const Candidate& candidate,
                                                       std::string_view tip) {
     if (!m_slot) return std::optional<Candidate>();
     GDNCTL_TRY(fill_slot(candidate.head));
-    GDNCTL_TRY_ASSIGN(const auto moved, m_slot->checkout().rebase(base.sha, candidate.head, tip));
+    GDNCTL_TRY_ASSIGN(const auto moved, BranchMover(m_slot->checkout()).rebase(base.sha, candidate.head, tip));
     if (!moved) return std::optional<Candidate>();
     GDNCTL_TRY(pin(ref(iteration, "head-before-rebase"), candidate.head));
     GDNCTL_TRY(pin(ref(iteration, "head"), *moved));
@@ -787,7 +788,7 @@ Result<GitLanding> Transactions::commit_log(int iteration, std::string_view bran
         GDNCTL_TRY_ASSIGN(made, m_repository.commit_files(*tip, entry.files, entry.message));
         GDNCTL_TRY(pin(name, *made));
     }
-    return m_repository.land(branch, *tip, *made, again);
+    return BranchMover(m_repository).land(branch, *tip, *made, again);
 }
 
 }  // namespace gdnctl::loop

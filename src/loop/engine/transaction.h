@@ -25,7 +25,7 @@
 
 #include "loop/engine/log_dir.h"
 #include "services/git/checkout.h"
-#include "services/git/setup.h"
+#include "services/git/settings.h"
 
 namespace gdnctl::loop {
 
@@ -41,7 +41,7 @@ struct TransactionSettings {
     std::vector<std::string> log_paths;        // globs: log, records, docs; a change of only these counts as no change
     bool clean = true;                         // for inplace: iterations do not start with uncommitted files
     std::vector<std::string> links;            // for worktree: ignored paths of the checkout to link into the slot
-    // When an earlier session of the run, which was killed, was last seen alive. See GitSetup.
+    // When an earlier session of the run, which was killed, was last seen alive. See GitSettings.
     std::optional<std::filesystem::file_time_type> alive = {};
 };
 
@@ -70,7 +70,7 @@ struct Candidate {
     std::optional<Leftovers> leftovers;
     std::vector<std::string> protected_changes;  // committed paths; in place also uncommitted ones
     std::string protected_diff;
-    // Found and undone: files hidden from git, and changes of GitSetup; also configuration that is not used.
+    // Found and undone: files hidden from git, and changes of GitSettings; also configuration that is not used.
     std::vector<std::string> hidden, config_changes;
     std::vector<std::string> bare_links;   // committed links that .gitmodules does not mention
     std::vector<std::string> local_links;  // new submodules at commits that none of their remotes has
@@ -174,8 +174,8 @@ public:
     Result<std::optional<std::string>> stash_named(std::string_view message) const;
 
 private:
-    Transactions(GitCheckout repository, std::optional<GitSlot> slot, TransactionSettings settings, Artefacts artefacts,
-                 std::map<std::string, std::string> trusted, bool resumed)
+    Transactions(GitCheckout repository, std::optional<PrivateWorktree> slot, TransactionSettings settings,
+                 Artefacts artefacts, std::map<std::string, std::string> trusted, bool resumed)
         : m_repository(std::move(repository)),
           m_slot(std::move(slot)),
           m_settings(std::move(settings)),
@@ -211,12 +211,12 @@ private:
     Status keep_gone(const std::vector<GoneName>& gone);
 
     GitCheckout m_repository;
-    std::optional<GitSlot> m_slot;
+    std::optional<PrivateWorktree> m_slot;
     TransactionSettings m_settings;
     Artefacts m_artefacts;
     std::map<std::string, std::string> m_trusted;
     std::vector<std::string> m_told;      // what had changed in it when this was last reported
-    std::optional<GitSetup> m_setup;      // nullopt: neither the agent nor its code has run since it was put back
+    std::optional<GitSettings> m_setup;   // nullopt: neither the agent nor its code has run since it was put back
     std::vector<std::string> m_put_back;  // of it, since the last collect()
     bool m_resumed;                       // an earlier process may have started the open iteration
     struct Names {

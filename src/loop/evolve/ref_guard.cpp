@@ -99,7 +99,7 @@ Result<std::vector<std::string>> RefGuard::put_back(const std::set<std::string>&
         const bool is_known = holds(stashes_in(m_names), stash);
         GDNCTL_TRY_ASSIGN(const auto parent, m_repository->resolve(stash.object + "^1"));
         if (after_a_kill || is_known || !parent || !made.contains(*parent)) continue;
-        GDNCTL_TRY(m_repository->drop_stash(stash.object));
+        GDNCTL_TRY(GitStashes(*m_repository).drop(stash.object));
         undone.push_back("a stash was made");
     }
     const auto left = stashes_in(now_names);
@@ -107,7 +107,7 @@ Result<std::vector<std::string>> RefGuard::put_back(const std::set<std::string>&
     std::reverse(known.begin(), known.end());  // the oldest first
     for (const GitName& stash : known) {
         if (holds(left, stash)) continue;
-        GDNCTL_TRY(m_repository->store_stash(stash.object, stash.said));
+        GDNCTL_TRY(GitStashes(*m_repository).store(stash.object, stash.said));
         undone.push_back("a stash was dropped");
     }
     return undone;

@@ -276,7 +276,7 @@ private:
         for (const auto& left : sweep_loop(plan.loop_id, m_context.clock)) {
             log::warning("ended a process of the interrupted run: {} ({})", left.command, left.id.pid);
         }
-        GDNCTL_TRY(GitSetup::recover(repository, plan.run, m_alive));
+        GDNCTL_TRY(GitSettings::recover(repository, plan.run, m_alive));
         GDNCTL_TRY(stop_left_job(plan.worktrees, m_request.config, m_context));
         // What could have left locks since the open attempt began has ended; none of it worked in the user's checkout.
         const auto since = parse_iso8601(state.open.number > 0 ? state.at(state.open.number).started : state.last_time);

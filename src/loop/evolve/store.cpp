@@ -94,7 +94,7 @@ bool PathRules::is_mutable(std::string_view path) const { return !is_protected(p
 
 Result<fs::path> Store::prepare(const std::string& commit) {
     if (!m_slot) {
-        GDNCTL_TRY_ASSIGN(m_slot, GitSlot::open(m_repository, slot_folder(), true, m_process, m_clock));
+        GDNCTL_TRY_ASSIGN(m_slot, PrivateWorktree::open(m_repository, slot_folder(), true, m_process, m_clock));
     }
     GDNCTL_TRY(m_slot->mend(m_repository));
     GDNCTL_TRY(m_slot->move_to(commit, {}));
@@ -158,7 +158,7 @@ Result<std::set<std::string>> Store::leave_branch() {
     std::error_code problem;
     if (!m_slot && !fs::exists(slot_folder(), problem)) return std::set<std::string>();
     if (!m_slot) {
-        GDNCTL_TRY_ASSIGN(m_slot, GitSlot::open(m_repository, slot_folder(), true, m_process, m_clock));
+        GDNCTL_TRY_ASSIGN(m_slot, PrivateWorktree::open(m_repository, slot_folder(), true, m_process, m_clock));
     }
     const GitCheckout& checkout = m_slot->checkout();
     const auto head = checkout.head();
@@ -169,7 +169,7 @@ Result<std::set<std::string>> Store::leave_branch() {
 
 Status Store::remember_setup() {
     if (m_setup) return {};
-    GDNCTL_TRY_ASSIGN(m_setup, GitSetup::take(m_repository));
+    GDNCTL_TRY_ASSIGN(m_setup, GitSettings::take(m_repository));
     return m_setup->save(m_repository, m_run);
 }
 
@@ -178,7 +178,7 @@ Result<std::vector<std::string>> Store::restore_setup() {
     GDNCTL_TRY_ASSIGN(auto names, m_setup->put_back(m_repository, m_run));
     // From here on, changes are the user's.
     m_setup.reset();
-    GitSetup::forget(m_repository, m_run);
+    GitSettings::forget(m_repository, m_run);
     return names;
 }
 

@@ -14,7 +14,7 @@
 #include "core/result.h"
 #include "core/time.h"
 #include "services/git/checkout.h"
-#include "services/git/setup.h"
+#include "services/git/settings.h"
 
 namespace gdnctl::loop::evolve {
 
@@ -76,7 +76,7 @@ public:
     // Detaches HEAD of the agent's worktree, if there is one, and returns the commits that it has been at.
     Result<std::set<std::string>> leave_branch();
     // How git behaves in the user's repository, from before an agent or its code runs until it has ended. Remembering
-    // changes nothing if it is known already. Restoring returns what was put back: see GitSetup.
+    // changes nothing if it is known already. Restoring returns what was put back: see GitSettings.
     Status remember_setup();
     Result<std::vector<std::string>> restore_setup();
     // The commit of that work; the same input has the same id. nullopt: nothing mutable was changed.
@@ -109,8 +109,8 @@ private:
     std::filesystem::path m_worktrees;
     Process& m_process;
     Clock& m_clock;
-    std::optional<GitSlot> m_slot;
-    std::optional<GitSetup> m_setup;
+    std::optional<PrivateWorktree> m_slot;
+    std::optional<GitSettings> m_setup;
 };
 
 }  // namespace gdnctl::loop::evolve

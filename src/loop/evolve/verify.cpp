@@ -292,7 +292,7 @@ Status check_branch(const GitCheckout& repository, const State& state) {
 }
 
 Status land_on_branch(const GitCheckout& repository, const State& state, const std::string& commit) {
-    GDNCTL_TRY_ASSIGN(const GitLanding landing, repository.land(state.branch, state.base, commit, false));
+    GDNCTL_TRY_ASSIGN(const GitLanding landing, BranchMover(repository).land(state.branch, state.base, commit, false));
     if (landing.kind == GitLanding::Kind::moved) {
         return fail(ErrorKind::conflict, fmt::format("{} has moved to {}", state.branch, landing.tip.substr(0, 12)));
     }

@@ -73,7 +73,7 @@ Status make_links(const fs::path& slot, const fs::path& checkout, const std::vec
 Result<std::filesystem::path> CommitTrees::at(const std::string& commit) {
     if (!m_slot) {
         // The slot may contain files from an earlier process, but they belong to a commit that was to be measured.
-        GDNCTL_TRY_ASSIGN(m_slot, GitSlot::open(m_repository, m_settings.folder, true, m_process, m_clock));
+        GDNCTL_TRY_ASSIGN(m_slot, PrivateWorktree::open(m_repository, m_settings.folder, true, m_process, m_clock));
     }
     GDNCTL_TRY(m_slot->move_to(commit, m_settings.links));
     GDNCTL_TRY(m_slot->fill_submodules(m_repository));

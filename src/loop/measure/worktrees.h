@@ -49,7 +49,7 @@ private:
     TreeSettings m_settings;
     Process& m_process;
     Clock& m_clock;
-    std::optional<GitSlot> m_slot;
+    std::optional<PrivateWorktree> m_slot;
 };
 
 }  // namespace gdnctl::loop

@@ -1,6 +1,6 @@
 // FlashInfer-Bench's files: definitions (what is computed on which tensors), workloads (which shapes and values),
 // solutions (who computes it) and traces (what came of it). Pure: text and tensors in, values out. The nine Gated
-// DeltaNet definitions are known here by heart; docs/flashinfer-bench.md describes formats and rules.
+// DeltaNet definitions are known here by renewer; docs/flashinfer-bench.md describes formats and rules.
 #pragma once
 
 #include <cstdint>

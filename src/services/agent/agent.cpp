@@ -16,6 +16,7 @@
 #include "platform/clock.h"
 #include "platform/descendants.h"
 #include "platform/env.h"
+#include "platform/http_policy.h"
 
 namespace gdnctl {
 
@@ -74,29 +75,37 @@ std::string summary_of(const AgentOutcome& outcome) {
                        static_cast<double>(outcome.elapsed.count()) / 1000, outcome.survivors.size());
 }
 
-milliseconds back_off_delay(int waits, double u) {
-    constexpr milliseconds k_first{30'000};
-    constexpr milliseconds k_longest{15 * 60'000};
-    constexpr double k_spread = 0.2;
-    const int doublings = std::clamp(waits, 0, 10);
-    const milliseconds delay = std::min(k_longest, k_first * (1 << doublings));
-    return milliseconds(
-        static_cast<std::int64_t>(static_cast<double>(delay.count()) * (1 - k_spread + 2 * k_spread * u)));
+namespace {
+
+// A provider that is overloaded, limits the rate or cannot be reached: 30 s doubling to 15 min, ±20 %.
+RetryPolicy overload_policy() {
+    RetryPolicy policy;
+    policy.first_delay = milliseconds(30'000);
+    policy.factor = 2;
+    policy.max_delay = std::chrono::minutes(15);
+    policy.least_part = 0.8;
+    policy.random_part = 0.4;
+    return policy;
 }
 
-milliseconds usage_limit_delay(int waits) {
-    constexpr milliseconds k_first{15 * 60'000};
-    constexpr milliseconds k_longest{120 * 60'000};
-    return std::min(k_longest, k_first * (1 << std::clamp(waits, 0, 10)));
+// A usage limit whose end is not known: 15 min doubling to 2 h.
+RetryPolicy usage_limit_policy() {
+    RetryPolicy policy;
+    policy.first_delay = std::chrono::minutes(15);
+    policy.factor = 2;
+    policy.max_delay = std::chrono::hours(2);
+    return policy;
 }
+
+}  // namespace
 
 milliseconds provider_pause(const AgentOutcome& outcome, int waits, double u, WallTime now) {
     if (outcome.action != AgentAction::back_off && outcome.action != AgentAction::wait_until) return milliseconds(0);
     if (outcome.not_before && *outcome.not_before > now) {
         return std::chrono::ceil<milliseconds>(*outcome.not_before - now);
     }
-    if (outcome.action == AgentAction::wait_until) return usage_limit_delay(waits);
-    return std::max(back_off_delay(waits, u), outcome.retry_after.value_or(milliseconds(0)));
+    if (outcome.action == AgentAction::wait_until) return http::retry_delay(usage_limit_policy(), waits + 1);
+    return http::retry_delay(overload_policy(), waits + 1, outcome.retry_after, u);
 }
 
 void StartLimit::failed(std::chrono::steady_clock::time_point started) {

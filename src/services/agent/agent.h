@@ -58,8 +58,8 @@ std::string_view word_of(AgentClass kind);
 enum class AgentAction {
     proceed,       // the work can be examined
     stop_loop,     // no retry can help; `stop_reason` says why
-    back_off,      // wait (back_off_delay, at least `retry_after`) and repeat; does not count as a failed iteration
-    wait_until,    // wait until `not_before` and repeat (if absent: usage_limit_delay); does not count as a failed
+    back_off,      // wait (provider_pause, at least `retry_after`) and repeat; does not count as a failed iteration
+    wait_until,    // wait until `not_before` and repeat (if absent: provider_pause); does not count as a failed
                    // iteration
     retry,         // retry, counted against the iteration's retries
     retry_once,    // the same, once
@@ -189,11 +189,8 @@ Result<std::map<std::string, std::string>> agent_environment(const Env& env, con
 // its ancestors. Returns the processes that were found and ended.
 std::vector<ProcessResult::Survivor> sweep_loop(std::string_view loop_id, Clock& clock);
 
-// 30 s, 60 s, … 15 min for consecutive wait number `waits` (0-based), ±20 % depending on `u` in [0, 1).
-std::chrono::milliseconds back_off_delay(int waits, double u);
-// For a usage limit without a reset time: 15 min, 30 min, … 2 h.
-std::chrono::milliseconds usage_limit_delay(int waits);
-// The pause that `back_off` and `wait_until` ask for: until the limit's known end, else one of the delays above; 0 for
+// The pause that `back_off` and `wait_until` ask for, as the consecutive wait number `waits` (0-based): until the
+// limit's known end, else 30 s, 60 s, … 15 min, ±20 % depending on `u` in [0, 1), and 15 min, 30 min, … 2 h. 0 for
 // other actions.
 std::chrono::milliseconds provider_pause(const AgentOutcome& outcome, int waits, double u, WallTime now);
 

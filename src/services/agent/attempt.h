@@ -1,4 +1,4 @@
-// Handling of requests that both agents share.
+// What an attempt of either agent does with its request: checks it, starts the program, keeps its transcripts.
 #pragma once
 
 #include <filesystem>

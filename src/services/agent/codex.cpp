@@ -1,4 +1,4 @@
-// Finds codex programs and what they support. Starts no session.
+// Codex before a session: which program, what it supports, its command line and home, and what it would reject.
 #include "services/agent/codex.h"
 
 #include <algorithm>
@@ -196,8 +196,6 @@ Result<CodexProgram> find_codex(const CodexWanted& wanted, Process& process) {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 // The state that a run keeps separate. Everything else in a user's home is configuration, credentials or instructions.
 bool is_state(const std::string& name) {
     constexpr std::array<std::string_view, 9> k_own = {
@@ -319,98 +317,18 @@ std::vector<std::string> codex_argv(const CodexSettings& settings, const std::fi
     } else if (settings.search) {
         add({"--search"});
     }
-    for (const auto& entry : settings.config) add({"-c", entry});
     if (!resumes && !settings.profile.empty()) add({"-p", settings.profile});
     const auto& features = settings.program.features;
     const std::string endless = "unbounded_connection_retries";
     if (std::find(features.begin(), features.end(), endless) != features.end()) add({"--disable", endless});
-    if (!settings.output_schema.empty()) add({"--output-schema", settings.output_schema.string()});
     if (settings.ephemeral) add({"--ephemeral"});
     add({"-"});
     return words;
 }
 
-// The subset of JSON Schema in which codex's output schemas are written.
-
-namespace {
-
-constexpr int k_deepest = 64;
-
-bool has_type(const Json& value, std::string_view type) {
-    if (type == "object") return value.is_object();
-    if (type == "array") return value.is_array();
-    if (type == "string") return value.is_string();
-    if (type == "boolean") return value.is_boolean();
-    if (type == "null") return value.is_null();
-    if (type == "integer") return value.is_number_integer();
-    return type != "number" || value.is_number();
-}
-
-bool has_any_type(const Json& value, const Json& types) {
-    if (types.is_string()) return has_type(value, types.get<std::string>());
-    if (!types.is_array()) return true;
-    return std::any_of(types.begin(), types.end(),
-                       [&](const Json& type) { return type.is_string() && has_type(value, type.get<std::string>()); });
-}
-
-Status broken(const std::string& at, std::string_view what) {
-    return fail(ErrorKind::bad_input, fmt::format("the final message violates its schema at {}: {}", at, what));
-}
-
-Status check(const Json& value, const Json& schema, const std::string& at, int depth);
-
-Status check_object(const Json& value, const Json& schema, const std::string& at, int depth) {
-    const Json& properties = json::field(schema, "properties");
-    if (const Json& required = json::field(schema, "required"); required.is_array()) {
-        for (const Json& name : required) {
-            if (name.is_string() && !value.contains(name.get<std::string>())) {
-                return broken(at, fmt::format("'{}' is missing", name.get<std::string>()));
-            }
-        }
-    }
-    for (const auto& [name, member] : value.items()) {
-        const std::string inner = fmt::format("{}/{}", at == "/" ? "" : at, name);
-        if (properties.is_object() && properties.contains(name)) {
-            GDNCTL_TRY(check(member, properties.at(name), inner, depth + 1));
-        } else if (json::field(schema, "additionalProperties").is_boolean() &&
-                   !schema.at("additionalProperties").get<bool>()) {
-            return broken(inner, "it is not in the schema");
-        }
-    }
-    return {};
-}
-
-Status check(const Json& value, const Json& schema, const std::string& at, int depth) {
-    if (depth > k_deepest) return broken(at, "nested too deeply");
-    const Json& types = json::field(schema, "type");
-    if (!has_any_type(value, types)) return broken(at, fmt::format("it is not of type {}", to_text(types)));
-    if (const Json& allowed = json::field(schema, "enum"); allowed.is_array()) {
-        if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
-            return broken(at, fmt::format("it is not one of {}", to_text(allowed)));
-        }
-    }
-    if (value.is_object()) return check_object(value, schema, at, depth);
-    const Json& items = json::field(schema, "items");
-    if (!value.is_array() || !items.is_object()) return {};
-    for (std::size_t i = 0; i < value.size(); ++i) {
-        GDNCTL_TRY(check(value[i], items, fmt::format("{}/{}", at == "/" ? "" : at, i), depth + 1));
-    }
-    return {};
-}
-
-}  // namespace
-
-Status check_against_schema(std::string_view message, std::string_view schema) {
-    GDNCTL_TRY_ASSIGN(const Json rules, parse_json(schema, "the output schema"));
-    GDNCTL_TRY_ASSIGN(const Json value, parse_json(message, "the final message"));
-    return check(value, rules, "/", 0);
-}
-
 // What can be rejected before a request is paid for.
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds k_dry_limit{30};
 // With an empty prompt, codex says this once it has accepted its arguments and configuration.
@@ -539,10 +457,6 @@ Result<CodexChecked> check_codex(CodexSettings settings, const fs::path& nowhere
     GDNCTL_TRY(check_model(checked));
     GDNCTL_TRY(check_profile(checked.settings, codex_home_of(environment)));
     if (!checked.settings.program.has_json) checked.settings.json = false;
-    if (!checked.settings.output_schema.empty()) {
-        GDNCTL_TRY_ASSIGN(const std::string schema, read_file(checked.settings.output_schema));
-        GDNCTL_TRY(parse_json(schema, checked.settings.output_schema.string()));
-    }
     // A program that cannot list its models is old, or another program.
     if (!checked.settings.program.models.empty()) GDNCTL_TRY(check_words(checked, nowhere, environment, process));
     return checked;

@@ -59,8 +59,6 @@ struct CodexSettings {
     bool search = false;
     bool json = true;  // false: the plain output of old programs
     bool ephemeral = false;
-    std::filesystem::path output_schema;
-    std::vector<std::string> config;  // further KEY=VALUE for -c
 };
 
 // The command line of one attempt; the prompt goes to standard input.
@@ -71,7 +69,7 @@ struct CodexChecked {
     CodexSettings settings;             // with the decisions made
     std::vector<std::string> warnings;  // for people
 };
-// Checks everything that can fail before a request is paid for: effort, model, profile file, schema, flags and
+// Checks everything that can fail before a request is paid for: effort, model, profile file, flags and
 // configuration. For the last two, it runs codex with an empty prompt, which makes codex complain and exit. It does so
 // in the empty folder `nowhere`, since it may be another program. Errors: usage, config.
 Result<CodexChecked> check_codex(CodexSettings settings, const std::filesystem::path& nowhere,
@@ -89,9 +87,5 @@ Status make_codex_home(const std::filesystem::path& folder, const std::filesyste
 std::string codex_provider_variable(const std::filesystem::path& user_home, const std::string& profile);
 // Whether codex finds the log-in of `user_home` only there: an entry in a keyring is stored under the path of its home.
 bool codex_login_needs_home(const std::filesystem::path& user_home);
-
-// Checks that `message` is JSON that follows the schema (type, required, properties, additionalProperties, items,
-// enum). Error: bad_input, with the place of the violation.
-Status check_against_schema(std::string_view message, std::string_view schema);
 
 }  // namespace gdnctl

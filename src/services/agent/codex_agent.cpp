@@ -249,20 +249,7 @@ private:
         outcome.files = m_request.files;
         outcome.final_message = m_stream.final_message;
         settle_message(outcome);
-        check_message(outcome);
         return outcome;
-    }
-
-    // codex passes the schema on without checking that the model followed it.
-    void check_message(AgentOutcome& outcome) const {
-        if (!outcome.ok() || m_settings.output_schema.empty()) return;
-        const auto schema = read_file(m_settings.output_schema);
-        const Status kept = schema ? check_against_schema(outcome.final_message, *schema) : Status();
-        if (kept) return;
-        outcome.kind = AgentClass::protocol;
-        outcome.action = action_of(outcome.kind);
-        outcome.exit_status = 1;
-        outcome.reason = kept.error().message;
     }
 
     // codex creates the file at its start and writes it only on success.

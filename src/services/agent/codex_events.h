@@ -1,4 +1,4 @@
-// JSON readers for agents, in addition to core/json_fields.h.
+// What codex prints while it works: its events with --json, or its text for people, as one stream of plain values.
 #pragma once
 
 #include <cstdint>

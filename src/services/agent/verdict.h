@@ -1,4 +1,4 @@
-// Parses codex's message about when a usage limit resets.
+// How an attempt of codex ended and what follows from it, judged by its exit status, events, rollout and messages.
 #pragma once
 
 #include <chrono>

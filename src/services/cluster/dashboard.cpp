@@ -1,4 +1,4 @@
-// Dashboard addresses, and the direct route to one.
+// Dashboards: their addresses, the direct route to one, the token for it, and what it says about its cluster.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -14,6 +14,7 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "platform/fs.h"
+#include "platform/http_policy.h"
 #include "services/cluster/cluster.h"
 #include "services/cluster/tunnel.h"
 
@@ -21,50 +22,8 @@ namespace gdnctl {
 
 namespace cluster {
 
-std::optional<Url> parse_url(std::string_view text) {
-    const std::size_t colon = text.find("://");
-    if (colon == std::string_view::npos) return std::nullopt;
-    Url url;
-    url.scheme = text::to_lower(text.substr(0, colon));
-    std::string_view rest = text.substr(colon + 3);
-    const std::size_t slash = std::min(rest.find_first_of("/?#"), rest.size());
-    std::string_view authority = rest.substr(0, slash);
-    url.path = rest.substr(slash);
-    if (const std::size_t at = authority.rfind('@'); at != std::string_view::npos) {
-        url.has_user = true;
-        authority.remove_prefix(at + 1);
-    }
-    std::string_view port;
-    if (authority.starts_with('[')) {
-        const std::size_t end = authority.find(']');
-        if (end == std::string_view::npos) return std::nullopt;
-        url.host = authority.substr(1, end - 1);
-        port = authority.substr(end + 1);
-        if (!port.empty() && !port.starts_with(':')) return std::nullopt;
-    } else {
-        const std::size_t at = std::min(authority.find(':'), authority.size());
-        url.host = authority.substr(0, at);
-        port = authority.substr(at);
-    }
-    url.port = url.scheme == "https" ? 443 : 80;
-    if (!port.empty()) {
-        const auto number = text::parse_int(port.substr(1));
-        if (!number || *number < 1 || *number > 65535) return std::nullopt;
-        url.port = static_cast<int>(*number);
-    }
-    if (url.host.empty() || url.host.find_first_of(" \t\r\n\"<>\\^`{|}") != std::string::npos) return std::nullopt;
-    return url;
-}
-
-bool is_loopback(std::string_view host) {
-    const std::string name = text::to_lower(host);
-    if (name == "localhost" || name == "::1") return true;
-    in_addr v4{};
-    return inet_pton(AF_INET, name.c_str(), &v4) == 1 && (ntohl(v4.s_addr) >> 24U) == 127;
-}
-
 bool is_own_address(std::string_view host) {
-    if (is_loopback(host)) return true;
+    if (http::is_loopback(host)) return true;
     const std::string name(host);
     in_addr v4{};
     in6_addr v6{};
@@ -101,11 +60,11 @@ public:
     Result<std::string> url() override { return m_url; }
 
     std::optional<std::string> agent_url(const std::string& address) override {
-        const auto agent = cluster::parse_url(address);
-        const auto dashboard = cluster::parse_url(m_url);
+        const auto agent = http::parse_url(address);
+        const auto dashboard = http::parse_url(m_url);
         if (!agent || !dashboard) return std::nullopt;
         // Traffic to an address of this machine never leaves it, so a token may be sent unencrypted.
-        if (cluster::is_own_address(agent->host)) return address;
+        if (cluster::is_own_address(agent->host_name())) return address;
         // A dashboard on another port of this machine is reached through someone's tunnel, which does not lead to the
         // agent.
         const bool same_host = agent->host == dashboard->host;
@@ -128,12 +87,14 @@ Result<std::string> normalize_ray_address(std::string_view address) {
     }
     if (text.find("://") == std::string::npos) text.insert(0, "http://");
     while (text.ends_with('/')) text.pop_back();
-    const auto url = cluster::parse_url(text);
-    if (!url || (url->scheme != "http" && url->scheme != "https")) {
+    const std::size_t host = text.find("://") + 3;
+    const std::size_t user = text.find('@', host);
+    const bool has_more = user < text.find('/', host) || text.find_first_of("?#") != std::string::npos;
+    if (!has_more && !http::parse_url(text)) {
         return fail(ErrorKind::usage, "not the address of a Ray dashboard: " + std::string(address),
                     std::string(k_example) + "; ray:// and the GCS port (6379) use another protocol");
     }
-    if (url->has_user || url->path.find_first_of("?#") != std::string::npos) {
+    if (has_more) {
         return fail(ErrorKind::usage, "a dashboard's address must not contain a user, query or fragment",
                     std::string(k_example));
     }
@@ -156,8 +117,8 @@ Result<std::optional<RayAddress>> ray_address_of(const Env& env) {
 }
 
 bool is_confidential(std::string_view url) {
-    const auto parsed = cluster::parse_url(url);
-    return parsed && (parsed->scheme == "https" || cluster::is_loopback(parsed->host));
+    const auto parsed = http::parse_url(url);
+    return parsed && http::is_confidential(*parsed);
 }
 
 std::shared_ptr<RayRoute> make_plain_route(std::string url, bool has_token, bool allow_plaintext) {

@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "platform/fs.h"
+#include "platform/http_policy.h"
 #include "platform/signals.h"
 #include "platform/ssh_options.h"
 #include "services/cluster/cluster.h"
@@ -312,7 +313,7 @@ public:
     std::optional<std::string> agent_url(const std::string& address) override {
         const std::lock_guard lock(m_mutex);
         if (!m_dashboard) return std::nullopt;
-        const auto agent = cluster::parse_url(address);
+        const auto agent = http::parse_url(address);
         const bool plain_ip =
             agent && agent->scheme == "http" && agent->host.find_first_not_of("0123456789.") == std::string::npos;
         if (!plain_ip) return std::nullopt;

@@ -387,8 +387,6 @@ JobRequest heartbeat_job(std::string_view submission_id, std::string_view heartb
 }
 
 namespace fs = std::filesystem;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 namespace {
 

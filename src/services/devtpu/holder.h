@@ -1,4 +1,5 @@
-// How long a TPU stays held: the lease that its users renew, the grace period before the first renewal, and the cap.
+// The job that holds a TPU: how long it does (the lease that users renew, the grace period before the first renewal,
+// the cap), what it tells about its host, and the job itself.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Names of held TPUs, and names derived from them.
+// Held TPUs as this machine knows them: their names, names derived from these, and a record of each.
 #pragma once
 
 #include <filesystem>

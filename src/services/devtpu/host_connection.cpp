@@ -124,25 +124,25 @@ std::string script_words(std::string_view run_id, std::string_view lease, std::s
 // A command keeps the lock 8 until it has ended, and its watcher too if the command has no terminal: for itself if it
 // is alone, else with others that need this tree. A sync that changes the tree needs the lock for itself. The short
 // wait is for syncs. A host without flock has no locks. `refusal` gets the name of the turn as its $1.
-std::string turn_script(const Road& road, const HostCommand& command, std::string_view refusal) {
+std::string turn_script(const HostConnection& connection, const HostCommand& command, std::string_view refusal) {
     if (command.tree.empty() && !command.alone) return {};
     std::string script = fmt::format(
         "b={}\nturned() {{ {}; exit {}; }}\n"
         "command -v flock >/dev/null || flock() {{ :; }}\n"
         "if (exec 7>>\"$b/run.lock\") 2>/dev/null; then exec 8>>\"$b/run.lock\"; flock {} -w 1 8 || turned busy; fi\n",
-        road.base, refusal, k_turn_code, command.alone ? "-x" : "-s");
+        connection.base, refusal, k_turn_code, command.alone ? "-x" : "-s");
     if (command.tree.empty()) return script;
     script += "now=$(if [ -f \"$b/sent\" ]; then cat \"$b/sent\"; fi | sha256sum)\n";
     return script + fmt::format("[ \"${{now%% *}}\" = {} ] || turned other-tree\n", command.tree);
 }
 
 // Changes to the tree, sets the environment, and defines the names that the rest of the script uses.
-std::string script_head(const Road& road, const HostCommand& command, std::string_view without_tree,
+std::string script_head(const HostConnection& connection, const HostCommand& command, std::string_view without_tree,
                         std::string_view refusal) {
-    std::string script = fmt::format("cd {} 2>/dev/null || {}\n", road.tree, without_tree);
-    script += turn_script(road, command, refusal);
+    std::string script = fmt::format("cd {} 2>/dev/null || {}\n", connection.tree, without_tree);
+    script += turn_script(connection, command, refusal);
     script += "if [ -f \"$HOME/.local/bin/env\" ]; then . \"$HOME/.local/bin/env\"; fi\nPATH=$PATH:$HOME/.local/bin\n";
-    if (road.is_local()) {
+    if (connection.is_local()) {
         script += "unset";
         for (const std::string_view name : active_python_variables()) script.append(" ").append(name);
         script += "\n";
@@ -151,38 +151,39 @@ std::string script_head(const Road& road, const HostCommand& command, std::strin
         script += fmt::format("export {}={}\n", item.name, text::shell_quote(item.value));
     }
     script += fmt::format("line={}\n", text::shell_quote(command.line));
-    script += script_words(command.run_id, road.lease, command.record, command.lease_s);
+    script += script_words(command.run_id, connection.lease, command.record, command.lease_s);
     return script.append(k_strays).append(k_lasts);
 }
 
 }  // namespace
 
-Road ssh_road(std::vector<std::string> options, std::string_view tpu_name, std::string_view submission_id) {
-    Road road;
-    road.ssh = {"ssh"};
-    road.ssh.insert(road.ssh.end(), options.begin(), options.end());
-    road.ssh.push_back(ssh_alias(tpu_name));
-    road.base = "\"$HOME\"/.gdnctl";
-    road.tree = "\"$HOME\"/marin";
-    if (!submission_id.empty()) road.lease = lease_path(submission_id);
-    return road;
+HostConnection ssh_connection(std::vector<std::string> options, std::string_view tpu_name,
+                              std::string_view submission_id) {
+    HostConnection connection;
+    connection.ssh = {"ssh"};
+    connection.ssh.insert(connection.ssh.end(), options.begin(), options.end());
+    connection.ssh.push_back(ssh_alias(tpu_name));
+    connection.base = "\"$HOME\"/.gdnctl";
+    connection.tree = "\"$HOME\"/marin";
+    if (!submission_id.empty()) connection.lease = lease_path(submission_id);
+    return connection;
 }
 
 std::filesystem::path local_lease(const std::filesystem::path& hold_folder, std::string_view submission_id) {
     return hold_folder / ("lease-" + std::string(submission_id));
 }
 
-Road local_road(const std::filesystem::path& hold_folder, std::string_view submission_id) {
-    Road road;
-    road.base = text::shell_quote(hold_folder.string());
-    road.tree = text::shell_quote((hold_folder / "marin").string());
-    road.lease = local_lease(hold_folder, submission_id).string();
-    return road;
+HostConnection local_connection(const std::filesystem::path& hold_folder, std::string_view submission_id) {
+    HostConnection connection;
+    connection.base = text::shell_quote(hold_folder.string());
+    connection.tree = text::shell_quote((hold_folder / "marin").string());
+    connection.lease = local_lease(hold_folder, submission_id).string();
+    return connection;
 }
 
-std::vector<std::string> road_argv(const Road& road, std::string_view line) {
-    if (road.is_local()) return {"sh", "-c", std::string(line)};
-    std::vector<std::string> argv = road.ssh;
+std::vector<std::string> host_argv(const HostConnection& connection, std::string_view line) {
+    if (connection.is_local()) return {"sh", "-c", std::string(line)};
+    std::vector<std::string> argv = connection.ssh;
     // exec makes the ssh session the parent of the line, which can then see the session end.
     argv.push_back("exec sh -c " + text::shell_quote(line));
     return argv;
@@ -245,10 +246,10 @@ std::string_view after_mark(std::string_view out) {
     return out;
 }
 
-Result<Answer> ask_host(const Road& road, std::string_view line, std::string input, milliseconds limit,
+Result<Answer> ask_host(const HostConnection& connection, std::string_view line, std::string input, milliseconds limit,
                         Process& process, std::stop_token stop, std::size_t most) {
     ProcessSpec spec;
-    spec.argv = road_argv(road, marked(line));
+    spec.argv = host_argv(connection, marked(line));
     spec.capture_limit = most;
     spec.stdin_bytes = std::move(input);
     spec.wall_limit = limit;
@@ -259,10 +260,10 @@ Result<Answer> ask_host(const Road& road, std::string_view line, std::string inp
     if (result.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
     if (result.end == ProcessResult::End::wall_limit) {
         return fail(ErrorKind::infrastructure,
-                    fmt::format("{} did not answer within {}", road.is_local() ? "this host" : road.ssh.back(),
-                                format_duration(limit)));
+                    fmt::format("{} did not answer within {}",
+                                connection.is_local() ? "this host" : connection.ssh.back(), format_duration(limit)));
     }
-    if (!road.is_local() && result.exit_code == k_ssh_failed) return tl::unexpected(ssh_error(result.err));
+    if (!connection.is_local() && result.exit_code == k_ssh_failed) return tl::unexpected(ssh_error(result.err));
     if (result.err.find("No space left on device") != std::string::npos) {
         return fail(ErrorKind::infrastructure, "the disk of the TPU's host is full",
                     "check with `gdnctl dev-tpu-execute --tpu-name NAME --no-sync -- df -h`");
@@ -282,12 +283,12 @@ std::string run_record(std::string_view lease, std::string_view run_id) {
     return lease.empty() ? std::string() : std::string(lease) + std::string(run_id.substr(run_id.rfind('.')));
 }
 
-Status touch_lease(const Road& road, std::string_view record, milliseconds limit, Process& process,
+Status touch_lease(const HostConnection& connection, std::string_view record, milliseconds limit, Process& process,
                    std::stop_token stop) {
     GDNCTL_TRY_ASSIGN(const Answer answer,
-                      ask_host(road, touch_line(road.lease, record), {}, limit, process, std::move(stop)));
+                      ask_host(connection, touch_line(connection.lease, record), {}, limit, process, std::move(stop)));
     if (answer.exit_code == 0) return {};
-    return fail(ErrorKind::remote_missing, "no lease file " + road.lease + " on the TPU's host");
+    return fail(ErrorKind::remote_missing, "no lease file " + connection.lease + " on the TPU's host");
 }
 
 std::string receive_line(std::size_t size) {
@@ -297,16 +298,16 @@ std::string receive_line(std::size_t size) {
                        read, k_last_line);
 }
 
-std::string command_script(const Road& road, const HostCommand& command) {
+std::string command_script(const HostConnection& connection, const HostCommand& command) {
     const std::string complaint = fmt::format("{{ echo '{}' >&2; exit {}; }}", k_no_tree, k_no_tree_code);
-    std::string script = script_head(road, command, complaint, "echo \"gdnctl-host: $1\" >&2");
+    std::string script = script_head(connection, command, complaint, "echo \"gdnctl-host: $1\" >&2");
     script += marked(command.reads_stdin ? "exec 3<&0\n" : "exec 3</dev/null\n");
     return script.append(k_run).append(k_last_line);
 }
 
-std::string terminal_script(const Road& road, const HostCommand& command) {
+std::string terminal_script(const HostConnection& connection, const HostCommand& command) {
     return "own=$1\nrm -f \"$own\"\n" +
-           script_head(road, command, "cd", "echo \"gdnctl-host: $1\" >\"$own\"").append(k_run_in_terminal);
+           script_head(connection, command, "cd", "echo \"gdnctl-host: $1\" >\"$own\"").append(k_run_in_terminal);
 }
 
 std::string beside_guard(std::string_view submission_id, std::string_view run_id, std::int64_t lease_s) {

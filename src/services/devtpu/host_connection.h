@@ -14,7 +14,7 @@
 
 namespace gdnctl::devtpu {
 
-struct Road {
+struct HostConnection {
     std::vector<std::string> ssh;  // "ssh", its options, the alias; empty: this machine
     std::string base;              // our own folder on the host, as a shell word: "$HOME/.gdnctl"
     std::string tree;              // the synced tree, as a shell word: "$HOME/marin"
@@ -23,12 +23,13 @@ struct Road {
 };
 
 // `options` go between "ssh" and the alias.
-Road ssh_road(std::vector<std::string> options, std::string_view tpu_name, std::string_view submission_id);
-Road local_road(const std::filesystem::path& hold_folder, std::string_view submission_id);
+HostConnection ssh_connection(std::vector<std::string> options, std::string_view tpu_name,
+                              std::string_view submission_id);
+HostConnection local_connection(const std::filesystem::path& hold_folder, std::string_view submission_id);
 std::filesystem::path local_lease(const std::filesystem::path& hold_folder, std::string_view submission_id);
 
 // argv that runs a line of POSIX shell on the host, whatever its login shell is.
-std::vector<std::string> road_argv(const Road& road, std::string_view line);
+std::vector<std::string> host_argv(const HostConnection& connection, std::string_view line);
 
 // Runs a line on the host with `input` as its standard input and returns its output. Errors: authentication (ssh:
 // Permission denied), infrastructure (ssh fails, with its reason; no answer in time, or a longer one than `most` bytes;
@@ -37,8 +38,9 @@ struct Answer {
     int exit_code = 0;
     std::string out, err;
 };
-Result<Answer> ask_host(const Road& road, std::string_view line, std::string input, std::chrono::milliseconds limit,
-                        Process& process, std::stop_token stop, std::size_t most = std::size_t{8} << 20);
+Result<Answer> ask_host(const HostConnection& connection, std::string_view line, std::string input,
+                        std::chrono::milliseconds limit, Process& process, std::stop_token stop,
+                        std::size_t most = std::size_t{8} << 20);
 
 // Why ssh exited with 255, from its last lines: authentication (no key was accepted), or infrastructure. Pure.
 Error ssh_error(std::string_view stderr_text);
@@ -53,8 +55,8 @@ inline constexpr std::string_view k_mark = "gdnctl-begins\n";
 // The line that renews a lease where there is one, and with it a run's record (empty: none). Pure.
 std::string touch_line(std::string_view lease, std::string_view record);
 // Runs it. Errors: those of ask_host(); remote_missing if the holder's lease file is missing.
-Status touch_lease(const Road& road, std::string_view record, std::chrono::milliseconds limit, Process& process,
-                   std::stop_token stop);
+Status touch_lease(const HostConnection& connection, std::string_view record, std::chrono::milliseconds limit,
+                   Process& process, std::stop_token stop);
 
 // ---- commands
 
@@ -64,7 +66,7 @@ struct HostCommand {
     std::string run_id;  // starts with the hold's id; marks everything that the command starts
     std::int64_t lease_s = 600;
     std::string record;  // the file that this run's client renews with the lease; empty: the lease file alone counts
-    bool reads_stdin = false;  // what follows the script on the road's standard input is the command's
+    bool reads_stdin = false;  // what follows the script on the connection's standard input is the command's
     std::string tree = {};     // tree_mark() of the tree that the command is for; empty: whatever is there
     bool alone = false;        // no sync and no other command that is alone or has a `tree` may run meanwhile
 };
@@ -85,11 +87,11 @@ std::string receive_line(std::size_t size = 0);
 // exits with its code. k_mark precedes the command's own output. 255 would look like a failure of ssh: it becomes 254,
 // with k_was_255 as the end of stderr.
 inline constexpr std::string_view k_was_255 = "gdnctl-host: the command's exit code is 255\n";
-std::string command_script(const Road& road, const HostCommand& command);
+std::string command_script(const HostConnection& connection, const HostCommand& command);
 // The same for a command with a terminal. The script is a file, which gets its own path as its first word and removes
 // itself. Without a tree the command runs in the home. What it leaves behind goes on until the hold is over. If it did
 // not run the command, the file has the words for turn_of() instead.
-std::string terminal_script(const Road& road, const HostCommand& command);
+std::string terminal_script(const HostConnection& connection, const HostCommand& command);
 // Precedes the command of a job on the holder's host: sets k_run_variable to `run_id` for it, and ends the job and what
 // it started as command_script() does, when the hold is over or the run's record is not renewed. k_guard_end ends it.
 std::string beside_guard(std::string_view submission_id, std::string_view run_id, std::int64_t lease_s);

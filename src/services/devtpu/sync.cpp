@@ -179,8 +179,8 @@ mv -f "$b/source.$id" "$b/source"
 rm -f "$b/manifest"
 )sh";
 
-std::string host_script(const Road& road, std::string_view more, std::string_view body) {
-    return fmt::format("b={} t={}\n{}{}{}", road.base, road.tree, more, k_script_head, body);
+std::string host_script(const HostConnection& connection, std::string_view more, std::string_view body) {
+    return fmt::format("b={} t={}\n{}{}{}", connection.base, connection.tree, more, k_script_head, body);
 }
 
 Error host_error(std::string_view what, const Answer& answer) {
@@ -284,22 +284,22 @@ HostTree parse_host_tree(std::string_view answer) {
     return host;
 }
 
-Result<HostTree> look_at_host(const Road& road, const std::set<std::string>& names, Process& process,
+Result<HostTree> look_at_host(const HostConnection& connection, const std::set<std::string>& names, Process& process,
                               std::stop_token stop) {
     const std::vector<std::string> asked(names.begin(), names.end());
-    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, host_script(road, {}, k_look), wire_list(asked), k_look_limit,
-                                                    process, stop, k_longest_answer));
+    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(connection, host_script(connection, {}, k_look), wire_list(asked),
+                                                    k_look_limit, process, stop, k_longest_answer));
     if (answer.exit_code != 0) return tl::unexpected(host_error("cannot look at the tree on the TPU's host", answer));
     return parse_host_tree(answer.out);
 }
 
-Result<SentFiles> host_hashes(const Road& road, const std::vector<std::string>& names, Process& process,
+Result<SentFiles> host_hashes(const HostConnection& connection, const std::vector<std::string>& names, Process& process,
                               std::stop_token stop) {
     SentFiles hashes;
     if (names.empty()) return hashes;
     const std::string line = "cd \"$t\" && xargs -0 -r sha256sum -z -- 2>/dev/null || :";
-    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, host_script(road, {}, line), wire_list(names), k_hash_limit,
-                                                    process, stop, k_longest_answer));
+    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(connection, host_script(connection, {}, line), wire_list(names),
+                                                    k_hash_limit, process, stop, k_longest_answer));
     std::string_view rest = answer.out;
     while (!rest.empty()) {
         const std::string_view record = take_record(rest);
@@ -380,40 +380,40 @@ Changes changes_for(const std::vector<LocalFile>& files, const HostTree& host, c
     return changes;
 }
 
-std::string incoming_folder(const Road& road, std::string_view id) {
-    return fmt::format("{}/incoming/{}", road.base, id);
+std::string incoming_folder(const HostConnection& connection, std::string_view id) {
+    return fmt::format("{}/incoming/{}", connection.base, id);
 }
 
 // What syncs that were killed have left is removed after six hours.
-std::string unpack_line(const Road& road, std::string_view id, bool compressed) {
+std::string unpack_line(const HostConnection& connection, std::string_view id, bool compressed) {
     return fmt::format(
         "b={}; d={}; find \"$b/incoming\" -mindepth 1 -maxdepth 1 -mmin +360 -exec rm -rf -- {{}} +; "
         "mkdir -p \"$d\" && tar -x{}f - -p --no-same-owner -C \"$d\" || {{ rm -rf \"$d\"; exit 1; }}",
-        road.base, incoming_folder(road, id), compressed ? "z" : "");
+        connection.base, incoming_folder(connection, id), compressed ? "z" : "");
 }
 
-std::string discard_line(const Road& road, std::string_view id) { return "rm -rf " + incoming_folder(road, id); }
+std::string discard_line(const HostConnection& connection, std::string_view id) {
+    return "rm -rf " + incoming_folder(connection, id);
+}
 
-Result<Placed> place_files(const Road& road, std::string_view id, const HostTree& seen, const Changes& changes,
-                           const TreeSource& source, std::vector<std::string>& moved, Process& process,
-                           std::stop_token stop) {
+Result<Placed> place_files(const HostConnection& connection, std::string_view id, const HostTree& seen,
+                           const Changes& changes, const TreeSource& source, std::vector<std::string>& moved,
+                           Process& process, std::stop_token stop) {
     std::string list;
     for (const std::string& name : changes.remove) list += "r" + wire(name);
     for (const std::string& name : changes.aside) list += "a" + wire(name);
     for (const auto& [name, hash] : changes.sent) list += "s" + hash + " " + wire(name);
     list += "o" + source.root + '\0';
     list += "o" + source.commit + '\0';
-    const std::string words = fmt::format("d={} id={} seen={}\n", incoming_folder(road, id), id, seen.mark);
-    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(road, host_script(road, words, k_place), std::move(list),
-                                                    k_place_limit, process, stop, k_longest_answer));
+    const std::string words = fmt::format("d={} id={} seen={}\n", incoming_folder(connection, id), id, seen.mark);
+    GDNCTL_TRY_ASSIGN(const Answer answer, ask_host(connection, host_script(connection, words, k_place),
+                                                    std::move(list), k_place_limit, process, stop, k_longest_answer));
     for (std::string_view rest = answer.out; !rest.empty();) moved.emplace_back(from_wire(take_record(rest)));
     if (answer.exit_code == k_busy_code) return Placed::busy;
     if (answer.exit_code == k_changed_code) return Placed::changed;
     if (answer.exit_code != 0) return tl::unexpected(host_error("cannot place the files on the TPU's host", answer));
     return Placed::done;
 }
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -441,14 +441,14 @@ std::string rsync_word(std::string_view word) {
 
 // rsync's way to the host: ssh, without what the host's login shell prints before rsync's own bytes. They begin after
 // the mark that --rsync-path prints. `read` takes single bytes from a pipe, so the rest is left for `cat`.
-std::string rsync_shell(const Road& road) {
+std::string rsync_shell(const HostConnection& connection) {
     const std::string script = fmt::format(
         "exec 4>&1; rc=$({{ {{ \"$@\"; echo $? >&3; }} | {{ while IFS= read -r line; do case $line in *{0}) exec cat "
         ">&4;; "
         "esac; done; }} }} 3>&1); exit \"$rc\"",
         k_mark.substr(0, k_mark.size() - 1));
     std::string shell = "sh -c " + rsync_word(script) + " sh";
-    for (auto word = road.ssh.begin(); word != road.ssh.end() - 1; ++word) shell += " " + rsync_word(*word);
+    for (auto word = connection.ssh.begin(); word != connection.ssh.end() - 1; ++word) shell += " " + rsync_word(*word);
     return shell;
 }
 
@@ -484,8 +484,9 @@ bool lacks_rsync(const ProcessResult& result) {
 
 class Sync {
 public:
-    Sync(const Road& road, const SyncRequest& request, Process& process, Clock& clock, std::stop_token stop)
-        : m_road(road),
+    Sync(const HostConnection& connection, const SyncRequest& request, Process& process, Clock& clock,
+         std::stop_token stop)
+        : m_connection(connection),
           m_request(request),
           m_process(process),
           m_clock(clock),
@@ -527,7 +528,7 @@ private:
             for (std::string& folder : folders_of(file.name)) names.insert(std::move(folder));
             names.insert(file.name);
         }
-        GDNCTL_TRY_ASSIGN(m_host, look_at_host(m_road, names, m_process, m_stop));
+        GDNCTL_TRY_ASSIGN(m_host, look_at_host(m_connection, names, m_process, m_stop));
         m_hashes.clear();
         std::vector<std::string> unknown;
         for (const auto& [name, file] : m_host.there) {
@@ -538,7 +539,7 @@ private:
                 unknown.push_back(name);
             }
         }
-        GDNCTL_TRY_ASSIGN(SentFiles hashed, host_hashes(m_road, unknown, m_process, m_stop));
+        GDNCTL_TRY_ASSIGN(SentFiles hashed, host_hashes(m_connection, unknown, m_process, m_stop));
         for (const auto& [name, hash] : hashed) {
             if (const HostFile* file = m_host.find(name)) {
                 m_known.put(key_of(*file), hash, file->modified_s < m_host.now_s - 2);
@@ -580,7 +581,7 @@ private:
             m_waited = true;
         }
         if (!m_deadline) m_deadline = m_clock.monotonic() + k_turn_limit;
-        if (m_clock.monotonic() >= *m_deadline) return tl::unexpected(no_turn(m_road));
+        if (m_clock.monotonic() >= *m_deadline) return tl::unexpected(no_turn(m_connection));
         if (!m_clock.sleep_for(k_turn_pause, m_stop)) return tl::unexpected(stopped_error());
         return {};
     }
@@ -621,8 +622,8 @@ private:
         const std::string id = random_hex(16);
         if (!changes.send.empty()) {
             if (Status sent = send(changes.send, id); !sent) {
-                if (const auto discarded = ask_host(m_road, discard_line(m_road, id), {}, std::chrono::seconds(8),
-                                                    m_process, std::stop_token());
+                if (const auto discarded = ask_host(m_connection, discard_line(m_connection, id), {},
+                                                    std::chrono::seconds(8), m_process, std::stop_token());
                     !discarded) {
                     log::debug("{}", discarded.error().text());
                 }
@@ -630,10 +631,10 @@ private:
             }
         }
         std::vector<std::string> moved;
-        auto placed = place_files(m_road, id, seen, changes, m_request.source, moved, m_process, m_stop);
+        auto placed = place_files(m_connection, id, seen, changes, m_request.source, moved, m_process, m_stop);
         if (!moved.empty()) {
             const std::string kept =
-                m_road.is_local() ? text::shell_split(m_road.base)->front() + "/kept" : "~/.gdnctl/kept";
+                m_connection.is_local() ? text::shell_split(m_connection.base)->front() + "/kept" : "~/.gdnctl/kept";
             log::warning("in the way on the TPU's host, and moved to {} there: {}", kept, names_of(moved));
         }
         if (placed && *placed == Placed::done) {
@@ -651,12 +652,12 @@ private:
         spec.idle_limit = k_idle_limit;
         spec.stop = m_stop;
         spec.leaves_behind = [](int) { return true; };
-        if (!m_road.is_local() && m_by != "tar") {
+        if (!m_connection.is_local() && m_by != "tar") {
             GDNCTL_TRY_ASSIGN(const bool sent, by_rsync(spec, id));
             m_by = sent ? "rsync" : "tar";
             if (sent) return {};
         }
-        if (m_road.is_local()) m_by = "copy";
+        if (m_connection.is_local()) m_by = "copy";
         return by_tar(std::move(spec), id);
     }
 
@@ -670,10 +671,10 @@ private:
                      "--from0",
                      "--files-from=-",
                      "-e",
-                     rsync_shell(m_road),
+                     rsync_shell(m_connection),
                      "--rsync-path=" + marked("rsync"),
                      "./",
-                     m_road.ssh.back() + ":.gdnctl/incoming/" + id + "/"};
+                     m_connection.ssh.back() + ":.gdnctl/incoming/" + id + "/"};
         auto result = m_process.run(spec);
         if (!result) return false;
         if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
@@ -690,8 +691,8 @@ private:
     }
 
     Status by_tar(ProcessSpec spec, const std::string& id) {
-        const bool local = m_road.is_local();
-        const auto there = road_argv(m_road, unpack_line(m_road, id, !local));
+        const bool local = m_connection.is_local();
+        const auto there = host_argv(m_connection, unpack_line(m_connection, id, !local));
         spec.argv = {"sh", "-c",
                      fmt::format("tar --format=posix --no-recursion --null --no-unquote --verbatim-files-from "
                                  "--hard-dereference --ignore-failed-read -h -c{}f - -T - | {}",
@@ -738,7 +739,7 @@ private:
         return SyncReport{m_files.size() - std::min(m_files.size(), unsettled.size()), m_by, m_host.mark};
     }
 
-    const Road& m_road;
+    const HostConnection& m_connection;
     const SyncRequest& m_request;
     Process& m_process;
     Clock& m_clock;
@@ -754,18 +755,18 @@ private:
 
 }  // namespace
 
-Error no_turn(const Road& road) {
+Error no_turn(const HostConnection& connection) {
     return {
         ErrorKind::conflict,
         fmt::format("another command has been using the TPU of {} for {}",
-                    road.is_local() ? "this machine" : road.ssh.back(), format_duration(k_turn_limit)),
+                    connection.is_local() ? "this machine" : connection.ssh.back(), format_duration(k_turn_limit)),
         "run it again when that command has ended; `gdnctl dev-tpu-execute --tpu-name NAME --no-sync` does not wait",
         {}};
 }
 
-Result<SyncReport> sync_tree(const Road& road, const SyncRequest& request, Process& process, Clock& clock,
-                             std::stop_token stop) {
-    return Sync(road, request, process, clock, std::move(stop)).run();
+Result<SyncReport> sync_tree(const HostConnection& connection, const SyncRequest& request, Process& process,
+                             Clock& clock, std::stop_token stop) {
+    return Sync(connection, request, process, clock, std::move(stop)).run();
 }
 
 }  // namespace gdnctl::devtpu

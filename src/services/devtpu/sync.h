@@ -1,4 +1,5 @@
-// SHA-256 of files, remembered between runs: a file is read again only if its size, times or inode have changed.
+// Syncs a working tree to the host of a held TPU: which files differ by their hashes, the pack of those, and their
+// placement on the host. Hashes are remembered between runs.
 #pragma once
 
 #include <cstdint>
@@ -94,12 +95,12 @@ struct HostTree {
 };
 
 // Asks for these names and for everything that was sent. Errors: those of ask_host().
-Result<HostTree> look_at_host(const Road& road, const std::set<std::string>& names, Process& process,
+Result<HostTree> look_at_host(const HostConnection& connection, const std::set<std::string>& names, Process& process,
                               std::stop_token stop);
 HostTree parse_host_tree(std::string_view answer);  // pure
 
 // Hashes of regular files there. Files that have vanished are missing from the result.
-Result<SentFiles> host_hashes(const Road& road, const std::vector<std::string>& names, Process& process,
+Result<SentFiles> host_hashes(const HostConnection& connection, const std::vector<std::string>& names, Process& process,
                               std::stop_token stop);
 
 // The folders that a name is in, outermost first, without the tree itself.
@@ -118,19 +119,19 @@ Changes changes_for(const std::vector<LocalFile>& files, const HostTree& host, c
                     const std::function<bool(const std::string&)>& exists_here);
 
 // Where a sync collects its files on the host, outside of the tree. `id`: one word.
-std::string incoming_folder(const Road& road, std::string_view id);  // a shell word
+std::string incoming_folder(const HostConnection& connection, std::string_view id);  // a shell word
 // A line that unpacks a tar archive from standard input there.
-std::string unpack_line(const Road& road, std::string_view id, bool compressed);
+std::string unpack_line(const HostConnection& connection, std::string_view id, bool compressed);
 // Removes what a failed sync has left there.
-std::string discard_line(const Road& road, std::string_view id);
+std::string discard_line(const HostConnection& connection, std::string_view id);
 
 enum class Placed { done, busy, changed };
 // Moves what was collected into the tree in one step of the host, under its lock. `busy`: a command that must not see
 // the tree change is running; `changed`: another sync was there since the look at the host. Nothing is done then.
 // Appends to `moved` what was set aside, also if an error follows.
-Result<Placed> place_files(const Road& road, std::string_view id, const HostTree& seen, const Changes& changes,
-                           const TreeSource& source, std::vector<std::string>& moved, Process& process,
-                           std::stop_token stop);
+Result<Placed> place_files(const HostConnection& connection, std::string_view id, const HostTree& seen,
+                           const Changes& changes, const TreeSource& source, std::vector<std::string>& moved,
+                           Process& process, std::stop_token stop);
 
 // Copies the working tree to the host of a held TPU: all current files that git does not ignore, compared by content.
 // Removed there is only what an earlier sync sent, what has not changed there since, and what the tree no longer has.
@@ -154,12 +155,12 @@ struct SyncReport {
 // changes nothing there. Errors: usage (the host's tree came from another place), conflict (another command has used
 // the tree for half an hour), infrastructure (ssh, the host's disk), authentication, local_io (an unreadable file, a
 // link that leads out of the tree), interrupted.
-Result<SyncReport> sync_tree(const Road& road, const SyncRequest& request, Process& process, Clock& clock,
-                             std::stop_token stop);
+Result<SyncReport> sync_tree(const HostConnection& connection, const SyncRequest& request, Process& process,
+                             Clock& clock, std::stop_token stop);
 
 // How long commands wait for their turn on a host.
 inline constexpr std::chrono::minutes k_turn_limit{30};
 inline constexpr std::chrono::milliseconds k_turn_pause{500};
-Error no_turn(const Road& road);
+Error no_turn(const HostConnection& connection);
 
 }  // namespace gdnctl::devtpu

@@ -23,7 +23,7 @@ namespace {
 // These stay the user's:
 // - Facts about the file system: core.fileMode, core.symlinks, core.ignoreCase, core.precomposeUnicode.
 // - What a commit stores: core.autocrlf, core.eol, *.renormalize, filter.* (an agent's filters: GitCheckout::trust()).
-// - Which files count at all: core.excludesFile, core.attributesFile (an agent's: GitSetup).
+// - Which files count at all: core.excludesFile, core.attributesFile (an agent's: GitSettings).
 // - Formats that the user's git shares: core.splitIndex, index.*, feature.*, core.untrackedCache (which git verifies),
 //   core.sharedRepository, extensions.*.
 // - Speed and space: pack.*, core.fsync*, core.compression, *.threads, *.workers, fetch.parallel.

@@ -37,7 +37,7 @@ struct Calls {
     // Configuration keys that are not trusted, with the values to use instead.
     std::map<std::string, std::string> overrides = {};
     bool includes = true;     // whether the configuration includes further files, as far as known
-    bool is_private = false;  // `git_dir` belongs to a slot: nobody else works there
+    bool is_private = false;  // `git_dir` belongs to a worktree: nobody else works there
 
     // Cache of the last few ranges between full ids.
     std::map<std::string, GitRange> ranges = {};

@@ -1,4 +1,4 @@
-// Reads the content of a checkout.
+// GitCheckout: opening, what is trusted, reads, refs, commits and snapshots.
 #include "services/git/checkout.h"
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "platform/clock.h"
 #include "platform/descendants.h"
 #include "platform/fs.h"
+#include "platform/signals.h"
 #include "services/git/calls.h"
 #include "services/git/git.h"
 
@@ -408,7 +409,7 @@ Result<std::vector<GitName>> GitCheckout::names() const {
             found.push_back(std::move(name));
             continue;
         }
-        GDNCTL_TRY_ASSIGN(const auto all, stashes());
+        GDNCTL_TRY_ASSIGN(const auto all, GitStashes(*this).list());
         for (const auto& one : all) found.push_back({name.ref, one.commit, one.message});
     }
     return found;
@@ -441,9 +442,6 @@ Result<std::string> GitCheckout::gather(const std::vector<GitName>& names, std::
 
 // Repositories inside a checkout that are not its submodules. Git shows them as one link to a commit or, around tracked
 // files, not at all; cleaning the checkout deletes their history.
-
-namespace fs = std::filesystem;
-using git::Words;
 
 namespace {
 
@@ -503,19 +501,6 @@ Status read_index(const git::Calls& calls, std::set<std::string>& links, std::se
         }
     }
     return {};
-}
-
-// Git does not look into an ignored folder. Finds repositories in it at any depth.
-void find_repositories(const fs::path& root, const fs::path& folder, std::vector<std::string>& found) {
-    std::error_code problem;
-    if (!fs::is_directory(fs::symlink_status(folder, problem))) return;
-    if (has_git(folder)) found.push_back(folder.lexically_relative(root).string());
-    for (fs::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
-        std::error_code inner;
-        if (at->path().filename() != ".git" && at->is_directory(inner) && !at->is_symlink(inner)) {
-            find_repositories(root, at->path(), found);
-        }
-    }
 }
 
 }  // namespace
@@ -588,31 +573,7 @@ Result<std::vector<fs::path>> GitCheckout::move_inside(std::span<const std::stri
     return places;
 }
 
-Result<std::vector<std::string>> GitSlot::unpublished() const {
-    const git::Calls& calls = *m_checkout.m_calls;
-    GDNCTL_TRY_ASSIGN(const std::string ignored,
-                      calls.output({"ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"}));
-    std::vector<std::string> all, found;
-    for (const auto path : text::split(ignored, '\0')) {
-        if (!path.ends_with('/')) continue;
-        find_repositories(m_checkout.root(), m_checkout.root() / path.substr(0, path.size() - 1), all);
-    }
-    git::CallOptions elsewhere;
-    for (const char* name : {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"}) elsewhere.env[name] = std::nullopt;
-    for (const auto& path : all) {
-        // Is it below one that is already kept?
-        if (!found.empty() && (path + "/").starts_with(found.back() + "/")) continue;
-        const Words words = {
-            "-C", (m_checkout.root() / path).string(), "rev-list", "--max-count=1", "--all", "--not", "--remotes"};
-        GDNCTL_TRY_ASSIGN(const ProcessResult own, calls.run(words, elsewhere));
-        if (own.ok() && !text::trim(own.out).empty()) found.push_back(path);
-    }
-    return found;
-}
-
 // Lock files of git: which of them may be removed, and when.
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -828,9 +789,6 @@ namespace gdnctl {
 
 // Creates commits and trees without touching the checkout.
 
-namespace fs = std::filesystem;
-using git::Words;
-
 namespace git {
 
 Result<std::vector<std::string>> hidden_files(const Calls& calls) {
@@ -984,8 +942,6 @@ Result<std::optional<std::string>> git::overlaid_tree(const Calls& calls, std::s
 
 // Commits that are put together from chosen changes, and what tells two of them apart.
 
-namespace fs = std::filesystem;
-
 Result<std::vector<GitFile>> GitCheckout::files(std::string_view commit) const {
     GDNCTL_TRY_ASSIGN(const std::string out,
                       m_calls->output({"ls-tree", "-r", "-z", "--full-tree", std::string(commit)}));
@@ -1038,6 +994,61 @@ Result<GitSnapshot> GitCheckout::commit_changes(std::span<const std::string> par
     words.insert(words.end(), {"-F", "-", made.tree});
     GDNCTL_TRY_ASSIGN(made.commit, m_calls->line(words, ours));
     return made;
+}
+
+std::string GitCheckout::unfinished() const {
+    constexpr std::array<std::pair<const char*, const char*>, 5> k_signs = {{{"MERGE_HEAD", "merge"},
+                                                                             {"rebase-merge", "rebase"},
+                                                                             {"rebase-apply", "rebase"},
+                                                                             {"CHERRY_PICK_HEAD", "cherry-pick"},
+                                                                             {"REVERT_HEAD", "revert"}}};
+    for (const auto& [file, name] : k_signs) {
+        std::error_code problem;
+        if (std::filesystem::exists(git_dir() / file, problem)) return name;
+    }
+    return {};
+}
+
+Result<ProcessResult> GitCheckout::fetch(std::string_view remote, std::string_view branch, std::stop_token stop) const {
+    git::CallOptions options;
+    options.env = {{"GIT_TERMINAL_PROMPT", "0"}};
+    options.stop = std::move(stop);
+    GDNCTL_TRY_ASSIGN(ProcessResult done, m_calls->run({"fetch", std::string(remote), std::string(branch)}, options));
+    if (done.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
+    return done;
+}
+
+Status GitCheckout::forget_unfinished() const { return m_calls->done({"reset", "-q"}); }
+
+Status GitCheckout::leave_unborn(std::string_view commit, std::string_view branch) const {
+    GDNCTL_TRY_ASSIGN(const ProcessResult there, m_calls->run({"rev-parse", "--verify", "--quiet", "HEAD^{commit}"}));
+    if (there.ok()) return {};
+    GDNCTL_TRY_ASSIGN(const ProcessResult name, m_calls->run({"symbolic-ref", "--quiet", "HEAD"}));
+    if (!name.ok()) return {};
+    log::warning("HEAD of {} is {}, which has no commit: restored it", root().string(), text::trim(name.out));
+    if (!branch.empty()) return m_calls->done({"symbolic-ref", "-m", "gdnctl: back", "HEAD", std::string(branch)});
+    return m_calls->done({"update-ref", "--no-deref", "-m", "gdnctl: back", "HEAD", std::string(commit)});
+}
+
+Status GitCheckout::exclude(const fs::path& folder) const {
+    if (!is_inside(root(), folder)) return {};
+    const std::string relative =
+        folder.lexically_normal().lexically_relative(root().lexically_normal()).generic_string();
+    if (relative == "." || relative.find('\n') != std::string::npos) {
+        return fail(ErrorKind::usage, "the log directory cannot be kept out of git: " + folder.string(),
+                    "choose another one with --log-dir");
+    }
+    const std::string line = git::exclude_line(relative) + '/';
+    const fs::path file = common_dir() / "info" / "exclude";
+    GDNCTL_TRY_ASSIGN(const auto known, read_file_if_exists(file));
+    std::string content = known.value_or("");
+    for (const auto one : text::split(content, '\n')) {
+        if (one == line) return {};
+    }
+    if (!content.empty() && content.back() != '\n') content += '\n';
+    std::error_code problem;
+    fs::create_directories(file.parent_path(), problem);
+    return atomic_replace(file, content + line + '\n');
 }
 
 Status GitCheckout::remove_worktree(const fs::path& folder) const {

@@ -1,4 +1,5 @@
-// One checkout of a repository to work in: its contents and changes, commits, refs, landing and stash.
+// One checkout of a repository to work in: its contents and changes, commits and refs (GitCheckout), its branches
+// (BranchMover), its stashes (GitStashes), and private worktrees (PrivateWorktree).
 //
 // Everything, including reads, goes through the `git` program: libgit2 1.5 stages deletions in sparse checkouts, drops
 // a stash whose pop conflicted, and supports neither filters nor split indexes. A call costs about 3 ms.
@@ -229,21 +230,6 @@ public:
                                      std::string_view branch) const;
 
     // ---- writes
-    // Moves a branch (empty: the detached HEAD of this checkout) from `base` to its descendant `head`, and with it the
-    // files of the checkout that has it. Uncommitted work that is not in the way stays. `again`: an earlier call may
-    // have been killed half-way. Its traces are distinguished from users' work by their content, and completed.
-    Result<GitLanding> land(std::string_view branch, std::string_view base, std::string_view head, bool again) const;
-    // Removes the commits after `base` from the current branch; uncommitted work stays. Traces of an earlier call that
-    // was killed half-way are distinguished from users' work by their content. conflict: users' work is in the way.
-    Status undo_to(std::string_view base) const;
-    // The same if HEAD may have moved: afterwards HEAD is on `branch` (empty: detached) at `commit`. A branch that it
-    // was on keeps its position. A deleted branch is recreated.
-    Status go_back_to(std::string_view branch, std::string_view commit) const;
-    // Rebases base..head onto `onto` in this checkout, which becomes detached and must be clean. nullopt: a conflict;
-    // the checkout is back at `head`.
-    Result<std::optional<std::string>> rebase(std::string_view base, std::string_view head,
-                                              std::string_view onto) const;
-
     // Takes a linked worktree off the list and removes its folder with all that is in it.
     Status remove_worktree(const std::filesystem::path& folder) const;
     Status unstage(std::string_view path) const;  // removes it from the index; its file stays
@@ -251,16 +237,6 @@ public:
     Result<std::vector<std::filesystem::path>> move_inside(std::span<const std::string> paths,
                                                            const std::filesystem::path& folder) const;
 
-    // Leaves ignored files and empty folders. nullopt: nothing to stash. conflict: the tree has something that git
-    // cannot stash (named).
-    Result<std::optional<GitStash>> stash(std::string_view message) const;
-    Result<std::vector<GitStash>> stashes() const;
-    // Restores a stash of stash() and verifies it: bytes, modes, times and empty folders of files that did not change
-    // meanwhile are as before. Never leaves conflict markers. The stash stays: see drop_stash().
-    Result<GitRestore> restore_stash(std::string_view commit) const;
-    Status drop_stash(std::string_view commit) const;  // no error if the stash is already gone
-    // Lists it again, as the newest one.
-    Status store_stash(const std::string& commit, const std::string& message) const;
     // Removes all locks of this checkout and of what checkouts share whose owners are gone for sure. `forced`:
     // processes of ours that were ended by force may have left locks that are not old yet.
     Status clear_stale_locks(const std::optional<GitForcedEnd>& forced = {}) const;
@@ -277,42 +253,91 @@ public:
                                                                 // the root
 
 private:
-    friend class GitSlot;
-    friend class GitSetup;
+    friend class BranchMover;
+    friend class GitStashes;
+    friend class PrivateWorktree;
+    friend class GitSettings;
     explicit GitCheckout(std::unique_ptr<git::Calls> calls);
-    Result<GitLanding> land_in(const GitCheckout& checkout, std::string_view base, std::string_view head,
-                               bool again) const;
-    Result<GitRestore> restore_content(const std::string& stash, std::string& tree) const;
-    Result<GitRestore> restore_exactly(const std::string& stash, const std::string& tree, GitRestore back) const;
+    std::unique_ptr<git::Calls> m_calls;
+};
+
+// Moves the branches of a checkout, and the files of whichever checkout has them, forth and back.
+class BranchMover {
+public:
+    explicit BranchMover(const GitCheckout& checkout) : m_checkout(checkout), m_calls(checkout.m_calls.get()) {}
+
+    // Moves a branch (empty: the detached HEAD of this checkout) from `base` to its descendant `head`, and with it the
+    // files of the checkout that has it. Uncommitted work that is not in the way stays. `again`: an earlier call may
+    // have been killed half-way. Its traces are distinguished from users' work by their content, and completed.
+    Result<GitLanding> land(std::string_view branch, std::string_view base, std::string_view head, bool again) const;
+    // Removes the commits after `base` from the current branch; uncommitted work stays. Traces of an earlier call that
+    // was killed half-way are distinguished from users' work by their content. conflict: users' work is in the way.
+    Status undo_to(std::string_view base) const;
+    // The same if HEAD may have moved: afterwards HEAD is on `branch` (empty: detached) at `commit`. A branch that it
+    // was on keeps its position. A deleted branch is recreated.
+    Status go_back_to(std::string_view branch, std::string_view commit) const;
+    // Rebases base..head onto `onto` in this checkout, which becomes detached and must be clean. nullopt: a conflict;
+    // the checkout is back at `head`.
+    Result<std::optional<std::string>> rebase(std::string_view base, std::string_view head,
+                                              std::string_view onto) const;
+
+private:
+    Result<GitLanding> land_here(std::string_view base, std::string_view head, bool again) const;
     Status take_back_landing(std::string_view base, std::string_view head, Error& why) const;
     Status complete_landing(std::string_view base, std::string_view head, GitLanding& landing) const;
-    std::unique_ptr<git::Calls> m_calls;
+
+    const GitCheckout& m_checkout;
+    const git::Calls* m_calls;
+};
+
+// Stashes of a checkout, by commit id, which restore files exactly as they were.
+class GitStashes {
+public:
+    explicit GitStashes(const GitCheckout& checkout) : m_checkout(checkout), m_calls(checkout.m_calls.get()) {}
+
+    // Leaves ignored files and empty folders. nullopt: nothing to stash. conflict: the tree has something that git
+    // cannot stash (named).
+    Result<std::optional<GitStash>> make(std::string_view message) const;
+    Result<std::vector<GitStash>> list() const;
+    // Restores a stash of make() and verifies it: bytes, modes, times and empty folders of files that did not change
+    // meanwhile are as before. Never leaves conflict markers. The stash stays: see drop().
+    Result<GitRestore> restore(std::string_view commit) const;
+    Status drop(std::string_view commit) const;  // no error if the stash is already gone
+    // Lists it again, as the newest one.
+    Status store(const std::string& commit, const std::string& message) const;
+
+private:
+    Result<GitRestore> restore_content(const std::string& stash, std::string& tree) const;
+    Result<GitRestore> restore_exactly(const std::string& stash, const std::string& tree, GitRestore back) const;
+
+    const GitCheckout& m_checkout;
+    const git::Calls* m_calls;
 };
 
 // A private linked worktree outside the repository that moves from commit to commit. Only files that differ are
 // written. Always detached.
-class GitSlot {
+class PrivateWorktree {
 public:
-    // Creates the slot if it is missing. `repository` is the one it belongs to. Work that an earlier user left in it
-    // (commits without a ref, uncommitted files) is first pinned at refs/gdnctl/rescued/<commit>; see rescued().
+    // Creates the worktree if it is missing. `repository` is the one it belongs to. Work that an earlier user left in
+    // it (commits without a ref, uncommitted files) is first pinned at refs/gdnctl/rescued/<commit>; see rescued().
     // `ours`: the content is the caller's own and will be collected, so nothing is pinned.
-    static Result<GitSlot> open(const GitCheckout& repository, const std::filesystem::path& folder, bool ours,
-                                Process& process, Clock& clock);
+    static Result<PrivateWorktree> open(const GitCheckout& repository, const std::filesystem::path& folder, bool ours,
+                                        Process& process, Clock& clock);
 
     const GitCheckout& checkout() const { return m_checkout; }
     GitCheckout& checkout() { return m_checkout; }
     // Refs that open() created; empty: nothing was left.
     const std::vector<std::string>& rescued() const { return m_rescued; }
 
-    // Repairs the slot if someone removed its folder or its entry in the list of worktrees. Afterwards it exists, at
-    // its previous commit if that is known. Files may be missing.
+    // Repairs the worktree if someone removed its folder or its entry in the list of worktrees. Afterwards it exists,
+    // at its previous commit if that is known. Files may be missing.
     Status mend(const GitCheckout& repository);
     // Replaces the content by the files of `commit`, except `keep` (relative paths). Collect the old content first. If
     // something cannot be removed, the whole folder is renamed, which is logged.
     Status move_to(std::string_view commit, std::span<const std::string> keep);
     // GitCheckout::snapshot(). What cannot be read is made readable, or the whole folder is renamed likewise.
     Result<GitSnapshot> snapshot(std::string_view parent, std::string_view message);
-    // Moves repositories inside the slot, and a foreign `.git`, to `folder`; returns their new places.
+    // Moves repositories inside the worktree, and a foreign `.git`, to `folder`; returns their new places.
     Result<std::vector<std::filesystem::path>> move_repositories_aside(std::span<const std::string> paths,
                                                                        const std::filesystem::path& folder);
     // Repositories below ignored folders with commits that none of their remotes has. move_to() would delete them.
@@ -328,10 +353,10 @@ public:
     Status show(const std::vector<std::string>& hidden);
 
 private:
-    GitSlot(GitCheckout checkout, std::filesystem::path admin)
+    PrivateWorktree(GitCheckout checkout, std::filesystem::path admin)
         : m_checkout(std::move(checkout)), m_admin(std::move(admin)) {}
     Status mend_link() const;
-    Status rescue_repositories();  // to a folder next to the slot
+    Status rescue_repositories();  // to a folder next to the worktree
     Status try_move_to(std::string_view commit, std::span<const std::string> keep);
     Status move_aside();
     GitCheckout m_checkout;

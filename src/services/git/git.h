@@ -29,7 +29,7 @@ Result<std::unique_ptr<CommitFacts>> open_commit_facts(const std::filesystem::pa
                                                        GitReader reader = GitReader::automatic);
 
 // argv of every `git` that gdnctl starts: fixes each setting that would change what the call sees or does. The table in
-// fixed_settings.cpp says which, and which stay the user's.
+// calls.cpp says which, and which stay the user's.
 std::vector<std::string> git_command(std::vector<std::string> words);
 // Its environment (ProcessSpec::env). Settings for our caller's git, for example inside a hook, must not lead to
 // another repository; git does not prompt, take optional locks, start a pager, replace objects or write traces.

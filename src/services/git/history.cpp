@@ -1,4 +1,5 @@
-// The same reads through the git program: slower by one process each, but correct wherever git is.
+// Facts about the history, computed from raw reads, and these reads through the git program: slower than libgit2 by one
+// process each, but correct wherever git is.
 #include "services/git/history.h"
 
 #include <algorithm>
@@ -211,10 +212,6 @@ Result<std::unique_ptr<Repository>> open_with_program(const std::filesystem::pat
     }
     return repository;
 }
-
-}  // namespace gdnctl::git
-
-namespace gdnctl::git {
 
 namespace {
 

@@ -1,6 +1,5 @@
-// Ignored files belong to users, so removing commits must not delete them.
+// BranchMover: moves a branch to new commits and back. Ignored files belong to users and are not touched.
 #include <algorithm>
-#include <array>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -10,7 +9,6 @@
 #include "core/text.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
-#include "platform/signals.h"
 #include "services/git/calls.h"
 #include "services/git/checkout.h"
 
@@ -105,25 +103,24 @@ Result<ProcessResult> git::reset_beside_ignored(const GitCheckout& checkout, con
 
 // Moves a branch to commits made elsewhere, together with the checkout that has it.
 
-using git::Words;
 using Kind = GitLanding::Kind;
 
-Result<GitLanding> GitCheckout::land(std::string_view branch, std::string_view base, std::string_view head,
+Result<GitLanding> BranchMover::land(std::string_view branch, std::string_view base, std::string_view head,
                                      bool again) const {
     GitLanding landing;
-    GDNCTL_TRY_ASSIGN(const auto all, worktrees());
+    GDNCTL_TRY_ASSIGN(const auto all, m_checkout.worktrees());
     const auto owner =
         std::find_if(all.begin(), all.end(), [&](const auto& one) { return !branch.empty() && one.branch == branch; });
     std::optional<std::string> tip;
     if (owner != all.end() && !owner->head.empty()) {
         tip = owner->head;
     } else {
-        GDNCTL_TRY_ASSIGN(tip, resolve(branch.empty() ? "HEAD" : branch));
+        GDNCTL_TRY_ASSIGN(tip, m_checkout.resolve(branch.empty() ? "HEAD" : branch));
     }
     landing.tip = tip.value_or("");
     // A killed landing may have moved the files but not the branch, never the other way round.
     if (tip && landing.tip != base) {
-        GDNCTL_TRY_ASSIGN(const bool there, is_ancestor(head, landing.tip));
+        GDNCTL_TRY_ASSIGN(const bool there, m_checkout.is_ancestor(head, landing.tip));
         landing.kind = there ? Kind::already : Kind::moved;
         return landing;
     }
@@ -131,28 +128,27 @@ Result<GitLanding> GitCheckout::land(std::string_view branch, std::string_view b
         landing.kind = Kind::moved;
         return landing;
     }
-    if (branch.empty()) return land_in(*this, base, head, again);
+    if (branch.empty()) return land_here(base, head, again);
     if (owner == all.end()) {
         const GitRefUpdate update{std::string(branch), std::string(head), std::string(base)};
-        GDNCTL_TRY(update_refs(std::span(&update, 1)));
+        GDNCTL_TRY(m_checkout.update_refs(std::span(&update, 1)));
         landing.tip = head;
         return landing;
     }
-    if (owner->path == root()) return land_in(*this, base, head, again);
-    GDNCTL_TRY_ASSIGN(GitCheckout checkout, open(owner->path, m_calls->process, m_calls->clock));
+    if (owner->path == m_checkout.root()) return land_here(base, head, again);
+    GDNCTL_TRY_ASSIGN(GitCheckout checkout, GitCheckout::open(owner->path, m_calls->process, m_calls->clock));
     checkout.m_calls->overrides = m_calls->overrides;
-    return land_in(checkout, base, head, again);
+    return BranchMover(checkout).land_here(base, head, again);
 }
 
-Result<GitLanding> GitCheckout::land_in(const GitCheckout& checkout, std::string_view base, std::string_view head,
-                                        bool again) const {
+Result<GitLanding> BranchMover::land_here(std::string_view base, std::string_view head, bool again) const {
     GitLanding landing;
-    landing.checkout = checkout.root();
+    landing.checkout = m_checkout.root();
     landing.tip = base;
     const Words words = {"merge",     "--ff-only", "--no-autostash", "--no-overwrite-ignore",
                          "--no-stat", "-q",        std::string(head)};
-    GDNCTL_TRY_ASSIGN(const ProcessResult merged, checkout.m_calls->run(words));
-    GDNCTL_TRY_ASSIGN(const GitHead now, checkout.head());
+    GDNCTL_TRY_ASSIGN(const ProcessResult merged, m_calls->run(words));
+    GDNCTL_TRY_ASSIGN(const GitHead now, m_checkout.head());
     landing.tip = now.sha;
     if (now.sha == head) return landing;
     if (merged.err.find("Not possible to fast-forward") != std::string::npos || now.sha != base) {
@@ -163,15 +159,15 @@ Result<GitLanding> GitCheckout::land_in(const GitCheckout& checkout, std::string
     landing.why = git::reason_of(merged.err);
     landing.in_the_way = git::parse_listed_paths(merged.err);
     if (landing.in_the_way.empty()) {
-        auto refused = checkout.m_calls->refused("merge", merged);
+        auto refused = m_calls->refused("merge", merged);
         const ErrorKind kind = refused.value().kind;
         // A full disk, a read-only folder, or a locked branch: some files have already been moved.
         if (kind == ErrorKind::local_io || kind == ErrorKind::conflict) {
-            GDNCTL_TRY(checkout.take_back_landing(base, head, refused.value()));
+            GDNCTL_TRY(take_back_landing(base, head, refused.value()));
             return refused;
         }
     }
-    if (again) GDNCTL_TRY(checkout.complete_landing(base, head, landing));
+    if (again) GDNCTL_TRY(complete_landing(base, head, landing));
     return landing;
 }
 
@@ -249,27 +245,27 @@ std::string few_of(std::vector<std::string> paths) {
 }  // namespace
 
 // Anything that is neither in the old state, nor in the new one, nor on the way there, is users' work.
-Status GitCheckout::complete_landing(std::string_view base, std::string_view head, GitLanding& landing) const {
-    GDNCTL_TRY_ASSIGN(LandingTraces traces, traces_of_landing(*this, *m_calls, base, head));
+Status BranchMover::complete_landing(std::string_view base, std::string_view head, GitLanding& landing) const {
+    GDNCTL_TRY_ASSIGN(LandingTraces traces, traces_of_landing(m_checkout, *m_calls, base, head));
     if (!traces.theirs.empty()) {
         landing.in_the_way = std::move(traces.theirs);
         return {};
     }
     git::CallOptions paths;
     for (const auto& want : traces.wanted) paths.input += want.path + '\0';
-    log::info("completing what a killed run started: {} files of {}", traces.wanted.size(), root().string());
+    log::info("completing what a killed run started: {} files of {}", traces.wanted.size(), m_checkout.root().string());
     GDNCTL_TRY(m_calls->done({"--literal-pathspecs", "restore", "--source=" + std::string(head), "--staged",
                               "--worktree", "--pathspec-from-file=-", "--pathspec-file-nul"},
                              paths));
     GDNCTL_TRY(m_calls->done({"update-ref", "-m", "gdnctl: landed", "HEAD", std::string(head), std::string(base)}));
-    landing = {Kind::landed, std::string(head), root(), {}, {}};
+    landing = {Kind::landed, std::string(head), m_checkout.root(), {}, {}};
     return {};
 }
 
 // Reverts the files that a failed landing has moved. A file stays, and `why` names it, if someone has edited it since,
 // or if git had not touched it because its staged version was already the new one.
-Status GitCheckout::take_back_landing(std::string_view base, std::string_view head, Error& why) const {
-    GDNCTL_TRY_ASSIGN(const LandingTraces traces, traces_of_landing(*this, *m_calls, base, head));
+Status BranchMover::take_back_landing(std::string_view base, std::string_view head, Error& why) const {
+    GDNCTL_TRY_ASSIGN(const LandingTraces traces, traces_of_landing(m_checkout, *m_calls, base, head));
     if (!traces.theirs.empty()) {
         why.message +=
             fmt::format("; left unchanged, because it differs from what git would write: {}", few_of(traces.theirs));
@@ -278,7 +274,7 @@ Status GitCheckout::take_back_landing(std::string_view base, std::string_view he
     if (!traces.theirs.empty() && !traces.present.commit.empty()) {
         // Pin first, so that it exists whatever happens to the files from here on.
         const GitRefUpdate pin{"refs/gdnctl/rescued/" + traces.present.commit, traces.present.commit};
-        GDNCTL_TRY(update_refs(std::span(&pin, 1)));
+        GDNCTL_TRY(m_checkout.update_refs(std::span(&pin, 1)));
         why.message += fmt::format(" (also kept at {})", pin.name);
     }
     git::CallOptions paths, added;
@@ -288,7 +284,7 @@ Status GitCheckout::take_back_landing(std::string_view base, std::string_view he
             continue;
         }
         std::error_code problem;
-        std::filesystem::remove(root() / change.path, problem);
+        std::filesystem::remove(m_checkout.root() / change.path, problem);
         added.input += change.path + '\0';
     }
     // If git reached the branch, the index has them.
@@ -301,53 +297,19 @@ Status GitCheckout::take_back_landing(std::string_view base, std::string_view he
                          paths);
 }
 
-std::string GitCheckout::unfinished() const {
-    constexpr std::array<std::pair<const char*, const char*>, 5> k_signs = {{{"MERGE_HEAD", "merge"},
-                                                                             {"rebase-merge", "rebase"},
-                                                                             {"rebase-apply", "rebase"},
-                                                                             {"CHERRY_PICK_HEAD", "cherry-pick"},
-                                                                             {"REVERT_HEAD", "revert"}}};
-    for (const auto& [file, name] : k_signs) {
-        std::error_code problem;
-        if (std::filesystem::exists(git_dir() / file, problem)) return name;
-    }
-    return {};
-}
-
-Result<ProcessResult> GitCheckout::fetch(std::string_view remote, std::string_view branch, std::stop_token stop) const {
-    git::CallOptions options;
-    options.env = {{"GIT_TERMINAL_PROMPT", "0"}};
-    options.stop = std::move(stop);
-    GDNCTL_TRY_ASSIGN(ProcessResult done, m_calls->run({"fetch", std::string(remote), std::string(branch)}, options));
-    if (done.end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
-    return done;
-}
-
-Status GitCheckout::forget_unfinished() const { return m_calls->done({"reset", "-q"}); }
-
-Status GitCheckout::leave_unborn(std::string_view commit, std::string_view branch) const {
-    GDNCTL_TRY_ASSIGN(const ProcessResult there, m_calls->run({"rev-parse", "--verify", "--quiet", "HEAD^{commit}"}));
-    if (there.ok()) return {};
-    GDNCTL_TRY_ASSIGN(const ProcessResult name, m_calls->run({"symbolic-ref", "--quiet", "HEAD"}));
-    if (!name.ok()) return {};
-    log::warning("HEAD of {} is {}, which has no commit: restored it", root().string(), text::trim(name.out));
-    if (!branch.empty()) return m_calls->done({"symbolic-ref", "-m", "gdnctl: back", "HEAD", std::string(branch)});
-    return m_calls->done({"update-ref", "--no-deref", "-m", "gdnctl: back", "HEAD", std::string(commit)});
-}
-
-Status GitCheckout::undo_to(std::string_view base) const {
-    GDNCTL_TRY_ASSIGN(const GitHead tip, head());
-    GDNCTL_TRY_ASSIGN(const ProcessResult result, git::reset_beside_ignored(*this, *m_calls, base, tip.sha));
+Status BranchMover::undo_to(std::string_view base) const {
+    GDNCTL_TRY_ASSIGN(const GitHead tip, m_checkout.head());
+    GDNCTL_TRY_ASSIGN(const ProcessResult result, git::reset_beside_ignored(m_checkout, *m_calls, base, tip.sha));
     if (result.ok()) return {};
     if (result.err.find("not uptodate") != std::string::npos || result.err.find("would be") != std::string::npos) {
         // A git killed in the middle of this has left files in the new state.
-        GDNCTL_TRY_ASSIGN(const GitHead now, head());
+        GDNCTL_TRY_ASSIGN(const GitHead now, m_checkout.head());
         GitLanding back;
         back.kind = Kind::blocked;
         GDNCTL_TRY(complete_landing(now.sha, base, back));
         if (back.kind == Kind::landed) return {};
         return fail(ErrorKind::conflict,
-                    fmt::format("uncommitted work in {} prevents removing the commits: {}", root().string(),
+                    fmt::format("uncommitted work in {} prevents removing the commits: {}", m_checkout.root().string(),
                                 git::reason_of(result.err)),
                     "git stash; git reset --keep " + std::string(base) + "; git stash pop");
     }
@@ -355,13 +317,13 @@ Status GitCheckout::undo_to(std::string_view base) const {
 }
 
 // Every step can be repeated: only the second one changes files, and meanwhile HEAD is on no branch.
-Status GitCheckout::go_back_to(std::string_view branch, std::string_view commit) const {
-    GDNCTL_TRY_ASSIGN(const GitHead now, head());
+Status BranchMover::go_back_to(std::string_view branch, std::string_view commit) const {
+    GDNCTL_TRY_ASSIGN(const GitHead now, m_checkout.head());
     if (now.branch == branch) return now.sha == commit ? Status() : undo_to(commit);
     if (!branch.empty()) {
-        GDNCTL_TRY_ASSIGN(const auto tip, resolve(branch));
+        GDNCTL_TRY_ASSIGN(const auto tip, m_checkout.resolve(branch));
         const GitRefUpdate made{std::string(branch), std::string(commit), std::string(k_no_object)};
-        if (!tip) GDNCTL_TRY(update_refs(std::span(&made, 1)));
+        if (!tip) GDNCTL_TRY(m_checkout.update_refs(std::span(&made, 1)));
         if (tip && *tip != commit) {
             return fail(ErrorKind::conflict, fmt::format("{} was moved to {}", branch, tip->substr(0, 12)),
                         fmt::format("git switch {}", branch.substr(std::string_view("refs/heads/").size())));
@@ -375,13 +337,13 @@ Status GitCheckout::go_back_to(std::string_view branch, std::string_view commit)
     return m_calls->done({"symbolic-ref", "-m", "gdnctl: back", "HEAD", std::string(branch)});
 }
 
-Result<std::optional<std::string>> GitCheckout::rebase(std::string_view base, std::string_view head,
+Result<std::optional<std::string>> BranchMover::rebase(std::string_view base, std::string_view head,
                                                        std::string_view onto) const {
     GDNCTL_TRY(m_calls->done({"checkout", "-q", "--detach", std::string(head)}));
     const Words words = {"rebase", "-q", "--rebase-merges", "--onto", std::string(onto), std::string(base)};
     GDNCTL_TRY_ASSIGN(const ProcessResult result, m_calls->run(words));
     if (result.ok()) {
-        GDNCTL_TRY_ASSIGN(const GitHead now, this->head());
+        GDNCTL_TRY_ASSIGN(const GitHead now, m_checkout.head());
         return std::optional(now.sha);
     }
     const bool conflict = result.out.find("CONFLICT") != std::string::npos ||

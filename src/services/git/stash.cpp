@@ -1,5 +1,5 @@
 // Exact copies of uncommitted files, in addition to a stash. A stash only holds git's view of files: line ends after
-// its filters, one bit of the mode, no times, no empty folders. The shelf keeps the files themselves as hard links, so
+// its filters, one bit of the mode, no times, no empty folders. The backup keeps the files themselves as hard links, so
 // that they can be restored exactly.
 //
 //   <git dir>/gdnctl-shelf/<hash of the stash's message>/list          one record per file and folder
@@ -31,7 +31,7 @@ namespace gdnctl::git {
 
 namespace {
 
-struct Shelved {
+struct SavedFile {
     enum class Kind : char { file = 'f', link = 'l', other = 'o', folder = 'd', empty_folder = 'e' };
     Kind kind = Kind::file;
     unsigned mode = 0;  // permission bits
@@ -42,46 +42,46 @@ struct Shelved {
 };
 
 // The result of restore(): paths of the list.
-struct Unshelved {
+struct RestoredFiles {
     std::vector<std::string> different;  // different from before
     std::set<std::string> proven;        // exactly as before
 };
 
-class Shelf {
+class WorktreeBackup {
 public:
     // Errors: those of hash_hex().
-    static Result<Shelf> of(const Calls& calls, std::string_view message);
+    static Result<WorktreeBackup> of(const Calls& calls, std::string_view message);
 
     // Saves what git is about to stash, and the folders that it will remove. Changes nothing in the checkout.
     Status fill(const Calls& calls) const;
     // After the stash: recreates folders that were empty.
     Status keep_empty_folders() const;
     // After git has restored the stash: restores each file and folder exactly. For those in `merged`, which have
-    // further changes, only the mode. nullopt: no such shelf.
-    Result<std::optional<Unshelved>> restore(const std::set<std::string>& merged) const;
+    // further changes, only the mode. nullopt: no such backup.
+    Result<std::optional<RestoredFiles>> restore(const std::set<std::string>& merged) const;
     Status drop() const;
 
-    // Where the files are, under their own names; nullopt: no such shelf.
+    // Where the files are, under their own names; nullopt: no such backup.
     std::optional<std::filesystem::path> files() const;
     // Removes this checkout's shelves that belong to none of these messages: their stash was never made, or its owner
     // dropped it.
     static Status sweep(const Calls& calls, const std::vector<std::string>& messages);
 
 private:
-    Shelf(std::filesystem::path root, std::filesystem::path folder)
+    WorktreeBackup(std::filesystem::path root, std::filesystem::path folder)
         : m_root(std::move(root)), m_folder(std::move(folder)) {}
 
-    Result<std::optional<std::vector<Shelved>>> list() const;
-    std::filesystem::path place_of(const Shelved& entry) const { return m_folder / "files" / entry.path; }
+    Result<std::optional<std::vector<SavedFile>>> list() const;
+    std::filesystem::path place_of(const SavedFile& entry) const { return m_folder / "files" / entry.path; }
     Status make_folder(const std::filesystem::path& relative) const;
-    Status put(const Shelved& entry) const;
-    Status restore_file(std::size_t number, const Shelved& entry) const;
+    Status put(const SavedFile& entry) const;
+    Status restore_file(std::size_t number, const SavedFile& entry) const;
     std::filesystem::path m_root, m_folder;
 };
 
 namespace fs = std::filesystem;
 
-using Kind = Shelved::Kind;
+using Kind = SavedFile::Kind;
 
 constexpr unsigned k_permissions = 07777;
 constexpr std::size_t k_longest_list = std::size_t{256} << 20;
@@ -90,16 +90,16 @@ tl::unexpected<Error> io_error(std::string_view verb, const fs::path& path, int 
     return tl::unexpected(file_error(ErrorKind::local_io, verb, path, number));
 }
 
-bool is_folder(const Shelved& entry) { return entry.kind == Kind::folder || entry.kind == Kind::empty_folder; }
+bool is_folder(const SavedFile& entry) { return entry.kind == Kind::folder || entry.kind == Kind::empty_folder; }
 
 // nullopt: nothing is there.
-Result<std::optional<Shelved>> look_at(const fs::path& place) {
+Result<std::optional<SavedFile>> look_at(const fs::path& place) {
     struct stat facts{};
     if (lstat(place.c_str(), &facts) != 0) {
-        if (errno == ENOENT || errno == ENOTDIR) return std::optional<Shelved>();
+        if (errno == ENOENT || errno == ENOTDIR) return std::optional<SavedFile>();
         return io_error("read", place, errno);
     }
-    Shelved entry;
+    SavedFile entry;
     entry.mode = facts.st_mode & k_permissions;
     entry.modified = facts.st_mtim;
     entry.inode = facts.st_ino;
@@ -117,7 +117,7 @@ Result<std::optional<Shelved>> look_at(const fs::path& place) {
 
 bool same_time(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
 
-Result<bool> is_as_it_was(const fs::path& place, const Shelved& entry) {
+Result<bool> is_as_it_was(const fs::path& place, const SavedFile& entry) {
     GDNCTL_TRY_ASSIGN(const auto now, look_at(place));
     if (!now) return false;
     if (is_folder(entry)) return now->kind == Kind::folder && now->mode == entry.mode;
@@ -126,12 +126,12 @@ Result<bool> is_as_it_was(const fs::path& place, const Shelved& entry) {
     return entry.kind == Kind::link || now->mode == entry.mode;
 }
 
-Status set_mode(const fs::path& place, const Shelved& entry) {
+Status set_mode(const fs::path& place, const SavedFile& entry) {
     if (chmod(place.c_str(), entry.mode) != 0) return io_error("set the mode of", place, errno);
     return {};
 }
 
-Status set_time(const fs::path& place, const Shelved& entry) {
+Status set_time(const fs::path& place, const SavedFile& entry) {
     const timespec times[2] = {{0, UTIME_OMIT}, entry.modified};
     if (utimensat(AT_FDCWD, place.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0) {
         return io_error("set the time of", place, errno);
@@ -140,7 +140,7 @@ Status set_time(const fs::path& place, const Shelved& entry) {
 }
 
 // A hard link to the file, else a copy; `to` must not exist.
-Status link_or_copy(const fs::path& from, const fs::path& to, const Shelved& entry) {
+Status link_or_copy(const fs::path& from, const fs::path& to, const SavedFile& entry) {
     if (link(from.c_str(), to.c_str()) == 0) return {};
     const int why = errno;
     std::error_code problem;
@@ -208,7 +208,7 @@ public:
         return filled;
     }
 
-    std::vector<Shelved> found;  // parents before children
+    std::vector<SavedFile> found;  // parents before children
 
 private:
     Status add_other(const std::string& path) {
@@ -223,8 +223,8 @@ private:
     std::set<std::string> m_tracked, m_ignored;
 };
 
-Result<std::vector<Shelved>> uncommitted(const Calls& calls) {
-    std::vector<Shelved> found;
+Result<std::vector<SavedFile>> uncommitted(const Calls& calls) {
+    std::vector<SavedFile> found;
     bool unread = false;
     GDNCTL_TRY_ASSIGN(const auto entries, status_of(calls, false, unread));
     if (entries.empty()) return found;
@@ -248,7 +248,7 @@ Result<std::vector<Shelved>> uncommitted(const Calls& calls) {
     return found;
 }
 
-std::string text_of(const std::vector<Shelved>& entries) {
+std::string text_of(const std::vector<SavedFile>& entries) {
     std::string text;
     for (const auto& one : entries) {
         text += fmt::format("{} {} {} {} {} {}", static_cast<char>(one.kind), one.mode, one.modified.tv_sec,
@@ -258,8 +258,8 @@ std::string text_of(const std::vector<Shelved>& entries) {
     return text;
 }
 
-std::optional<std::vector<Shelved>> parse_list(std::string_view text) {
-    std::vector<Shelved> entries;
+std::optional<std::vector<SavedFile>> parse_list(std::string_view text) {
+    std::vector<SavedFile> entries;
     const auto items = text::split(text, '\0');
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
         const auto words = text::split(items[i], ' ');
@@ -267,7 +267,7 @@ std::optional<std::vector<Shelved>> parse_list(std::string_view text) {
         const auto mode = text::parse_int(words[1]), seconds = text::parse_int(words[2]),
                    nanoseconds = text::parse_int(words[3]), inode = text::parse_int(words[4]);
         if (!mode || !seconds || !nanoseconds || !inode) return std::nullopt;
-        Shelved entry;
+        SavedFile entry;
         entry.kind = static_cast<Kind>(words[0].front());
         entry.mode = static_cast<unsigned>(*mode);
         entry.modified = {static_cast<time_t>(*seconds), static_cast<long>(*nanoseconds)};
@@ -279,12 +279,12 @@ std::optional<std::vector<Shelved>> parse_list(std::string_view text) {
     return entries;
 }
 
-Result<Shelf> Shelf::of(const Calls& calls, std::string_view message) {
+Result<WorktreeBackup> WorktreeBackup::of(const Calls& calls, std::string_view message) {
     GDNCTL_TRY_ASSIGN(const std::string hash, hash_hex(HashKind::sha256, message));
-    return Shelf(calls.root, calls.git_dir / "gdnctl-shelf" / hash.substr(0, 16));
+    return WorktreeBackup(calls.root, calls.git_dir / "gdnctl-shelf" / hash.substr(0, 16));
 }
 
-Status Shelf::fill(const Calls& calls) const {
+Status WorktreeBackup::fill(const Calls& calls) const {
     GDNCTL_TRY(drop());
     GDNCTL_TRY_ASSIGN(const auto entries, uncommitted(calls));
     if (entries.empty()) return {};
@@ -300,7 +300,7 @@ Status Shelf::fill(const Calls& calls) const {
 }
 
 // With its mode in the checkout, so that users can copy everything back at once, but writable for us.
-Status Shelf::make_folder(const fs::path& relative) const {
+Status WorktreeBackup::make_folder(const fs::path& relative) const {
     const fs::path place = relative.empty() ? m_folder / "files" : m_folder / "files" / relative;
     std::error_code problem;
     if (fs::is_directory(fs::symlink_status(place, problem))) return {};
@@ -312,7 +312,7 @@ Status Shelf::make_folder(const fs::path& relative) const {
     return {};
 }
 
-Status Shelf::put(const Shelved& entry) const {
+Status WorktreeBackup::put(const SavedFile& entry) const {
     // A file that was only removed from the index occurs twice in the status: as deleted and as untracked.
     std::error_code problem;
     if (fs::exists(fs::symlink_status(place_of(entry), problem))) return {};
@@ -320,37 +320,37 @@ Status Shelf::put(const Shelved& entry) const {
     return link_or_copy(m_root / entry.path, place_of(entry), entry);
 }
 
-std::optional<fs::path> Shelf::files() const {
+std::optional<fs::path> WorktreeBackup::files() const {
     std::error_code problem;
     if (!fs::exists(m_folder / "list", problem)) return std::nullopt;
     return m_folder / "files";
 }
 
-Status Shelf::sweep(const Calls& calls, const std::vector<std::string>& messages) {
+Status WorktreeBackup::sweep(const Calls& calls, const std::vector<std::string>& messages) {
     std::set<std::string> known;
     for (const auto& message : messages) {
-        GDNCTL_TRY_ASSIGN(const Shelf shelf, of(calls, message));
-        known.insert(shelf.m_folder.filename().string());
+        GDNCTL_TRY_ASSIGN(const WorktreeBackup backup, of(calls, message));
+        known.insert(backup.m_folder.filename().string());
     }
     std::error_code problem;
     std::vector<fs::path> gone;
     for (const auto& entry : fs::directory_iterator(calls.git_dir / "gdnctl-shelf", problem)) {
         if (!known.contains(entry.path().stem().string())) gone.push_back(entry.path());  // or <hash>.gone
     }
-    for (const auto& folder : gone) GDNCTL_TRY(Shelf(calls.root, folder).drop());
+    for (const auto& folder : gone) GDNCTL_TRY(WorktreeBackup(calls.root, folder).drop());
     return {};
 }
 
-Result<std::optional<std::vector<Shelved>>> Shelf::list() const {
+Result<std::optional<std::vector<SavedFile>>> WorktreeBackup::list() const {
     GDNCTL_TRY_ASSIGN(const auto text, read_file_if_exists(m_folder / "list", k_longest_list));
-    if (!text) return std::optional<std::vector<Shelved>>();
+    if (!text) return std::optional<std::vector<SavedFile>>();
     return parse_list(*text);
 }
 
-Status Shelf::keep_empty_folders() const {
+Status WorktreeBackup::keep_empty_folders() const {
     GDNCTL_TRY_ASSIGN(const auto entries, list());
     if (!entries) return {};
-    std::vector<const Shelved*> made;
+    std::vector<const SavedFile*> made;
     for (const auto& entry : *entries) {
         std::error_code problem;
         if (entry.kind != Kind::empty_folder || fs::exists(fs::symlink_status(m_root / entry.path, problem))) continue;
@@ -365,7 +365,7 @@ Status Shelf::keep_empty_folders() const {
     return {};
 }
 
-Status Shelf::restore_file(std::size_t number, const Shelved& entry) const {
+Status WorktreeBackup::restore_file(std::size_t number, const SavedFile& entry) const {
     const fs::path place = m_root / entry.path, kept = place_of(entry);
     GDNCTL_TRY_ASSIGN(const bool there, is_as_it_was(place, entry));
     if (there) return {};
@@ -384,15 +384,15 @@ Status Shelf::restore_file(std::size_t number, const Shelved& entry) const {
     return {};
 }
 
-Result<std::optional<Unshelved>> Shelf::restore(const std::set<std::string>& merged) const {
+Result<std::optional<RestoredFiles>> WorktreeBackup::restore(const std::set<std::string>& merged) const {
     GDNCTL_TRY_ASSIGN(const auto entries, list());
-    if (!entries) return std::optional<Unshelved>();
+    if (!entries) return std::optional<RestoredFiles>();
     std::error_code problem;
     for (const auto& entry : *entries) {
         if (is_folder(entry)) fs::create_directories(m_root / entry.path, problem);  // checked below
     }
     for (std::size_t i = 0; i < entries->size(); ++i) {
-        const Shelved& entry = (*entries)[i];
+        const SavedFile& entry = (*entries)[i];
         if (is_folder(entry)) continue;
         if (!merged.contains(entry.path)) {
             GDNCTL_TRY(restore_file(i, entry));
@@ -406,7 +406,7 @@ Result<std::optional<Unshelved>> Shelf::restore(const std::set<std::string>& mer
         GDNCTL_TRY(set_mode(m_root / at->path, *at));
         GDNCTL_TRY(set_time(m_root / at->path, *at));
     }
-    Unshelved found;
+    RestoredFiles found;
     for (const auto& entry : *entries) {
         if (merged.contains(entry.path)) continue;
         GDNCTL_TRY_ASSIGN(const bool back, is_as_it_was(m_root / entry.path, entry));
@@ -419,7 +419,7 @@ Result<std::optional<Unshelved>> Shelf::restore(const std::set<std::string>& mer
     return std::optional(std::move(found));
 }
 
-Status Shelf::drop() const {
+Status WorktreeBackup::drop() const {
     std::error_code problem;
     const fs::path gone = m_folder.string() + ".gone";
     fs::remove_all(gone, problem);
@@ -441,12 +441,12 @@ namespace gdnctl {
 namespace fs = std::filesystem;
 using git::Words;
 
-Result<std::vector<GitStash>> GitCheckout::stashes() const {
-    GDNCTL_TRY_ASSIGN(const ProcessResult list,
+Result<std::vector<GitStash>> GitStashes::list() const {
+    GDNCTL_TRY_ASSIGN(const ProcessResult listed,
                       m_calls->run({"reflog", "show", "-z", "--format=%H %gs", std::string(k_stash_ref), "--"}));
     std::vector<GitStash> found;
-    if (!list.ok()) return found;  // no refs/stash: never stashed
-    for (const auto item : text::split(list.out, '\0')) {
+    if (!listed.ok()) return found;  // no refs/stash: never stashed
+    for (const auto item : text::split(listed.out, '\0')) {
         const auto at = item.find(' ');
         if (at != std::string_view::npos)
             found.push_back({std::string(item.substr(0, at)), std::string(item.substr(at + 1))});
@@ -471,7 +471,7 @@ Status sweep_shelves(const git::Calls& calls, const std::vector<GitStash>& stash
     GDNCTL_TRY_ASSIGN(const std::string pinned,
                       calls.output({"for-each-ref", "--format=%(subject)", "refs/gdnctl/**/stash"}));
     for (const auto line : text::split(pinned, '\n')) messages.push_back(message_in(line));
-    return git::Shelf::sweep(calls, messages);
+    return git::WorktreeBackup::sweep(calls, messages);
 }
 
 // git's message, with a hint.
@@ -489,16 +489,16 @@ Error not_stashed(const git::Calls& calls, Error error) {
 
 }  // namespace
 
-Result<std::optional<GitStash>> GitCheckout::stash(std::string_view message) const {
-    GDNCTL_TRY_ASSIGN(const auto before, stashes());
+Result<std::optional<GitStash>> GitStashes::make(std::string_view message) const {
+    GDNCTL_TRY_ASSIGN(const auto before, list());
     GDNCTL_TRY(sweep_shelves(*m_calls, before));
-    GDNCTL_TRY_ASSIGN(const auto shelf, git::Shelf::of(*m_calls, message));
-    GDNCTL_TRY(shelf.fill(*m_calls));
+    GDNCTL_TRY_ASSIGN(const auto backup, git::WorktreeBackup::of(*m_calls, message));
+    GDNCTL_TRY(backup.fill(*m_calls));
     const Status pushed = m_calls->done({"stash", "push", "-q", "--include-untracked", "-m", std::string(message)});
-    GDNCTL_TRY_ASSIGN(const auto after, stashes());
+    GDNCTL_TRY_ASSIGN(const auto after, list());
     if (!pushed) {
-        // Without a stash, the shelf only holds further names of files that users keep editing.
-        if (after.size() == before.size()) GDNCTL_TRY(shelf.drop());
+        // Without a stash, the backup only holds further names of files that users keep editing.
+        if (after.size() == before.size()) GDNCTL_TRY(backup.drop());
         return tl::unexpected(not_stashed(*m_calls, pushed.error()));
     }
     std::optional<GitStash> made;
@@ -507,20 +507,21 @@ Result<std::optional<GitStash>> GitCheckout::stash(std::string_view message) con
             std::any_of(before.begin(), before.end(), [&](const auto& b) { return b.commit == one.commit; });
         if (!known && one.message.ends_with(message)) made = one;
     }
-    GDNCTL_TRY(shelf.keep_empty_folders());
-    if (!made) GDNCTL_TRY(shelf.drop());
-    GDNCTL_TRY_ASSIGN(const auto left, dirty_paths());
+    GDNCTL_TRY(backup.keep_empty_folders());
+    if (!made) GDNCTL_TRY(backup.drop());
+    GDNCTL_TRY_ASSIGN(const auto left, m_checkout.dirty_paths());
     if (left.empty()) return made;
     std::string hint = "commit, remove or ignore it, then run the command again";
     if (made) {
-        const auto back = restore_stash(made->commit);
+        const auto back = restore(made->commit);
         if (back && (*back == GitRestore::restored || *back == GitRestore::was_there)) {
-            GDNCTL_TRY(drop_stash(made->commit));
+            GDNCTL_TRY(drop(made->commit));
         } else {
             hint += "; your changes are in the stash " + made->commit;
         }
     }
-    return fail(ErrorKind::conflict, fmt::format("git cannot stash {} in {}", left.front(), root().string()), hint);
+    return fail(ErrorKind::conflict, fmt::format("git cannot stash {} in {}", left.front(), m_checkout.root().string()),
+                hint);
 }
 
 namespace {
@@ -613,9 +614,9 @@ Result<bool> forget_beginnings(const GitCheckout& checkout, const git::Calls& ca
 }
 
 // Independent of the list of stashes.
-Result<git::Shelf> shelf_of(const git::Calls& calls, const std::string& stash) {
+Result<git::WorktreeBackup> backup_of(const git::Calls& calls, const std::string& stash) {
     GDNCTL_TRY_ASSIGN(const std::string subject, calls.line({"log", "-1", "--format=%s", stash}));
-    return git::Shelf::of(calls, message_in(subject));
+    return git::WorktreeBackup::of(calls, message_in(subject));
 }
 
 // Paths changed both by the stash and between its base and HEAD.
@@ -642,8 +643,8 @@ Result<std::vector<std::string>> changed_by_both(const GitCheckout& checkout, co
 Status say_conflict(const GitCheckout& checkout, const git::Calls& calls, const std::string& stash) {
     GDNCTL_TRY_ASSIGN(const auto both, changed_by_both(checkout, stash));
     if (!both.empty()) log::warning("changed by you and by the branch: {}", text::join(both, ", "));
-    GDNCTL_TRY_ASSIGN(const auto shelf, shelf_of(calls, stash));
-    const auto files = shelf.files();
+    GDNCTL_TRY_ASSIGN(const auto backup, backup_of(calls, stash));
+    const auto files = backup.files();
     if (!files) {
         log::warning("hint: git stash branch my-work {} checks them out on a separate branch", stash);
         return {};
@@ -656,21 +657,21 @@ Status say_conflict(const GitCheckout& checkout, const git::Calls& calls, const 
 
 }  // namespace
 
-// Git has restored its view of the files; the shelf supplies the rest. `tree` is git's view of the result.
-Result<GitRestore> GitCheckout::restore_exactly(const std::string& stash, const std::string& tree,
-                                                GitRestore back) const {
-    GDNCTL_TRY_ASSIGN(const auto shelf, shelf_of(*m_calls, stash));
-    GDNCTL_TRY_ASSIGN(const auto untracked, resolve(stash + "^3"));
+// Git has restored its view of the files; the backup supplies the rest. `tree` is git's view of the result.
+Result<GitRestore> GitStashes::restore_exactly(const std::string& stash, const std::string& tree,
+                                               GitRestore back) const {
+    GDNCTL_TRY_ASSIGN(const auto backup, backup_of(*m_calls, stash));
+    GDNCTL_TRY_ASSIGN(const auto untracked, m_checkout.resolve(stash + "^3"));
     std::optional<std::string> stashed = stash;
     if (untracked) {
         GDNCTL_TRY_ASSIGN(stashed, git::overlaid_tree(*m_calls, stash, *untracked));
     }
     std::set<std::string> merged;  // also changed by the branch
     if (stashed) {
-        GDNCTL_TRY_ASSIGN(const auto changes, diff(*stashed, tree));
+        GDNCTL_TRY_ASSIGN(const auto changes, m_checkout.diff(*stashed, tree));
         for (const auto& change : changes) merged.insert(change.path);
     }
-    GDNCTL_TRY_ASSIGN(const auto found, shelf.restore(merged));
+    GDNCTL_TRY_ASSIGN(const auto found, backup.restore(merged));
     if (!found) {
         if (back == GitRestore::was_there) return back;  // nothing was written
         log::warning("only git's copy of your files was left: their modes, times and line endings may differ");
@@ -681,38 +682,38 @@ Result<GitRestore> GitCheckout::restore_exactly(const std::string& stash, const 
     GDNCTL_TRY(m_calls->run({"update-index", "-q", "--refresh"}));
     if (back == GitRestore::unproven) {
         // Git does not see some files, because a .gitignore of the branch now covers them.
-        GDNCTL_TRY_ASSIGN(const GitHead now, head());
-        GDNCTL_TRY_ASSIGN(const GitSnapshot after, snapshot(now.sha, "with a stash\n"));
-        GDNCTL_TRY_ASSIGN(const auto changes, diff(tree, after.tree));
+        GDNCTL_TRY_ASSIGN(const GitHead now, m_checkout.head());
+        GDNCTL_TRY_ASSIGN(const GitSnapshot after, m_checkout.snapshot(now.sha, "with a stash\n"));
+        GDNCTL_TRY_ASSIGN(const auto changes, m_checkout.diff(tree, after.tree));
         for (const auto& change : changes) {
             if (!found->proven.contains(change.path)) different.insert(change.path);
         }
         back = GitRestore::restored;
     }
-    for (const auto& path : different) log::warning("differs from before: {}", (root() / path).string());
-    const auto files = shelf.files();
+    for (const auto& path : different) log::warning("differs from before: {}", (m_checkout.root() / path).string());
+    const auto files = backup.files();
     if (!different.empty() && files) log::warning("exact copies of your files are in {}", files->string());
     return different.empty() ? back : GitRestore::unproven;
 }
 
-Result<GitRestore> GitCheckout::restore_stash(std::string_view commit) const {
+Result<GitRestore> GitStashes::restore(std::string_view commit) const {
     const std::string stash(commit);
     std::string tree;
     GDNCTL_TRY_ASSIGN(const GitRestore back, restore_content(stash, tree));
     if (back != GitRestore::conflict) return restore_exactly(stash, tree, back);
-    GDNCTL_TRY(say_conflict(*this, *m_calls, stash));
+    GDNCTL_TRY(say_conflict(m_checkout, *m_calls, stash));
     return back;
 }
 
-Result<GitRestore> GitCheckout::restore_content(const std::string& stash, std::string& tree) const {
-    GDNCTL_TRY_ASSIGN(const GitHead now, head());
-    GDNCTL_TRY_ASSIGN(GitSnapshot before, snapshot(now.sha, "before a stash came back\n"));
-    GDNCTL_TRY_ASSIGN(auto expected, tree_with_stash(*this, *m_calls, stash, before.tree));
+Result<GitRestore> GitStashes::restore_content(const std::string& stash, std::string& tree) const {
+    GDNCTL_TRY_ASSIGN(const GitHead now, m_checkout.head());
+    GDNCTL_TRY_ASSIGN(GitSnapshot before, m_checkout.snapshot(now.sha, "before a stash came back\n"));
+    GDNCTL_TRY_ASSIGN(auto expected, tree_with_stash(m_checkout, *m_calls, stash, before.tree));
     if (!expected) {
-        GDNCTL_TRY_ASSIGN(const bool begun, forget_beginnings(*this, *m_calls, stash));
+        GDNCTL_TRY_ASSIGN(const bool begun, forget_beginnings(m_checkout, *m_calls, stash));
         if (begun) {
-            GDNCTL_TRY_ASSIGN(before, snapshot(now.sha, "before a stash came back\n"));
-            GDNCTL_TRY_ASSIGN(expected, tree_with_stash(*this, *m_calls, stash, before.tree));
+            GDNCTL_TRY_ASSIGN(before, m_checkout.snapshot(now.sha, "before a stash came back\n"));
+            GDNCTL_TRY_ASSIGN(expected, tree_with_stash(m_checkout, *m_calls, stash, before.tree));
         }
     }
     if (!expected) return GitRestore::conflict;
@@ -724,10 +725,10 @@ Result<GitRestore> GitCheckout::restore_content(const std::string& stash, std::s
         GDNCTL_TRY_ASSIGN(const ProcessResult with_index, m_calls->run({"stash", "apply", "-q", "--index", stash}));
         if (!with_index.ok()) GDNCTL_TRY(m_calls->run({"stash", "apply", "-q", stash}));
     }
-    GDNCTL_TRY_ASSIGN(const GitSnapshot applied, snapshot(now.sha, "with a stash\n"));
+    GDNCTL_TRY_ASSIGN(const GitSnapshot applied, m_checkout.snapshot(now.sha, "with a stash\n"));
     if (applied.tree != *expected) {
         // Part of it was already there, or there was other uncommitted work: write what differs file by file.
-        GDNCTL_TRY_ASSIGN(const auto changes, diff(applied.tree, *expected));
+        GDNCTL_TRY_ASSIGN(const auto changes, m_checkout.diff(applied.tree, *expected));
         git::CallOptions paths;
         std::vector<std::string> gone;
         for (const auto& change : changes) {
@@ -737,52 +738,31 @@ Result<GitRestore> GitCheckout::restore_content(const std::string& stash, std::s
                 paths.input += change.path + '\0';
             }
         }
-        GDNCTL_TRY(remove_files(*this, gone));
+        GDNCTL_TRY(remove_files(m_checkout, gone));
         if (!paths.input.empty()) {
             GDNCTL_TRY(m_calls->done({"--literal-pathspecs", "restore", "--source=" + *expected, "--worktree",
                                       "--pathspec-from-file=-", "--pathspec-file-nul"},
                                      paths));
         }
     }
-    GDNCTL_TRY_ASSIGN(const GitSnapshot after, snapshot(now.sha, "with a stash\n"));
+    GDNCTL_TRY_ASSIGN(const GitSnapshot after, m_checkout.snapshot(now.sha, "with a stash\n"));
     return after.tree == *expected ? GitRestore::restored : GitRestore::unproven;
 }
 
-Status GitCheckout::drop_stash(std::string_view commit) const {
-    GDNCTL_TRY_ASSIGN(const auto all, stashes());
-    // First, because without the stash the shelf could not be found. The contents of both are restored, or kept by a
+Status GitStashes::drop(std::string_view commit) const {
+    GDNCTL_TRY_ASSIGN(const auto all, list());
+    // First, because without the stash the backup could not be found. The contents of both are restored, or kept by a
     // ref.
-    const auto shelf = shelf_of(*m_calls, std::string(commit));
-    if (shelf) GDNCTL_TRY(shelf->drop());
+    const auto backup = backup_of(*m_calls, std::string(commit));
+    if (backup) GDNCTL_TRY(backup->drop());
     for (std::size_t i = 0; i < all.size(); ++i) {
         if (all[i].commit == commit) return m_calls->done({"stash", "drop", "-q", fmt::format("stash@{{{}}}", i)});
     }
     return {};
 }
 
-Status GitCheckout::store_stash(const std::string& commit, const std::string& message) const {
+Status GitStashes::store(const std::string& commit, const std::string& message) const {
     return m_calls->done({"stash", "store", "-q", "-m", message, commit});
-}
-
-Status GitCheckout::exclude(const fs::path& folder) const {
-    if (!is_inside(root(), folder)) return {};
-    const std::string relative =
-        folder.lexically_normal().lexically_relative(root().lexically_normal()).generic_string();
-    if (relative == "." || relative.find('\n') != std::string::npos) {
-        return fail(ErrorKind::usage, "the log directory cannot be kept out of git: " + folder.string(),
-                    "choose another one with --log-dir");
-    }
-    const std::string line = git::exclude_line(relative) + '/';
-    const fs::path file = common_dir() / "info" / "exclude";
-    GDNCTL_TRY_ASSIGN(const auto known, read_file_if_exists(file));
-    std::string content = known.value_or("");
-    for (const auto one : text::split(content, '\n')) {
-        if (one == line) return {};
-    }
-    if (!content.empty() && content.back() != '\n') content += '\n';
-    std::error_code problem;
-    fs::create_directories(file.parent_path(), problem);
-    return atomic_replace(file, content + line + '\n');
 }
 
 }  // namespace gdnctl

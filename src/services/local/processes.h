@@ -1,4 +1,4 @@
-// Identifies a process in a record that outlives it, since another process may have the pid by then.
+// Processes of local jobs: identified in records that outlive them, found again, and ended.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,5 @@
-// The shell that runs a job's entrypoint. It waits at a gate, so that nothing runs before the process is on record.
+// The supervisor of a local job, and the shell that runs its entrypoint. The shell waits at a gate, so that nothing
+// runs before the process is on record.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -289,10 +290,8 @@ Turn Supervisor::wait_for_turn() {
 
 // With the lock held, no command can stop the job between the last check and RUNNING.
 Status Supervisor::start_entrypoint() {
-    auto entrypoint =
-        prepare_entrypoint(m_request.entrypoint, m_env, m_store.file(m_id, "log"), m_store.file(m_id, "work"));
-    if (!entrypoint) return tl::unexpected(entrypoint.error());
-    m_entrypoint = std::move(*entrypoint);
+    GDNCTL_TRY_ASSIGN(m_entrypoint, prepare_entrypoint(m_request.entrypoint, m_env, m_store.file(m_id, "log"),
+                                                       m_store.file(m_id, "work")));
     Status recorded = m_store.write_supervisor(m_id, {identity_of(getpid()), identity_of(m_entrypoint.pid)});
     if (recorded) {
         m_details.state = JobState::running;

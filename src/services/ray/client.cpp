@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "core/time.h"
+#include "platform/http_policy.h"
 #include "platform/signals.h"
 
 namespace gdnctl::ray {
@@ -15,33 +16,28 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr milliseconds k_total{30000};
-constexpr milliseconds k_refused{3000};  // for a server that has not answered yet, or that gets few requests
-constexpr milliseconds k_longest{5000};
+constexpr milliseconds k_refused{3000};        // for a server that has not answered yet, or that gets few requests
 constexpr milliseconds k_shortest{1000};       // minimum for a request, however little time is left
 constexpr milliseconds k_agent_connect{1500};  // the agent may be unreachable
 
 }  // namespace
 
 Patience::Patience(Clock& clock, std::stop_token stop, std::optional<Clock::Monotonic> deadline)
-    : m_clock(clock), m_stop(std::move(stop)), m_start(clock.monotonic()), m_end(m_start + k_total) {
-    if (deadline) m_end = std::min(m_end, *deadline);
+    : m_clock(clock), m_stop(std::move(stop)), m_start(clock.monotonic()), m_policy(retry_policy()) {
+    if (deadline) {
+        m_policy.total = std::min(m_policy.total, std::chrono::duration_cast<milliseconds>(*deadline - m_start));
+    }
 }
 
 bool Patience::wait(std::string_view reason, std::optional<milliseconds> limit) {
-    const Clock::Monotonic end = limit ? std::min(m_end, m_start + *limit) : m_end;
-    if (m_clock.monotonic() + m_delay > end) return false;
-    log::info("{}; trying again in {}", reason, format_duration(m_delay));
-    if (!m_clock.sleep_for(m_delay, m_stop)) {
-        m_stopped = true;
-        return false;
-    }
-    m_delay = std::min(k_longest, m_delay * 3 / 2);
-    return true;
-}
-
-bool is_out_of_reach(const Error& error) {
-    return error.kind == ErrorKind::infrastructure || error.kind == ErrorKind::timeout;
+    RetryPolicy policy = m_policy;
+    if (limit) policy.total = std::min(policy.total, *limit);
+    const auto elapsed = std::chrono::duration_cast<milliseconds>(m_clock.monotonic() - m_start);
+    const auto next = http::next_attempt(policy, ++m_attempts, elapsed);
+    if (next.verdict != http::NextAttempt::Verdict::wait) return false;
+    log::info("{}; trying again in {}", reason, format_duration(next.delay));
+    m_stopped = !m_clock.sleep_for(next.delay, m_stop);
+    return !m_stopped;
 }
 
 bool Client::wait(Patience& patience, const Error& error) const {
@@ -98,8 +94,8 @@ Result<HttpResponse> Client::send(const Call& call, Tries tries) {
     Patience patience = this->patience();
     for (;;) {
         auto answer = try_once(call);
-        const bool passing =
-            answer ? is_passing(call.method, answer->status, answer->body) : is_out_of_reach(answer.error());
+        const bool passing = answer ? http::is_worth_retrying(retry_policy(), call.method, answer->status, answer->body)
+                                    : is_out_of_reach(answer.error());
         if (!passing || tries == Tries::one) return answer;
         const bool again =
             answer ? patience.wait(fmt::format("{} returned {}: {}", call.name(), answer->status, gist(answer->body)))
@@ -220,7 +216,8 @@ Result<std::vector<JobDetails>> Dashboard::list() {
             return bytes <= k_most;
         };
         auto answer = m_client.send(call, Tries::one);
-        const bool passing = answer ? is_passing("GET", answer->status, answer->body) : is_out_of_reach(answer.error());
+        const bool passing = answer ? http::is_worth_retrying(retry_policy(), "GET", answer->status, answer->body)
+                                    : is_out_of_reach(answer.error());
         if (passing && (answer ? patience.wait(gist(answer->body)) : m_client.wait(patience, answer.error()))) continue;
         if (patience.stopped()) return tl::unexpected(stopped_error());
         if (!answer) return tl::unexpected(std::move(answer).error());

@@ -16,7 +16,7 @@
 
 namespace gdnctl::ray {
 
-// Waits half a second, then half as long again each time, up to five seconds; thirty seconds in total.
+// The waits between the attempts of one request, by retry_policy().
 class Patience {
 public:
     // Ends at `deadline`, if any.
@@ -29,8 +29,9 @@ public:
 private:
     Clock& m_clock;
     std::stop_token m_stop;
-    Clock::Monotonic m_start, m_end;
-    std::chrono::milliseconds m_delay{500};
+    Clock::Monotonic m_start;
+    RetryPolicy m_policy;
+    int m_attempts = 0;
     bool m_stopped = false;
 };
 
@@ -81,9 +82,6 @@ private:
     std::optional<Clock::Monotonic> m_deadline;
     bool m_answered = false;  // the server has answered some request
 };
-
-// Whether the error means that the server is unreachable, perhaps temporarily.
-bool is_out_of_reach(const Error& error);
 
 // The jobs of one dashboard, with the last known state of each.
 

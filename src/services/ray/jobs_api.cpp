@@ -15,11 +15,6 @@ namespace gdnctl::ray {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> k_passing = {"No available agent", "Failed to get head node agent",
-                                                       "Cannot connect to host", "GetTimeout",
-                                                       "timeout in registering an actor"};
-constexpr std::string_view k_in_trouble = "Server got itself in trouble";
-
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 bool is_page(std::string_view body) {
@@ -67,11 +62,17 @@ Result<bool> parse_flag(std::string_view body, const char* key) {
     return fail(ErrorKind::infrastructure, fmt::format("no '{}' in the dashboard's answer: {}", key, gist(body)));
 }
 
-bool is_passing(std::string_view method, int status, std::string_view body) {
-    if (status == 502 || status == 503 || status == 504) return true;
-    if (status != 500) return false;
-    if (method == "GET" && contains(body, k_in_trouble)) return true;
-    return std::any_of(k_passing.begin(), k_passing.end(), [&](std::string_view sign) { return contains(body, sign); });
+const RetryPolicy& retry_policy() {
+    static const RetryPolicy policy = [] {
+        RetryPolicy ray;
+        ray.attempts = 0;
+        ray.statuses = {502, 503, 504};
+        ray.words_of_500 = {"No available agent", "Failed to get head node agent", "Cannot connect to host",
+                            "GetTimeout", "timeout in registering an actor"};
+        ray.words_of_500_to_get = {"Server got itself in trouble"};
+        return ray;
+    }();
+    return policy;
 }
 
 bool says_already_exists(const HttpResponse& answer) {
@@ -201,10 +202,6 @@ const std::string& StringCutter::feed(std::string_view piece) {
     }
     return m_left;
 }
-
-}  // namespace gdnctl::ray
-
-namespace gdnctl::ray {
 
 namespace {
 

@@ -28,8 +28,8 @@ Result<ServerVersion> parse_version(std::string_view body);
 // {"stopped": true} and the like. Error: infrastructure.
 Result<bool> parse_flag(std::string_view body, const char* key);
 
-// Whether the same request may succeed a moment later.
-bool is_passing(std::string_view method, int status, std::string_view body);
+// What may pass: the dashboard is restarting, or a request was refused for a moment.
+const RetryPolicy& retry_policy();
 // Whether the server says that a job with this id already exists.
 bool says_already_exists(const HttpResponse& answer);
 // Whether the server rejects the size of the body.

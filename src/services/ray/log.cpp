@@ -12,6 +12,7 @@
 
 #include "core/log.h"
 #include "core/text.h"
+#include "platform/http_policy.h"
 #include "platform/signals.h"
 #include "services/job/job.h"
 
@@ -664,7 +665,8 @@ Status LogReader::from_whole(const JobDetails& job) {
             "the log of job " + m_id + " contains a byte that is not UTF-8, and its node does not provide raw bytes",
             "`gdnctl ray-wait " + m_id + "` still shows how the job ended");
     }
-    const bool gone = answer.status == 500 && !is_passing("GET", 500, answer.body) && is_terminal(job.state);
+    const bool gone = answer.status == 500 && !http::is_worth_retrying(retry_policy(), "GET", 500, answer.body) &&
+                      is_terminal(job.state);
     if (gone) {
         return fail(ErrorKind::remote_missing, "logs are gone with the node: " + gist(answer.body),
                     "`gdnctl ray-wait " + m_id + "` still shows how the job ended");

@@ -1,4 +1,4 @@
-// The last lines of a text that arrives in pieces.
+// The log of a Ray job, as it grows: from the node's agent, from the dashboard, or whole, and the last lines of it.
 #pragma once
 
 #include <cstddef>

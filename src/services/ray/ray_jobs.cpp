@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
+#include "platform/http_policy.h"
 #include "platform/signals.h"
 #include "services/job/job.h"
 #include "services/ray/client.h"
@@ -147,7 +148,8 @@ public:
             if (answer && answer->status == 200) return read_submitted(m_call, *answer);
             if (answer && says_already_exists(*answer)) return taken();
             if (!answer && !is_out_of_reach(answer.error())) return tl::unexpected(in_doubt_about(answer.error()));
-            const bool passing = !answer || is_passing("POST", answer->status, answer->body);
+            const bool passing =
+                !answer || http::is_worth_retrying(retry_policy(), "POST", answer->status, answer->body);
             // A server in trouble may have accepted the job before it failed.
             const bool in_doubt = passing || answer->status >= 500;
             Error error = answer ? m_client.refuse(m_call, *answer) : std::move(answer).error();

@@ -1,4 +1,4 @@
-"""What the command cannot show, through the driver: threads that are resumed, human mode, schemas, what exec itself accepts."""
+"""What the command cannot show, through the driver: threads that are resumed, human mode, what exec itself accepts."""
 import json
 import os
 import signal
@@ -41,19 +41,6 @@ def every_event_is_understood(t):
     equal("lines that are no events", got["text_lines"], 0)
     got = t.run("two-calls")
     equal("class and commands", (got["class"], got["commands"], got["left_open"]), ("ok", 2, 0))
-
-
-@case
-def output_schema_is_sent_and_what_breaks_it_is_named(t):
-    schema = os.path.join(t.folder, "schema.json")
-    with open(schema, "w") as f:
-        json.dump({"type": "object", "required": ["outcome"], "properties": {"outcome": {"type": "string"}}, "additionalProperties": False}, f)
-    got = t.run("message", schema=schema)
-    # Codex itself lets any message through, with exit 0.
-    equal("class and status", (got["class"], got["rc"]), ("protocol", 1))
-    demand("the final message: not valid JSON" in got["reason"], got)
-    equal("format", t.requests()[0]["text"]["format"]["type"], "json_schema")
-    equal("message", got["message"], "Nothing to do.")
 
 
 @case

@@ -1,7 +1,7 @@
 // codex_driver SPEC.json: one attempt of an agent as the loop would make it, its outcome as one JSON object.
 //
 // SPEC: {"codex": PROGRAM or "command": [ARGV], "worktree", "prompt", "loop_id", "log" (folder), "environment": {…},
-// "also": [names], "model", "effort", "profile", "search", "json", "ephemeral", "schema", "config": [KEY=VALUE],
+// "also": [names], "model", "effort", "profile", "search", "json", "ephemeral",
 // "resume", "wall_ms", "idle_ms", "busy_ms", "tokens", "compactions", "requests", "check" (only the preflight), "sweep"
 // (only that)}. SIGINT and SIGTERM stop the attempt.
 #include <cstdio>
@@ -113,8 +113,6 @@ CodexSettings settings_of(const Json& spec, CodexProgram program) {
     settings.search = spec.value("search", false);
     settings.json = spec.value("json", true);
     settings.ephemeral = spec.value("ephemeral", false);
-    settings.output_schema = spec.value("schema", std::string());
-    if (spec.contains("config")) settings.config = spec.at("config").get<std::vector<std::string>>();
     return settings;
 }
 

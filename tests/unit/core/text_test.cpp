@@ -120,3 +120,8 @@ TEST_CASE("the end of a text within a number of bytes") {
     CHECK(end_within("abcdef", 3) == "def");
     CHECK(end_within("abc\n", 1).empty());
 }
+
+TEST_CASE("text: percent-encoding keeps what it is told to") {
+    CHECK(percent_encode("a b/ü", "/") == "a%20b/%C3%BC");
+    CHECK(percent_decode("%41%2f") == "A/");
+}

@@ -9,7 +9,6 @@
 #include "core/text.h"
 #include "platform/fs.h"
 #include "platform/machine.h"
-#include "services/hub/transfer/failure.h"
 #include "services/hub/transfer/names.h"
 
 namespace gdnctl::hub {

@@ -226,30 +226,29 @@ void add_strings(const Json& value, std::vector<std::string>& texts) {
 }
 
 // The Hub deliberately gives the same answer for a private and a missing repository.
-Failure repo_missing(const Asked& asked) {
+Error repo_missing(const Asked& asked) {
     const std::string_view other = asked.type == RepoType::dataset ? "model" : "dataset";
-    Failure failure;
-    failure.kind = ErrorKind::remote_missing;
-    failure.message = fmt::format(
-        "{} '{}' not found. If the repo is private, make sure you are authenticated and your token has the required "
-        "permissions.",
-        title_of(asked.type), asked.id);
-    failure.hint = fmt::format("searched as {}; try --repo-type {}", name_of(asked.type), other);
-    if (asked.token_source.empty()) failure.hint += "; no token was sent: set HF_TOKEN for a private repository";
-    return failure;
+    std::string hint = fmt::format("searched as {}; try --repo-type {}", name_of(asked.type), other);
+    if (asked.token_source.empty()) hint += "; no token was sent: set HF_TOKEN for a private repository";
+    return {ErrorKind::remote_missing,
+            fmt::format("{} '{}' not found. If the repo is private, make sure you are authenticated and your token has "
+                        "the required permissions.",
+                        title_of(asked.type), asked.id),
+            std::move(hint),
+            {}};
 }
 
-Failure token_rejected(const Asked& asked) {
-    Failure failure;
-    failure.kind = ErrorKind::authentication;
+Error token_rejected(const Asked& asked) {
     const std::string source = asked.token_source.empty() ? "the request" : asked.token_source;
-    failure.message = fmt::format("token from {} was rejected; check https://huggingface.co/settings/tokens", source);
-    return failure;
+    return {ErrorKind::authentication,
+            fmt::format("token from {} was rejected; check https://huggingface.co/settings/tokens", source),
+            {},
+            {}};
 }
 
-Failure by_code(const Asked& asked, std::string_view code) {
+Error by_code(const Asked& asked, std::string_view code) {
     const auto failed = [](ErrorKind kind, std::string message, std::string hint) {
-        return Failure{kind, std::move(message), std::move(hint), 0, {}};
+        return Error{kind, std::move(message), std::move(hint), {}};
     };
     const std::string_view type = name_of(asked.type);
     if (code == "RevisionNotFound") {
@@ -272,15 +271,15 @@ bool asks_for_repo(std::string_view url) {
     return url.find("/api/") != std::string_view::npos || url.find("/resolve/") != std::string_view::npos;
 }
 
-Failure by_status(const Asked& asked, int status, const HttpHeaders& headers, const std::string& said) {
-    Failure failure;
+Error by_status(const Asked& asked, int status, const HttpHeaders& headers, const std::string& said) {
+    Error failure;
     failure.kind = status == k_unauthorized || status == k_forbidden ? ErrorKind::authentication
                    : status == k_not_found                           ? ErrorKind::remote_missing
                                                                      : ErrorKind::infrastructure;
     failure.message = fmt::format("{} answered {}", shown(asked.url), status);
     if (!said.empty()) failure.message += ": " + said;
     if (status == k_rate_limited) {
-        const std::string limit = shown_limit(headers);
+        const std::string limit = http::shown_limit(headers);
         failure.message = fmt::format("rate limit reached at {}{}", shown(asked.url), said.empty() ? "" : ": " + said);
         if (!limit.empty()) failure.message += fmt::format(" (limit: {})", limit);
         failure.hint = asked.token_source.empty() ? "wait, or set HF_TOKEN: limits are higher with a token"
@@ -299,13 +298,6 @@ Failure by_status(const Asked& asked, int status, const HttpHeaders& headers, co
 }
 
 }  // namespace
-
-std::string request_id_of(const HttpHeaders& headers) {
-    for (const char* name : {"x-request-id", "x-amzn-trace-id", "x-amz-cf-id"}) {
-        if (auto id = find_header(headers, name); id && !id->empty()) return shown(*id);
-    }
-    return {};
-}
 
 std::string server_text(const HttpHeaders& headers, std::string_view body) {
     std::vector<std::string> texts;
@@ -327,25 +319,25 @@ std::string server_text(const HttpHeaders& headers, std::string_view body) {
     return joined;
 }
 
-Failure no_hub(const Asked& asked, std::string_view why) {
+Error no_hub(const Asked& asked, std::string_view why) {
     const auto url = parse_url(asked.url);
-    Failure failure;
-    failure.message = fmt::format("{} does not look like a Hugging Face Hub (captive portal or proxy?): {}",
-                                  url ? url->origin().substr(url->scheme.size() + 3) : asked.endpoint, why);
-    failure.hint = "check HF_ENDPOINT or --endpoint; a proxy or a login page may be in between";
-    return failure;
+    return {ErrorKind::infrastructure,
+            fmt::format("{} does not look like a Hugging Face Hub (captive portal or proxy?): {}",
+                        url ? url->origin().substr(url->scheme.size() + 3) : asked.endpoint, why),
+            "check HF_ENDPOINT or --endpoint; a proxy or a login page may be in between",
+            {}};
 }
 
-Failure explain_answer(const Asked& asked, int status, const HttpHeaders& headers, std::string_view body) {
+Error explain_answer(const Asked& asked, int status, const HttpHeaders& headers, std::string_view body) {
     const std::string code = find_header(headers, "x-error-code").value_or("");
     const std::string message = find_header(headers, "x-error-message").value_or("");
     const std::string said = server_text(headers, body);
     const bool rejected = said.find(k_bad_credentials) != std::string::npos;
-    Failure failure;
+    Error failure;
     if (code == "RevisionNotFound" || code == "EntryNotFound" || code == "GatedRepo") {
         failure = by_code(asked, code);
     } else if (message == k_disabled) {
-        failure = {ErrorKind::authentication, std::string(k_disabled), "ask the Hub why it was disabled", 0, {}};
+        failure = {ErrorKind::authentication, std::string(k_disabled), "ask the Hub why it was disabled", {}};
     } else if (code == "RepoNotFound" || (status == k_unauthorized && !rejected && asks_for_repo(asked.url))) {
         failure = repo_missing(asked);
     } else if (status == k_unauthorized && rejected) {
@@ -355,9 +347,9 @@ Failure explain_answer(const Asked& asked, int status, const HttpHeaders& header
     }
     const bool adds = (code == "GatedRepo") && !said.empty();
     if (adds) failure.message += " " + said;
-    failure.http_status = status;
-    failure.request_id = request_id_of(headers);
-    if (!failure.request_id.empty()) failure.message += fmt::format(" (request id {})", failure.request_id);
+    if (const std::string id = request_id_of(headers); !id.empty()) {
+        failure.message += fmt::format(" (request id {})", id);
+    }
     return failure;
 }
 

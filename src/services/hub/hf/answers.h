@@ -13,7 +13,7 @@
 #include "platform/http.h"
 #include "services/hub/hf/repo.h"
 #include "services/hub/transfer/download.h"
-#include "services/hub/transfer/failure.h"
+#include "services/hub/transfer/names.h"
 
 namespace gdnctl::hub {
 
@@ -64,14 +64,13 @@ struct Asked {
 };
 
 // Checks in the order of the official client's hf_raise_for_status, so that both name the same cause.
-Failure explain_answer(const Asked& asked, int status, const HttpHeaders& headers, std::string_view body);
+Error explain_answer(const Asked& asked, int status, const HttpHeaders& headers, std::string_view body);
 
 // "... does not look like a Hugging Face Hub".
-Failure no_hub(const Asked& asked, std::string_view why);
+Error no_hub(const Asked& asked, std::string_view why);
 
 // The server's own message, without markup: X-Error-Message, or the JSON members error, error_description,
 // errors[].message, or a body that is not HTML.
 std::string server_text(const HttpHeaders& headers, std::string_view body);
-std::string request_id_of(const HttpHeaders& headers);
 
 }  // namespace gdnctl::hub

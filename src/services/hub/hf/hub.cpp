@@ -82,7 +82,7 @@ constexpr std::size_t k_longest_tree = std::size_t{16} << 20;
 constexpr std::int64_t k_largest_file = 50'000'000'000;  // limit over plain HTTP
 constexpr int k_ok = 200;
 
-bool is_html(const WireAnswer& answer) { return text::trim(answer.body).starts_with('<'); }
+bool is_html(const ServiceAnswer& answer) { return text::trim(answer.body).starts_with('<'); }
 
 // A server may send one header line per link. If one were missed, the listing would look complete.
 std::string all_links(const HttpHeaders& headers) {
@@ -103,11 +103,12 @@ std::string unquoted(std::string_view etag) {
 
 std::vector<std::string> hub_hosts() { return {"huggingface.co", "hf.co", "hub-ci.huggingface.co"}; }
 
-HfRepo::HfRepo(RepoTarget target, const HfPlaces& places, std::string token_source, Wire* wire, OutFolder& folder)
+HfRepo::HfRepo(RepoTarget target, const HfPlaces& places, std::string token_source, RetryingClient* client,
+               OutFolder& folder)
     : m_target(std::move(target)),
       m_places(places),
       m_token_source(std::move(token_source)),
-      m_wire(wire),
+      m_client(client),
       m_folder(folder) {}
 
 std::string HfRepo::api(std::string_view rest) const {
@@ -124,12 +125,12 @@ Asked HfRepo::asked(const std::string& url) const {
     return {m_target.type, m_target.id, m_target.revision.value_or("main"), url, m_token_source, m_places.endpoint};
 }
 
-Failure HfRepo::explain(const std::string& url, int status, const HttpHeaders& headers, std::string_view body) const {
+Error HfRepo::explain(const std::string& url, int status, const HttpHeaders& headers, std::string_view body) const {
     return explain_answer(asked(url), status, headers, body);
 }
 
-Failure HfRepo::failed(const WireAnswer& answer) const {
-    Failure failure = explain(answer.url, answer.status, answer.headers, answer.body);
+Error HfRepo::failed(const ServiceAnswer& answer) const {
+    Error failure = explain(answer.url, answer.status, answer.headers, answer.body);
     if (!answer.gave_up.empty()) failure.message += fmt::format(" ({})", answer.gave_up);
     return failure;
 }
@@ -150,27 +151,25 @@ void HfRepo::remember(std::string id, std::string commit, std::vector<TreeFile> 
     m_earlier_files = std::move(files);
 }
 
-Outcome<std::string> HfRepo::revision_offline() const {
+Result<std::string> HfRepo::revision_offline() const {
     const std::string revision = m_target.revision.value_or("main");
     if (!m_earlier_commit.empty()) return m_earlier_commit;
     if (auto commit = HubCache(m_places.cache, m_target.type, m_target.id).commit_of(revision)) return *commit;
-    Failure failure;
-    failure.message =
-        fmt::format("offline, and this machine does not know the commit of '{}' in '{}'", shown(revision), m_target.id);
-    failure.hint = "pass the full commit id (40 digits) as --revision";
-    return tl::unexpected(std::move(failure));
+    return fail(
+        ErrorKind::infrastructure,
+        fmt::format("offline, and this machine does not know the commit of '{}' in '{}'", shown(revision), m_target.id),
+        "pass the full commit id (40 digits) as --revision");
 }
 
-Outcome<std::string> HfRepo::resolve_revision() {
+Result<std::string> HfRepo::resolve_revision() {
     const std::string revision = m_target.revision.value_or("main");
     if (is_hex(revision, k_sha1_digits)) return revision;
-    if (m_wire == nullptr) return revision_offline();
-    auto answer = m_wire->ask(api("revision/" + text::percent_encode(revision)));
-    if (!answer) return tl::unexpected(std::move(answer).error());
-    pass_on_warning(answer->headers);
-    if (answer->status != k_ok) return tl::unexpected(failed(*answer));
-    auto parsed = parse_revision(answer->body);
-    if (!parsed) return tl::unexpected(no_hub(asked(answer->url), parsed.error().message));
+    if (m_client == nullptr) return revision_offline();
+    GDNCTL_TRY_ASSIGN(auto answer, m_client->ask(api("revision/" + text::percent_encode(revision))));
+    pass_on_warning(answer.headers);
+    if (answer.status != k_ok) return tl::unexpected(failed(answer));
+    auto parsed = parse_revision(answer.body);
+    if (!parsed) return tl::unexpected(no_hub(asked(answer.url), parsed.error().message));
     if (!parsed->id.empty() && parsed->id != m_target.id && check_repo_id(parsed->id)) {
         log::info("'{}' is now named '{}'", m_target.id, parsed->id);
         m_target.id = parsed->id;
@@ -196,52 +195,44 @@ void HfRepo::sort_out(HfListing& listing, const Selection& selection, std::vecto
 }
 
 // Where a listing continues. A mirror may pass on links to the Hub itself; any other address would get the token.
-Outcome<std::string> HfRepo::page_after(const std::string& link) const {
-    const Realm& realm = m_wire->realm();
-    const auto absolute =
-        link.starts_with('/') && !link.starts_with("//") ? parse_url(realm.endpoint.origin() + link) : parse_url(link);
-    Failure failure;
-    failure.message = fmt::format("the listing continues at {}, which is not {}", shown(link), realm.endpoint.origin());
-    if (!absolute) return tl::unexpected(std::move(failure));
-    Hop from = first_hop(realm, realm.endpoint);
-    const auto next = next_hop(realm, from, absolute->text());
-    if (!next || !next->url.same_origin(realm.endpoint)) return tl::unexpected(std::move(failure));
-    return next->url.text();
+Result<std::string> HfRepo::page_after(const std::string& link) const {
+    const ServiceEndpoint& service = m_client->service();
+    const auto absolute = link.starts_with('/') && !link.starts_with("//") ? parse_url(service.endpoint.origin() + link)
+                                                                           : parse_url(link);
+    const auto next = absolute ? next_step(service, first_step(service, service.endpoint), absolute->text())
+                               : Result<RedirectStep>(tl::unexpected(Error{}));
+    if (next && next->url.same_origin(service.endpoint)) return next->url.text();
+    return fail(ErrorKind::infrastructure,
+                fmt::format("the listing continues at {}, which is not {}", shown(link), service.endpoint.origin()));
 }
 
-Outcome<void> HfRepo::read_pages(HfListing& listing, const Selection& selection, std::string_view prefix,
-                                 bool& missing) {
+Status HfRepo::read_pages(HfListing& listing, const Selection& selection, std::string_view prefix, bool& missing) {
     std::string url = api(fmt::format("tree/{}{}?recursive=true&expand=false", m_commit,
                                       prefix.empty() ? "" : "/" + text::percent_encode(prefix)));
     std::set<std::string> seen;
     while (!url.empty()) {
-        const auto circle = [&] {
-            return tl::unexpected(
-                Failure{ErrorKind::infrastructure, "the listing repeats itself or never ends", {}, 0, {}});
-        };
+        const auto circle = [&] { return fail(ErrorKind::infrastructure, "the listing repeats itself or never ends"); };
         if (!seen.insert(url).second || seen.size() > k_most_pages) return circle();
-        auto answer = m_wire->ask(url);
-        if (!answer) return tl::unexpected(std::move(answer).error());
-        pass_on_warning(answer->headers);
-        if (!prefix.empty() && find_header(answer->headers, "x-error-code") == "EntryNotFound") {
+        GDNCTL_TRY_ASSIGN(auto answer, m_client->ask(url));
+        pass_on_warning(answer.headers);
+        if (!prefix.empty() && find_header(answer.headers, "x-error-code") == "EntryNotFound") {
             missing = true;
             return {};
         }
-        if (answer->status != k_ok) return tl::unexpected(failed(*answer));
-        if (is_html(*answer)) return tl::unexpected(no_hub(asked(url), "it returned a web page"));
-        auto files = parse_tree_page(answer->body);
+        if (answer.status != k_ok) return tl::unexpected(failed(answer));
+        if (is_html(answer)) return tl::unexpected(no_hub(asked(url), "it returned a web page"));
+        auto files = parse_tree_page(answer.body);
         if (!files) {
-            Failure failure = failure_of(files.error());
+            Error failure = files.error();
             failure.kind = ErrorKind::infrastructure;
-            failure.message += fmt::format(" (from {})", shown(answer->url));
+            failure.message += fmt::format(" (from {})", shown(answer.url));
             return tl::unexpected(std::move(failure));
         }
         sort_out(listing, selection, std::move(*files), prefix.empty());
         url.clear();
-        if (const auto link = next_link(all_links(answer->headers))) {
-            auto next = page_after(*link);
-            if (!next) return tl::unexpected(std::move(next).error());
-            url = std::move(*next);
+        if (const auto link = next_link(all_links(answer.headers))) {
+            GDNCTL_TRY_ASSIGN(auto next, page_after(*link));
+            url = std::move(next);
         }
     }
     return {};
@@ -252,15 +243,15 @@ bool HfRepo::take_known_tree(HfListing& listing, const Selection& selection) {
     const HubCache cache(m_places.cache, m_target.type, m_target.id);
     const auto text = m_folder.read(tree_path(m_commit), k_longest_tree);
     auto files = text && *text ? parse_tree_file(**text) : std::nullopt;
-    if (!files && m_wire == nullptr) files = cache.tree(m_commit);
+    if (!files && m_client == nullptr) files = cache.tree(m_commit);
     if (!files && m_commit == m_earlier_commit && !m_earlier_files.empty()) files = m_earlier_files;
-    if (!files && m_wire == nullptr) files = cache.snapshot(m_commit);
+    if (!files && m_client == nullptr) files = cache.snapshot(m_commit);
     if (!files) return false;
     sort_out(listing, selection, std::move(*files), false);
     return true;
 }
 
-Outcome<void> HfRepo::finish(HfListing& listing, const Selection& selection) {
+Status HfRepo::finish(HfListing& listing, const Selection& selection) {
     std::map<std::string, TreeFile> by_path;
     std::vector<std::string> paths;
     for (TreeFile& file : listing.files) {
@@ -270,11 +261,9 @@ Outcome<void> HfRepo::finish(HfListing& listing, const Selection& selection) {
     listing.files.clear();
     for (const std::string& path : selection.finish(std::move(paths))) {
         if (const auto why = why_unsafe(path)) {
-            Failure failure;
-            failure.kind = ErrorKind::local_io;
-            failure.message = fmt::format("unsafe file name in the repository: '{}': {}", shown(path), *why);
-            failure.hint = "skip it with --exclude to download the rest";
-            return tl::unexpected(std::move(failure));
+            return fail(ErrorKind::local_io,
+                        fmt::format("unsafe file name in the repository: '{}': {}", shown(path), *why),
+                        "skip it with --exclude to download the rest");
         }
         listing.files.push_back(by_path.at(path));
     }
@@ -282,20 +271,17 @@ Outcome<void> HfRepo::finish(HfListing& listing, const Selection& selection) {
     return {};
 }
 
-Outcome<HfListing> HfRepo::list(const Selection& selection) {
+Result<HfListing> HfRepo::list(const Selection& selection) {
     auto commit = resolve_revision();
     if (!commit) return tl::unexpected(std::move(commit).error());
     m_commit = std::move(*commit);
     HfListing listing;
     listing.commit = m_commit;
     const bool known = take_known_tree(listing, selection);
-    if (!known && m_wire == nullptr) {
-        return tl::unexpected(
-            Failure{ErrorKind::infrastructure,
+    if (!known && m_client == nullptr) {
+        return fail(ErrorKind::infrastructure,
                     fmt::format("offline, and no listing of '{}' at {} is on this machine", m_target.id, m_commit),
-                    "run the same command once online",
-                    0,
-                    {}});
+                    "run the same command once online");
     }
     if (!known) {
         bool missing = false;
@@ -313,7 +299,7 @@ Outcome<HfListing> HfRepo::list(const Selection& selection) {
         if (whole && m_all_known) listing.tree_record = tree_file_text(m_all).value_or("");
     }
     listing.id = m_target.id;
-    if (auto done = finish(listing, selection); !done) return tl::unexpected(std::move(done).error());
+    GDNCTL_TRY(finish(listing, selection));
     return listing;
 }
 
@@ -329,22 +315,21 @@ std::vector<Wanted> HfRepo::wanted(const HfListing& listing) const {
         one.urls = {resolve_url(file.path)};
         one.blob = cache.blob(file.etag());
         if (file.size > k_largest_file) {
-            one.refused = Failure{ErrorKind::infrastructure,
-                                  "larger than 50 GB: the Hub serves such files over Xet only",
-                                  "use the official client for it",
-                                  0,
-                                  {}};
+            one.refused = Error{ErrorKind::infrastructure,
+                                "larger than 50 GB: the Hub serves such files over Xet only",
+                                "use the official client for it",
+                                {}};
         }
         wanted.push_back(std::move(one));
     }
     return wanted;
 }
 
-Outcome<void> HfRepo::check_head(const TreeFile& file) {
-    Question question;
+Status HfRepo::check_head(const TreeFile& file) {
+    ServiceRequest question;
     question.method = "HEAD";
     question.stay = true;
-    auto answer = m_wire->ask(resolve_url(file.path), question);
+    auto answer = m_client->ask(resolve_url(file.path), question);
     if (!answer) return tl::unexpected(std::move(answer).error());
     const bool elsewhere = answer->status / 100 == 3;
     if (answer->status != k_ok && !elsewhere) return tl::unexpected(failed(*answer));
@@ -359,12 +344,10 @@ Outcome<void> HfRepo::check_head(const TreeFile& file) {
     const auto size = text::parse_int(header("x-linked-size", "content-length").value_or(""));
     const bool other_etag = etag && unquoted(*etag) != file.etag();
     if (!other_etag && (!size || *size == file.size)) return {};
-    Failure failure;
-    failure.kind = ErrorKind::conflict;
-    failure.message = fmt::format("{}: listed as {} with {} bytes, but HEAD says {} with {}", shown(file.path),
-                                  file.etag(), file.size, shown(unquoted(etag.value_or("no etag"))),
-                                  size ? fmt::format("{} bytes", *size) : "no size");
-    return tl::unexpected(std::move(failure));
+    return fail(ErrorKind::conflict,
+                fmt::format("{}: listed as {} with {} bytes, but HEAD says {} with {}", shown(file.path), file.etag(),
+                            file.size, shown(unquoted(etag.value_or("no etag"))),
+                            size ? fmt::format("{} bytes", *size) : "no size"));
 }
 
 }  // namespace gdnctl::hub

@@ -1,4 +1,4 @@
-// The official client's cache of repositories, read-only.
+// Repositories of the Hugging Face Hub: lists one at a revision, from the Hub or from the official client's cache.
 #pragma once
 
 #include <filesystem>
@@ -48,39 +48,40 @@ struct HfListing {
 
 class HfRepo {
 public:
-    // `wire`: nullptr when offline. All arguments must outlive it.
-    HfRepo(RepoTarget target, const HfPlaces& places, std::string token_source, Wire* wire, OutFolder& folder);
+    // `client`: nullptr when offline. All arguments must outlive it.
+    HfRepo(RepoTarget target, const HfPlaces& places, std::string token_source, RetryingClient* client,
+           OutFolder& folder);
 
-    // What an earlier download knows, for when there is no wire: the repository's current name, the commit, and all
+    // What an earlier download knows, for when there is no client: the repository's current name, the commit, and all
     // files that the same selection takes (empty: it had another one).
     void remember(std::string id, std::string commit, std::vector<TreeFile> files);
     // Errors: infrastructure, authentication, remote_missing, local_io (a selected name is unsafe), interrupted.
-    Outcome<HfListing> list(const Selection& selection);
+    Result<HfListing> list(const Selection& selection);
     // Checks with a HEAD request whether hash and size still match the listing. Error: conflict, or that of the
     // request.
-    Outcome<void> check_head(const TreeFile& file);
+    Status check_head(const TreeFile& file);
 
     std::vector<Wanted> wanted(const HfListing& listing) const;
-    Failure explain(const std::string& url, int status, const HttpHeaders& headers, std::string_view body) const;
+    Error explain(const std::string& url, int status, const HttpHeaders& headers, std::string_view body) const;
 
 private:
-    Outcome<std::string> resolve_revision();
-    Outcome<std::string> revision_offline() const;
+    Result<std::string> resolve_revision();
+    Result<std::string> revision_offline() const;
     void pass_on_warning(const HttpHeaders& headers);
-    Outcome<void> read_pages(HfListing& listing, const Selection& selection, std::string_view prefix, bool& missing);
-    Outcome<std::string> page_after(const std::string& link) const;
+    Status read_pages(HfListing& listing, const Selection& selection, std::string_view prefix, bool& missing);
+    Result<std::string> page_after(const std::string& link) const;
     void sort_out(HfListing& listing, const Selection& selection, std::vector<TreeFile> files, bool keep_all);
     bool take_known_tree(HfListing& listing, const Selection& selection);
-    Outcome<void> finish(HfListing& listing, const Selection& selection);
+    Status finish(HfListing& listing, const Selection& selection);
     Asked asked(const std::string& url) const;
-    Failure failed(const WireAnswer& answer) const;
+    Error failed(const ServiceAnswer& answer) const;
     std::string api(std::string_view rest) const;
     std::string resolve_url(std::string_view path) const;
 
     RepoTarget m_target;
     const HfPlaces& m_places;
     const std::string m_token_source;
-    Wire* m_wire;
+    RetryingClient* m_client;
     OutFolder& m_folder;
     std::string m_commit;
     std::string m_earlier_commit;  // empty: not known

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
-#include "services/hub/transfer/failure.h"
 #include "services/hub/transfer/names.h"
 
 namespace gdnctl::hub {

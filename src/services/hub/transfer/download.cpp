@@ -88,7 +88,7 @@ std::string base64_of_hex(std::string_view hex) {
 class FileTransfer final : public HttpReceiver {
 public:
     // `connections`: the maximum for this file.
-    FileTransfer(Downloader& owner, Wire& wire, const Wanted& file, FileResult& result, int connections);
+    FileTransfer(Downloader& owner, RetryingClient& client, const Wanted& file, FileResult& result, int connections);
 
     void begin();
     // Checks locks, whether a retry is due, and what its other connections have received.
@@ -109,7 +109,7 @@ private:
 
     void try_lock();
     void open_part();
-    Outcome<void> resume_part();
+    Status resume_part();
     bool flush();
     void note_parts();
     void look_at_tails();
@@ -120,17 +120,18 @@ private:
     void send();
     void answered(const HttpEnd& end);
     void refused_range();
-    void retry(Failure failure, int status);
+    void retry(Error failure, int status);
     void body_ended();
     void verify();
     void mismatch(std::string what);
     bool accept_range();
     bool one_stream();
     void finish(FileStatus status);
-    void fail(Failure failure);
+    // `status`: of the answer that is the failure; 0: none is.
+    void give_up(Error failure, int status = 0);
 
     Downloader& m_owner;
-    Wire& m_wire;
+    RetryingClient& m_client;
     const Wanted& m_file;
     FileResult& m_result;
     State m_state = State::locking;
@@ -139,7 +140,7 @@ private:
     UniqueFd m_lock;
     PartFile m_part;
     BlockWriter m_writer{m_part};
-    TailRanges m_tails{m_wire, m_part};
+    TailRanges m_tails{m_client, m_part};
     std::int64_t m_offset = 0;  // bytes of the file received and hashed
     std::int64_t m_end = 0;     // end of the current request, where the tails begin
     std::int64_t m_noted = 0;   // bytes of all parts at the last note
@@ -149,7 +150,7 @@ private:
     std::optional<Digester> m_digester;
     std::string m_start;  // the first bytes
     std::size_t m_url = 0;
-    Hop m_hop;
+    RedirectStep m_step;
     Tries m_tries;
 
     // For the current answer.
@@ -157,7 +158,7 @@ private:
     HttpHeaders m_headers;
     std::string m_error_body;
     bool m_bad_range = false, m_too_long = false, m_accepted = false;
-    std::optional<Failure> m_local;
+    std::optional<Error> m_local;
 };
 
 namespace {
@@ -176,6 +177,8 @@ constexpr milliseconds k_lock_poll{100};
 constexpr std::chrono::seconds k_lock_word{10};
 constexpr mode_t k_lock_mode = 0664;
 
+Error broken(std::string message) { return {ErrorKind::infrastructure, std::move(message), {}, {}}; }
+
 bool delivers(int status) { return status == k_ok || status == k_partial; }
 
 std::string_view hash_name(Digest::Kind kind) {
@@ -190,9 +193,10 @@ std::string_view hash_name(Digest::Kind kind) {
 
 }  // namespace
 
-FileTransfer::FileTransfer(Downloader& owner, Wire& wire, const Wanted& file, FileResult& result, int connections)
+FileTransfer::FileTransfer(Downloader& owner, RetryingClient& client, const Wanted& file, FileResult& result,
+                           int connections)
     : m_owner(owner),
-      m_wire(wire),
+      m_client(client),
       m_file(file),
       m_result(result),
       m_connections(connections),
@@ -200,9 +204,9 @@ FileTransfer::FileTransfer(Downloader& owner, Wire& wire, const Wanted& file, Fi
       m_end(file.size) {}
 
 void FileTransfer::begin() {
-    m_begun = m_said = m_wire.clock().monotonic();
+    m_begun = m_said = m_client.clock().monotonic();
     auto lock = m_owner.m_folder.open_file(lock_path(m_file.local), O_RDWR | O_CREAT, k_lock_mode);
-    if (!lock) return fail(std::move(lock).error());
+    if (!lock) return give_up(std::move(lock).error());
     m_lock = std::move(*lock);
     try_lock();
 }
@@ -210,16 +214,16 @@ void FileTransfer::begin() {
 void FileTransfer::poll() {
     look_at_tails();
     if (m_state == State::following) return follow();
-    const Clock::Monotonic now = m_wire.clock().monotonic();
+    const Clock::Monotonic now = m_client.clock().monotonic();
     if (now < m_next_look) return;
     if (m_state == State::locking) try_lock();
-    const auto gate = m_wire.gate();
+    const auto gate = m_client.gate();
     if (m_state == State::waiting && (!gate || now >= *gate)) request();
 }
 
 // Uses the official client's lock, so that both can work in one folder.
 void FileTransfer::try_lock() {
-    const Clock::Monotonic now = m_wire.clock().monotonic();
+    const Clock::Monotonic now = m_client.clock().monotonic();
     if (::flock(m_lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         m_next_look = now + k_lock_poll;
         if (now - m_said >= k_lock_word) {
@@ -230,14 +234,14 @@ void FileTransfer::try_lock() {
     }
     // Another process may have fetched it in the meantime.
     FileResult found = m_owner.look_at(m_file);
-    if (found.failure) return fail(*std::move(found.failure));
+    if (found.failure) return give_up(*std::move(found.failure));
     if (found.status != FileStatus::skipped) return finish(found.status);
     open_part();
 }
 
 void FileTransfer::open_part() {
-    if (auto opened = m_part.open(); !opened) return fail(std::move(opened).error());
-    if (auto resumed = resume_part(); !resumed) return fail(std::move(resumed).error());
+    if (auto opened = m_part.open(); !opened) return give_up(std::move(opened).error());
+    if (auto resumed = resume_part(); !resumed) return give_up(std::move(resumed).error());
     note_parts();
     if (m_offset < m_end) return request();
     m_state = State::following;
@@ -251,7 +255,7 @@ bool FileTransfer::restart_from_zero() {
     m_start.clear();
     auto digester = Digester::create(m_owner.m_options.verify ? m_file.digest.kind : Digest::Kind::none, m_file.size);
     if (!digester) {
-        m_local = failure_of(digester.error());
+        m_local = digester.error();
         return false;
     }
     m_digester = std::move(*digester);
@@ -261,13 +265,9 @@ bool FileTransfer::restart_from_zero() {
 void FileTransfer::request() {
     ++m_result.attempts;
     const auto url = parse_url(m_file.urls.at(m_url));
-    if (!url) {
-        Failure failure;
-        failure.message = fmt::format("the server gives no usable address for {}", shown(m_file.path));
-        return fail(std::move(failure));
-    }
-    m_hop = first_hop(m_wire.realm(), *url);
-    if (m_url == 0 && m_file.first_without_token) m_hop.with_token = false;
+    if (!url) return give_up(broken(fmt::format("the server gives no usable address for {}", shown(m_file.path))));
+    m_step = first_step(m_client.service(), *url);
+    if (m_url == 0 && m_file.first_without_token) m_step.with_token = false;
     send();
 }
 
@@ -283,8 +283,8 @@ void FileTransfer::send() {
     } else if (m_offset > 0) {
         headers.emplace_back("Range", fmt::format("bytes={}-", m_offset));
     }
-    const Status started = m_wire.pool().start(m_wire.request_for(m_hop, "GET", std::move(headers)), *this);
-    if (!started) fail(failure_of(started.error()));
+    const Status started = m_client.pool().start(m_client.request_for(m_step, "GET", std::move(headers)), *this);
+    if (!started) give_up(started.error());
 }
 
 bool FileTransfer::on_head(int status, const HttpHeaders& headers) {
@@ -315,60 +315,59 @@ bool FileTransfer::on_body(std::string_view bytes) {
         return false;
     }
     if (const Status ok = m_digester->update(bytes); !ok) {
-        m_local = failure_of(ok.error());
+        m_local = ok.error();
         return false;
     }
     m_offset += static_cast<std::int64_t>(bytes.size());
     if (m_offset > m_most) {  // progress: earlier failures no longer count
         m_most = m_offset;
-        m_tries.progress(m_wire.clock());
+        m_tries.progress(m_client.clock());
     }
     return true;
 }
 
 void FileTransfer::on_end(const HttpEnd& end) {
-    if (!flush()) return fail(*m_local);
+    if (!flush()) return give_up(*m_local);
     if (m_too_long) return mismatch(fmt::format("the server sent more than the {} bytes that it has", m_file.size));
     if (m_bad_range) return refused_range();
     if (end.error) {
-        if (end.worth_another_try) return retry(failure_of(*end.error), 0);
-        return fail(failure_of(*end.error));
+        if (end.worth_another_try) return retry(*end.error, 0);
+        return give_up(*end.error);
     }
     answered(end);
 }
 
 void FileTransfer::refused_range() {
-    Failure failure;
-    failure.message = fmt::format("the range from byte {} was answered with {} '{}'", m_offset, m_status,
-                                  shown(find_header(m_headers, "content-range").value_or("no Content-Range")));
-    failure.http_status = m_status;
-    if (!restart_from_zero() || !one_stream()) return fail(*m_local);
-    retry(std::move(failure), 0);
+    Error failure = broken(fmt::format("the range from byte {} was answered with {} '{}'", m_offset, m_status,
+                                       shown(find_header(m_headers, "content-range").value_or("no Content-Range"))));
+    if (!restart_from_zero() || !one_stream()) return give_up(*m_local);
+    retry(std::move(failure), m_status);
 }
 
 void FileTransfer::answered(const HttpEnd& end) {
     if (!end.redirect_url.empty()) {
-        auto next = next_hop(m_wire.realm(), m_hop, end.redirect_url);
-        if (!next) return fail(std::move(next).error());
-        m_hop = std::move(*next);
+        auto next = next_step(m_client.service(), m_step, end.redirect_url);
+        if (!next) return give_up(std::move(next).error());
+        m_step = std::move(*next);
         return send();
     }
     if (delivers(m_status)) return body_ended();
     if (m_status == k_bad_range && (m_offset > 0 || m_end < m_file.size)) return refused_range();
-    Failure failure = m_owner.m_explain(m_hop.url.text(), m_status, m_headers, m_error_body);
+    Error failure = m_owner.m_explain(m_step.url.text(), m_status, m_headers, m_error_body);
     // A signed address expires; the service provides a new one.
-    const bool ran_out = m_hop.redirects > 0 && !m_hop.with_token &&
+    const bool ran_out = m_step.redirects > 0 && !m_step.with_token &&
                          (m_status == k_unauthorized || m_status == k_forbidden || m_status == k_gone);
-    if (is_worth_retrying(m_status) || ran_out) return retry(std::move(failure), m_status);
+    if (http::is_worth_retrying(m_client.policy(), "GET", m_status) || ran_out)
+        return retry(std::move(failure), m_status);
     if (m_url + 1 < m_file.urls.size()) {
         ++m_url;
         return request();
     }
-    fail(std::move(failure));
+    give_up(std::move(failure), m_status);
 }
 
-void FileTransfer::retry(Failure failure, int status) {
-    const auto wait = m_wire.wait_before_retry(m_tries, status, status == 0 ? nullptr : &m_headers);
+void FileTransfer::retry(Error failure, int status) {
+    const auto wait = m_client.wait_before_retry(m_tries, status, status == 0 ? nullptr : &m_headers);
     if (!wait) {
         if (m_url + 1 < m_file.urls.size()) {
             ++m_url;
@@ -376,14 +375,14 @@ void FileTransfer::retry(Failure failure, int status) {
             return request();
         }
         failure.message += fmt::format(" ({})", wait.error());
-        return fail(std::move(failure));
+        return give_up(std::move(failure), status);
     }
     constexpr milliseconds k_announced{1000};
     log::write(*wait >= k_announced ? log::Level::info : log::Level::debug,
-               fmt::format("{}: {}; trying again in {} (retry {} of {})", shown(m_file.path), shown(failure.message),
-                           format_duration(*wait), m_tries.retries, m_wire.policy().retries));
+               fmt::format("{}: {}; trying again in {} (retry {} of {})", shown(m_file.path), shown(failure.text()),
+                           format_duration(*wait), m_tries.retries, m_client.retries()));
     m_state = State::waiting;
-    m_next_look = m_wire.clock().monotonic() + *wait;
+    m_next_look = m_client.clock().monotonic() + *wait;
 }
 
 void FileTransfer::body_ended() {
@@ -396,24 +395,22 @@ void FileTransfer::body_ended() {
     if (m_status == k_ok && length == m_offset) {
         return mismatch(fmt::format("the server sent {} bytes instead of {}", m_offset, m_file.size));
     }
-    Failure failure;
-    failure.message = fmt::format("the body ended after {} of {} bytes", m_offset, m_file.size);
-    retry(std::move(failure), 0);
+    retry(broken(fmt::format("the body ended after {} of {} bytes", m_offset, m_file.size)), 0);
 }
 
 void FileTransfer::verify() {
-    if (!flush()) return fail(*m_local);
-    if (auto cut = m_part.cut(m_file.size); !cut) return fail(std::move(cut).error());
+    if (!flush()) return give_up(*m_local);
+    if (auto cut = m_part.cut(m_file.size); !cut) return give_up(std::move(cut).error());
     if (m_owner.m_options.verify && m_file.digest.kind != Digest::Kind::none) {
         const auto hex = m_digester->hex();
-        if (!hex) return fail(failure_of(hex.error()));
+        if (!hex) return give_up(hex.error());
         if (*hex != m_file.digest.hex) {
             return mismatch(
                 fmt::format("its {} is {}, expected {}", hash_name(m_file.digest.kind), *hex, m_file.digest.hex));
         }
     }
     auto published = m_owner.publish(m_file, m_part.path());
-    if (!published) return fail(std::move(published).error());
+    if (!published) return give_up(std::move(published).error());
     m_result.hashed = m_owner.m_options.verify && m_file.digest.kind != Digest::Kind::none;
     finish(m_resumed ? FileStatus::resumed : FileStatus::downloaded);
 }
@@ -428,18 +425,17 @@ void FileTransfer::mismatch(std::string what) {
         m_most = 0;
         return open_part();
     }
-    Failure failure;
-    failure.kind = ErrorKind::conflict;
-    failure.message = std::move(what);
-    failure.hint = "a proxy on the way may change files; otherwise tell the repository's owner";
-    failure.http_status = m_status;
-    fail(std::move(failure));
+    give_up({ErrorKind::conflict,
+             std::move(what),
+             "a proxy on the way may change files; otherwise tell the repository's owner",
+             {}},
+            m_status);
 }
 
 void FileTransfer::finish(FileStatus status) {
     m_result.bytes_transferred += m_tails.take_arrived();
     m_result.status = status;
-    m_result.elapsed = std::chrono::duration_cast<milliseconds>(m_wire.clock().monotonic() - m_begun);
+    m_result.elapsed = std::chrono::duration_cast<milliseconds>(m_client.clock().monotonic() - m_begun);
     m_offset = m_file.size;
     if (status == FileStatus::failed || status == FileStatus::skipped) m_offset = 0;
     m_part.close();
@@ -447,18 +443,20 @@ void FileTransfer::finish(FileStatus status) {
     m_state = State::done;
 }
 
-void FileTransfer::fail(Failure failure) {
+void FileTransfer::give_up(Error failure, int status) {
     m_tails.flush();
     if (flush() && !m_tails.empty()) note_parts();
     m_tails.cancel();
     const bool stopped = kind_word(failure.kind) == "interrupted";
     m_result.failure = std::move(failure);
+    m_result.http_status = status;
+    if (status != 0) m_result.request_id = request_id_of(m_headers);
     finish(stopped ? FileStatus::skipped : FileStatus::failed);
 }
 
 void FileTransfer::interrupt() {
-    m_wire.pool().cancel(*this);
-    fail(failure_of(stopped_error()));
+    m_client.pool().cancel(*this);
+    give_up(stopped_error());
 }
 
 // Where a transfer continues, and files that arrive on several connections.
@@ -477,20 +475,20 @@ std::int64_t FileTransfer::bytes() const {
 }
 
 // Sets where to continue, and which parts use their own connections.
-Outcome<void> FileTransfer::resume_part() {
+Status FileTransfer::resume_part() {
     if (!restart_from_zero()) return tl::unexpected(*m_local);
     auto spans = m_part.earlier();
     if (!spans) return tl::unexpected(std::move(spans).error());
     const bool usable = !m_owner.m_options.force && std::any_of(spans->begin(), spans->end(),
                                                                 [](const Span& span) { return span.at > span.begin; });
     if (!usable) {
-        if (auto empty = m_part.cut(0); !empty) return empty;
+        GDNCTL_TRY(m_part.cut(0));
         *spans = {{0, 0, m_file.size}};
     }
     const std::int64_t first = spans->front().at;
     if (m_owner.m_options.verify) {
         auto read =
-            digest_file(m_part.fd(), 0, first, *m_digester, m_wire.stop(), m_owner.m_folder.whole(m_part.path()));
+            digest_file(m_part.fd(), 0, first, *m_digester, m_client.stop(), m_owner.m_folder.whole(m_part.path()));
         if (!read) return read;
     }
     if (spans->size() == 1) *spans = cut_into_parts(first, m_file.size, m_connections);
@@ -519,8 +517,8 @@ void FileTransfer::note_parts() {
 void FileTransfer::look_at_tails() {
     if (m_state == State::done || m_tails.empty()) return;
     if (m_tails.failure()) {
-        m_wire.pool().cancel(*this);
-        return fail(*m_tails.failure());
+        m_client.pool().cancel(*this);
+        return give_up(*m_tails.failure());
     }
     m_result.bytes_transferred += m_tails.take_arrived();
     start_tails();
@@ -529,7 +527,7 @@ void FileTransfer::look_at_tails() {
 
 // Once an address is known to serve ranges, requests the other parts from it, too.
 void FileTransfer::start_tails() {
-    if (m_accepted && m_connections > 1) m_tails.start(m_hop, m_file.size);
+    if (m_accepted && m_connections > 1) m_tails.start(m_step, m_file.size);
 }
 
 // Hashes what another connection has received, and takes over where that one has stopped.
@@ -540,9 +538,9 @@ void FileTransfer::follow() {
         if (m_offset < next.at) {
             if (m_owner.m_options.verify) {
                 const std::int64_t count = std::min(k_slice, next.at - m_offset);
-                auto read = digest_file(m_part.fd(), m_offset, count, *m_digester, m_wire.stop(),
+                auto read = digest_file(m_part.fd(), m_offset, count, *m_digester, m_client.stop(),
                                         m_owner.m_folder.whole(m_part.path()));
-                if (!read) return fail(std::move(read).error());
+                if (!read) return give_up(std::move(read).error());
                 m_offset += count;
                 return;  // the network must not wait
             }
@@ -605,110 +603,99 @@ std::string_view word_of(FileStatus status) {
     return "";
 }
 
-Outcome<void> digest_file(int fd, std::int64_t begin, std::int64_t length, Digester& digester,
-                          const std::stop_token& stop, const std::filesystem::path& name) {
+Status digest_file(int fd, std::int64_t begin, std::int64_t length, Digester& digester, const std::stop_token& stop,
+                   const std::filesystem::path& name) {
     std::vector<char> buffer(k_block);
     for (std::int64_t at = 0; at < length;) {
-        if (stop.stop_requested()) return tl::unexpected(failure_of(stopped_error()));
+        if (stop.stop_requested()) return tl::unexpected(stopped_error());
         const auto wanted =
             static_cast<std::size_t>(std::min<std::int64_t>(length - at, static_cast<std::int64_t>(k_block)));
         const ssize_t got = ::pread(fd, buffer.data(), wanted, begin + at);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return tl::unexpected(local_failure("read", name, got < 0 ? errno : EIO));
-        if (const Status ok = digester.update({buffer.data(), static_cast<std::size_t>(got)}); !ok) {
-            return tl::unexpected(failure_of(ok.error()));
-        }
+        GDNCTL_TRY(digester.update({buffer.data(), static_cast<std::size_t>(got)}));
         at += got;
     }
     return {};
 }
 
-Outcome<bool> Downloader::has_content(const Wanted& file, const UniqueFd& fd) const {
+Result<bool> Downloader::has_content(const Wanted& file, const UniqueFd& fd) const {
     struct stat facts{};
     if (::fstat(fd.get(), &facts) != 0 || facts.st_size != file.size) return false;
-    auto digester = Digester::create(file.digest.kind, file.size);
-    if (!digester) return tl::unexpected(failure_of(digester.error()));
-    if (auto read = digest_file(fd.get(), 0, file.size, *digester, m_stop, m_folder.whole(file.local)); !read) {
-        return tl::unexpected(std::move(read).error());
-    }
-    const auto hex = digester->hex();
+    GDNCTL_TRY_ASSIGN(auto digester, Digester::create(file.digest.kind, file.size));
+    GDNCTL_TRY(digest_file(fd.get(), 0, file.size, digester, m_stop, m_folder.whole(file.local)));
+    const auto hex = digester.hex();
     return hex && *hex == file.digest.hex;
 }
 
-Outcome<void> Downloader::write_metadata(const Wanted& file) {
+Status Downloader::write_metadata(const Wanted& file) {
     if (!m_options.records || m_options.dry_run) return {};
-    auto facts = m_folder.facts(file.local);
-    if (!facts) return tl::unexpected(std::move(facts).error());
+    GDNCTL_TRY_ASSIGN(auto facts, m_folder.facts(file.local));
     const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-    const double written = *facts ? seconds_of((*facts)->st_mtim) : now;  // the server's clock may be ahead
+    const double written = facts ? seconds_of(facts->st_mtim) : now;  // the server's clock may be ahead
     return m_folder.replace(metadata_path(file.local),
                             metadata_text({m_options.commit, file.etag, std::max(now, written)}));
 }
 
 // By the record of an earlier download, or by the file's own hash.
-Outcome<Downloader::Found> Downloader::is_there(const Wanted& file) {
-    const auto facts = m_folder.facts(file.local);
-    if (!facts) return tl::unexpected(facts.error());
-    if (!*facts) return Found::missing;
-    if (S_ISDIR((*facts)->st_mode)) return tl::unexpected(local_failure("write", m_folder.whole(file.local), EISDIR));
-    if ((*facts)->st_size != file.size) return Found::other_content;
+Result<Downloader::Found> Downloader::is_there(const Wanted& file) {
+    GDNCTL_TRY_ASSIGN(const auto facts, m_folder.facts(file.local));
+    if (!facts) return Found::missing;
+    if (S_ISDIR(facts->st_mode)) return tl::unexpected(local_failure("write", m_folder.whole(file.local), EISDIR));
+    if (facts->st_size != file.size) return Found::other_content;
     if (m_options.records && !m_options.hash_all) {
         const std::string path = metadata_path(file.local);
         const auto text = m_folder.read(path, k_longest_metadata);
         const auto record = text && *text ? parse_metadata(**text) : std::nullopt;
-        const bool valid = record && seconds_of((*facts)->st_mtim) - k_clock_slack_s <= record->time;
+        const bool valid = record && seconds_of(facts->st_mtim) - k_clock_slack_s <= record->time;
         if (valid && record->etag == file.etag) {
             if (record->commit == m_options.commit) return Found::by_record;
-            if (auto written = write_metadata(file); !written) return tl::unexpected(std::move(written).error());
+            GDNCTL_TRY(write_metadata(file));
             return Found::by_record;
         }
         if (valid)
             return Found::other_content;  // the record is for another version, and the file was not modified since
         if (text && *text && !record && !m_options.dry_run) m_folder.remove(path);
     }
-    auto fd = m_folder.open_file(file.local, O_RDONLY);
-    if (!fd) return tl::unexpected(std::move(fd).error());
-    const auto same = has_content(file, *fd);
-    if (!same) return tl::unexpected(same.error());
-    if (!*same) return Found::other_content;
-    if (auto written = write_metadata(file); !written) return tl::unexpected(std::move(written).error());
+    GDNCTL_TRY_ASSIGN(auto fd, m_folder.open_file(file.local, O_RDONLY));
+    GDNCTL_TRY_ASSIGN(const auto same, has_content(file, fd));
+    if (!same) return Found::other_content;
+    GDNCTL_TRY(write_metadata(file));
     return Found::by_hash;
 }
 
-Outcome<bool> Downloader::copy_blob(const Wanted& file) {
+Result<bool> Downloader::copy_blob(const Wanted& file) {
     if (file.blob.empty()) return false;
     const UniqueFd source(
         ::open(file.blob.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // also opens a pipe without blocking
     if (!source.valid()) return false;
     auto same = has_content(file, source);
     if (!same || !*same || m_options.dry_run) return same;
-    const auto part = part_path(file.local, file.etag, fmt::format(".{}", ::getpid()));
-    if (!part) return tl::unexpected(failure_of(part.error()));
-    auto target = m_folder.open_file(*part, O_WRONLY | O_CREAT | O_TRUNC);
-    if (!target) return tl::unexpected(std::move(target).error());
+    GDNCTL_TRY_ASSIGN(const auto part, part_path(file.local, file.etag, fmt::format(".{}", ::getpid())));
+    GDNCTL_TRY_ASSIGN(auto target, m_folder.open_file(part, O_WRONLY | O_CREAT | O_TRUNC));
     std::vector<char> buffer(k_block);
     for (std::int64_t at = 0; at < file.size;) {
         const ssize_t got = ::pread(source.get(), buffer.data(), buffer.size(), at);
-        const int why = got <= 0 ? EIO : write_fully(target->get(), {buffer.data(), static_cast<std::size_t>(got)});
+        const int why = got <= 0 ? EIO : write_fully(target.get(), {buffer.data(), static_cast<std::size_t>(got)});
         if (why != 0) {
-            m_folder.remove(*part);
-            return tl::unexpected(local_failure("write", m_folder.whole(*part), why));
+            m_folder.remove(part);
+            return tl::unexpected(local_failure("write", m_folder.whole(part), why));
         }
         at += got;
     }
-    if (auto done = publish(file, *part); !done) return tl::unexpected(std::move(done).error());
+    GDNCTL_TRY(publish(file, part));
     return true;
 }
 
-Outcome<void> Downloader::publish(const Wanted& file, std::string_view part) {
-    if (auto moved = m_folder.move(part, file.local); !moved) return moved;
+Status Downloader::publish(const Wanted& file, std::string_view part) {
+    GDNCTL_TRY(m_folder.move(part, file.local));
     m_folder.remove(sidecar_path(part));
     return write_metadata(file);
 }
 
 FileResult Downloader::look_at(const Wanted& file) {
     FileResult result;
-    const auto failed = [&result](Failure failure) {
+    const auto failed = [&result](Error failure) {
         result.failure = std::move(failure);
         const bool stopped = kind_word(result.failure->kind) == "interrupted";
         result.status = stopped ? FileStatus::skipped : FileStatus::failed;
@@ -716,7 +703,7 @@ FileResult Downloader::look_at(const Wanted& file) {
     };
     bool differs = false;
     if (file.refused) return failed(*file.refused);
-    if (m_stop.stop_requested()) return failed(failure_of(stopped_error()));
+    if (m_stop.stop_requested()) return failed(stopped_error());
     if (!m_options.force) {
         auto there = is_there(file);
         if (!there) return failed(std::move(there).error());
@@ -735,11 +722,11 @@ FileResult Downloader::look_at(const Wanted& file) {
         differs = *there == Found::other_content;
     }
     if (m_options.offline) {
-        Failure missing;
-        missing.kind = differs && m_options.hash_all ? ErrorKind::conflict : ErrorKind::infrastructure;
-        missing.message = fmt::format("{} {}, and nothing is fetched in offline mode", shown(file.path),
-                                      differs ? "has other content on this machine" : "is not on this machine");
-        return failed(std::move(missing));
+        return failed({differs && m_options.hash_all ? ErrorKind::conflict : ErrorKind::infrastructure,
+                       fmt::format("{} {}, and nothing is fetched in offline mode", shown(file.path),
+                                   differs ? "has other content on this machine" : "is not on this machine"),
+                       {},
+                       {}});
     }
     if (differs && m_options.hash_all) {
         log::warning("{}: the file on this machine has another hash than the service's; it is downloaded again",
@@ -781,7 +768,7 @@ void Downloader::fetch(const std::vector<Wanted>& files, std::vector<FileResult>
     const int connections = m_options.jobs / static_cast<int>(std::max<std::size_t>(order.size(), 1));
     std::size_t next = 0, files_done = 0;
     std::int64_t bytes_done = 0;
-    const auto fail_rest = [&](const Failure& failure, FileStatus status) {
+    const auto fail_rest = [&](const Error& failure, FileStatus status) {
         for (; next < order.size(); ++next) {
             results[order[next]].failure = failure;
             results[order[next]].status = status;
@@ -790,23 +777,23 @@ void Downloader::fetch(const std::vector<Wanted>& files, std::vector<FileResult>
     while (next < order.size() || !active.empty()) {
         if (m_stop.stop_requested()) {
             for (const auto& transfer : active) transfer->interrupt();
-            return fail_rest(failure_of(stopped_error()), FileStatus::skipped);
+            return fail_rest(stopped_error(), FileStatus::skipped);
         }
-        const auto gate = m_wire->gate();
+        const auto gate = m_client->gate();
         const bool open = !gate || m_clock.monotonic() >= *gate;
         while (open && next < order.size() && active.size() < static_cast<std::size_t>(m_options.jobs)) {
             const std::size_t file = order[next++];
-            active.push_back(std::make_unique<FileTransfer>(*this, *m_wire, files[file], results[file], connections));
+            active.push_back(std::make_unique<FileTransfer>(*this, *m_client, files[file], results[file], connections));
             active.back()->begin();
         }
         for (const auto& transfer : active) transfer->poll();
         const bool busy = std::any_of(active.begin(), active.end(), [](const auto& one) { return one->busy(); });
-        if (m_wire->pool().idle()) {
+        if (m_client->pool().idle()) {
             const bool waits = std::none_of(active.begin(), active.end(), [](const auto& one) { return one->done(); });
             if (waits && !busy && (!active.empty() || !open)) m_clock.sleep_for(k_step, m_stop);
-        } else if (const Status step = m_wire->pool().step(busy ? std::chrono::milliseconds(0) : k_step); !step) {
+        } else if (const Status step = m_client->pool().step(busy ? std::chrono::milliseconds(0) : k_step); !step) {
             for (const auto& transfer : active) transfer->interrupt();
-            return fail_rest(failure_of(step.error()), FileStatus::failed);
+            return fail_rest(step.error(), FileStatus::failed);
         }
         std::int64_t bytes = 0;
         std::erase_if(active, [&](const auto& transfer) {

@@ -1,4 +1,4 @@
-// The expected hash of a file's bytes.
+// Downloads files of a service in parallel, each continued where it stopped and checked against its hash.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "platform/hash.h"
-#include "services/hub/transfer/failure.h"
+#include "services/hub/transfer/names.h"
 #include "services/hub/transfer/out_folder.h"
 #include "services/hub/transfer/retrying_client.h"
 
@@ -55,11 +55,11 @@ struct Wanted {
     std::string local;  // below the output folder
     std::int64_t size = 0;
     Digest digest;
-    std::string etag;                     // identifies the content
-    std::vector<std::string> urls;        // tried in order, if one fails for good
-    bool first_without_token = false;     // the first of them is signed
-    std::filesystem::path blob;           // a copy of the content on this machine; empty: none
-    std::optional<Failure> refused = {};  // why it cannot be fetched at all
+    std::string etag;                   // identifies the content
+    std::vector<std::string> urls;      // tried in order, if one fails for good
+    bool first_without_token = false;   // the first of them is signed
+    std::filesystem::path blob;         // a copy of the content on this machine; empty: none
+    std::optional<Error> refused = {};  // why it cannot be fetched at all
 };
 
 enum class FileStatus { downloaded, resumed, up_to_date, copied, failed, skipped };
@@ -71,7 +71,9 @@ struct FileResult {
     std::chrono::milliseconds elapsed{0};
     int attempts = 0;
     bool hashed = false;  // all its bytes were hashed in this run, and the hash is right
-    std::optional<Failure> failure;
+    std::optional<Error> failure;
+    int http_status = 0;     // of the answer that was the failure; 0: there was none
+    std::string request_id;  // of that answer
 };
 
 struct DownloadOptions {
@@ -93,16 +95,16 @@ inline std::int64_t total_of(std::int64_t a, std::int64_t b) {
 
 // Explains an answer that is not a file.
 using Explain =
-    std::function<Failure(const std::string& url, int status, const HttpHeaders& headers, std::string_view body)>;
+    std::function<Error(const std::string& url, int status, const HttpHeaders& headers, std::string_view body)>;
 // Bytes received so far, and finished files.
 using OnProgress = std::function<void(std::int64_t bytes, std::size_t files)>;
 
 class Downloader {
 public:
-    Downloader(OutFolder& folder, Wire* wire, DownloadOptions options, Explain explain, std::stop_token stop,
-               Clock& clock)
+    Downloader(OutFolder& folder, RetryingClient* client, DownloadOptions options, Explain explain,
+               std::stop_token stop, Clock& clock)
         : m_folder(folder),
-          m_wire(wire),
+          m_client(client),
           m_options(std::move(options)),
           m_explain(std::move(explain)),
           m_stop(std::move(stop)),
@@ -118,14 +120,14 @@ private:
     friend class FileTransfer;
     enum class Found { missing, by_record, by_hash, other_content };
     FileResult look_at(const Wanted& file);
-    Outcome<Found> is_there(const Wanted& file);
-    Outcome<bool> has_content(const Wanted& file, const UniqueFd& fd) const;
-    Outcome<bool> copy_blob(const Wanted& file);
-    Outcome<void> publish(const Wanted& file, std::string_view part);
-    Outcome<void> write_metadata(const Wanted& file);
+    Result<Found> is_there(const Wanted& file);
+    Result<bool> has_content(const Wanted& file, const UniqueFd& fd) const;
+    Result<bool> copy_blob(const Wanted& file);
+    Status publish(const Wanted& file, std::string_view part);
+    Status write_metadata(const Wanted& file);
 
     OutFolder& m_folder;
-    Wire* m_wire;  // nullptr: offline or a dry run
+    RetryingClient* m_client;  // nullptr: offline or a dry run
     const DownloadOptions m_options;
     const Explain m_explain;
     const std::stop_token m_stop;
@@ -133,7 +135,7 @@ private:
 };
 
 // Feeds `length` bytes of `fd`, starting at `begin`, to `digester`. Errors: local_io, interrupted.
-Outcome<void> digest_file(int fd, std::int64_t begin, std::int64_t length, Digester& digester,
-                          const std::stop_token& stop, const std::filesystem::path& name);
+Status digest_file(int fd, std::int64_t begin, std::int64_t length, Digester& digester, const std::stop_token& stop,
+                   const std::filesystem::path& name);
 
 }  // namespace gdnctl::hub

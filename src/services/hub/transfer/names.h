@@ -1,4 +1,4 @@
-// URLs, as far as downloads need them. Pure.
+// Names and words of a download: which file names are safe, what a failure is called, what a server says. Pure.
 #pragma once
 
 #include <optional>
@@ -7,31 +7,24 @@
 #include <string_view>
 
 #include "core/result.h"
+#include "platform/http_policy.h"
 
 namespace gdnctl::hub {
 
-struct Url {
-    std::string scheme;  // "http" or "https"
-    std::string host;    // lower case, including the brackets of IPv6
-    int port = 0;        // the scheme's default if none is given
-    std::string path;    // with the leading slash; "/" if there is none
-    std::string query;   // with the leading "?"; without the fragment
+using http::first_step;
+using http::next_step;
+using http::parse_url;
+using http::RedirectStep;
+using http::ServiceEndpoint;
+using http::shown;
+using http::Url;
 
-    std::string origin() const;  // scheme://host[:port], without the scheme's default port
-    std::string text() const { return origin() + path + query; }
-    std::string place() const { return origin() + path; }  // safe to show
-    bool same_origin(const Url& other) const {
-        return scheme == other.scheme && host == other.host && port == other.port;
-    }
-};
-
-// nullopt: not absolute, another scheme, a user name, control characters or blanks, an invalid port.
-std::optional<Url> parse_url(std::string_view text);
-
-bool is_loopback(const Url& url);
-
-// Removes the query from every http(s) address in `text`, since it may contain a signature.
-std::string without_queries(std::string_view text);
+// The word for `kind` in manifests: usage, no_match, network, auth, not_found, integrity, local, interrupted.
+std::string_view kind_word(ErrorKind kind);
+// The most important of several for the caller: interrupted, local, integrity, auth, not found, network.
+ErrorKind worst_of(std::span<const ErrorKind> kinds);
+// The server's name for the request, for its operators; empty: none.
+std::string request_id_of(const HttpHeaders& headers);
 
 // Checks file names that come from a server. Pure.
 

@@ -27,24 +27,24 @@ constexpr int k_folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 }  // namespace
 
-Failure local_failure(std::string_view what, const std::filesystem::path& path, int error_number) {
-    Failure failure;
-    failure.kind = ErrorKind::local_io;
+Error local_failure(std::string_view what, const std::filesystem::path& path, int error_number) {
+    const auto error = [](std::string message, const char* hint) {
+        return Error{ErrorKind::local_io, std::move(message), hint, {}};
+    };
     const std::string name = text::visible(path.string());
     if (error_number == ENOSPC || error_number == EDQUOT) {
-        failure.message = fmt::format("no space left on device: {}", name);
-        failure.hint = "free space and run the same command again; downloaded data is kept";
-    } else if (error_number == ELOOP || error_number == EMLINK) {
-        failure.message = fmt::format("cannot {} {}: it is, or is behind, a symbolic link", what, name);
-        failure.hint = "remove the link, or choose another --output-dir";
-    } else {
-        failure.message = fmt::format("cannot {} {}: {}", what, name, std::generic_category().message(error_number));
-        failure.hint = "choose another place with --output-dir, or check its permissions";
+        return error("no space left on device: " + name,
+                     "free space and run the same command again; downloaded data is kept");
     }
-    return failure;
+    if (error_number == ELOOP || error_number == EMLINK) {
+        return error(fmt::format("cannot {} {}: it is, or is behind, a symbolic link", what, name),
+                     "remove the link, or choose another --output-dir");
+    }
+    return error(fmt::format("cannot {} {}: {}", what, name, std::generic_category().message(error_number)),
+                 "choose another place with --output-dir, or check its permissions");
 }
 
-Outcome<OutFolder> OutFolder::open(const std::filesystem::path& path, bool existing_only) {
+Result<OutFolder> OutFolder::open(const std::filesystem::path& path, bool existing_only) {
     OutFolder folder;
     folder.m_path = path;
     if (!existing_only) {
@@ -59,7 +59,7 @@ Outcome<OutFolder> OutFolder::open(const std::filesystem::path& path, bool exist
     return folder;
 }
 
-Outcome<OutFolder::Parent> OutFolder::parent_of(std::string_view relative, bool create) {
+Result<OutFolder::Parent> OutFolder::parent_of(std::string_view relative, bool create) {
     const std::size_t slash = relative.rfind('/');
     if (slash == std::string_view::npos) return Parent{m_fd.get(), std::string(relative)};
     const std::string_view folder = relative.substr(0, slash);
@@ -87,10 +87,9 @@ Outcome<OutFolder::Parent> OutFolder::parent_of(std::string_view relative, bool 
     return Parent{fd, name};
 }
 
-Outcome<UniqueFd> OutFolder::open_file(std::string_view relative, int flags, mode_t mode) {
-    auto parent = parent_of(relative, (flags & O_CREAT) != 0);
-    if (!parent) return tl::unexpected(std::move(parent).error());
-    UniqueFd fd(::openat(parent->fd, parent->name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, mode));
+Result<UniqueFd> OutFolder::open_file(std::string_view relative, int flags, mode_t mode) {
+    GDNCTL_TRY_ASSIGN(auto parent, parent_of(relative, (flags & O_CREAT) != 0));
+    UniqueFd fd(::openat(parent.fd, parent.name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, mode));
     if (!fd.valid()) return tl::unexpected(local_failure("open", whole(relative), errno));
     struct stat facts{};
     if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
@@ -99,16 +98,15 @@ Outcome<UniqueFd> OutFolder::open_file(std::string_view relative, int flags, mod
     return fd;
 }
 
-Outcome<std::optional<struct stat>> OutFolder::facts(std::string_view relative) {
+Result<std::optional<struct stat>> OutFolder::facts(std::string_view relative) {
     if (!exists()) return std::optional<struct stat>();
     // A missing folder in the path is not an error.
     std::string way;
     for (const std::string_view part : text::split(relative, '/')) {
         way += (way.empty() ? "" : "/") + std::string(part);
         struct stat found{};
-        auto parent = parent_of(way, false);
-        if (!parent) return tl::unexpected(std::move(parent).error());
-        if (::fstatat(parent->fd, parent->name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
+        GDNCTL_TRY_ASSIGN(auto parent, parent_of(way, false));
+        if (::fstatat(parent.fd, parent.name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
             if (errno == ENOENT) return std::optional<struct stat>();
             return tl::unexpected(local_failure("look at", whole(way), errno));
         }
@@ -119,27 +117,24 @@ Outcome<std::optional<struct stat>> OutFolder::facts(std::string_view relative) 
     return std::optional<struct stat>();
 }
 
-Outcome<std::optional<std::string>> OutFolder::read(std::string_view relative, std::size_t limit) {
-    auto found = facts(relative);
-    if (!found) return tl::unexpected(std::move(found).error());
-    if (!*found || !S_ISREG((*found)->st_mode)) return std::optional<std::string>();
-    auto fd = open_file(relative, O_RDONLY);
-    if (!fd) return tl::unexpected(std::move(fd).error());
-    auto text = read_descriptor(fd->get(), relative, limit);
-    if (!text && text.error().kind != ErrorKind::bad_input) return tl::unexpected(failure_of(text.error()));
+Result<std::optional<std::string>> OutFolder::read(std::string_view relative, std::size_t limit) {
+    GDNCTL_TRY_ASSIGN(auto found, facts(relative));
+    if (!found || !S_ISREG(found->st_mode)) return std::optional<std::string>();
+    GDNCTL_TRY_ASSIGN(auto fd, open_file(relative, O_RDONLY));
+    auto text = read_descriptor(fd.get(), relative, limit);
+    if (!text && text.error().kind != ErrorKind::bad_input) return tl::unexpected(text.error());
     return text ? std::optional(std::move(*text)) : std::nullopt;
 }
 
-Outcome<void> OutFolder::replace(std::string_view relative, std::string_view bytes) {
+Status OutFolder::replace(std::string_view relative, std::string_view bytes) {
     constexpr std::size_t k_name_room = 200;  // of 255, leaving room for suffixes
     const std::size_t name_at = relative.rfind('/') + 1;
     const std::string_view start = relative.substr(0, std::min(relative.size(), name_at + k_name_room));
     const std::string temporary = fmt::format("{}.{}.tmp", start, ::getpid());
     remove(temporary);
     {
-        auto fd = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL);
-        if (!fd) return tl::unexpected(std::move(fd).error());
-        if (const int why = write_fully(fd->get(), bytes); why != 0) {
+        GDNCTL_TRY_ASSIGN(auto fd, open_file(temporary, O_WRONLY | O_CREAT | O_EXCL));
+        if (const int why = write_fully(fd.get(), bytes); why != 0) {
             remove(temporary);
             return tl::unexpected(local_failure("write", whole(relative), why));
         }
@@ -149,13 +144,11 @@ Outcome<void> OutFolder::replace(std::string_view relative, std::string_view byt
     return moved;
 }
 
-Outcome<void> OutFolder::move(std::string_view from, std::string_view to) {
-    auto source = parent_of(from, false);
-    if (!source) return tl::unexpected(std::move(source).error());
-    const UniqueFd held(::fcntl(source->fd, F_DUPFD_CLOEXEC, 0));  // the next line may close it
-    auto target = parent_of(to, true);
-    if (!target) return tl::unexpected(std::move(target).error());
-    if (::renameat(held.get(), source->name.c_str(), target->fd, target->name.c_str()) == 0) return {};
+Status OutFolder::move(std::string_view from, std::string_view to) {
+    GDNCTL_TRY_ASSIGN(auto source, parent_of(from, false));
+    const UniqueFd held(::fcntl(source.fd, F_DUPFD_CLOEXEC, 0));  // the next line may close it
+    GDNCTL_TRY_ASSIGN(auto target, parent_of(to, true));
+    if (::renameat(held.get(), source.name.c_str(), target.fd, target.name.c_str()) == 0) return {};
     return tl::unexpected(local_failure("write", whole(to), errno));
 }
 
@@ -275,14 +268,13 @@ std::optional<Metadata> parse_metadata(std::string_view text) {
     return metadata;
 }
 
-Outcome<void> write_markers(OutFolder& folder) {
+Status write_markers(OutFolder& folder) {
     const std::array<std::pair<std::string, std::string_view>, 2> markers = {
         {{fmt::format("{}/.gitignore", k_records), "*"}, {fmt::format("{}/CACHEDIR.TAG", k_records), k_cachedir_tag}}};
     for (const auto& [path, bytes] : markers) {
-        const auto there = folder.facts(path);
-        if (!there) return tl::unexpected(there.error());
-        if (*there) continue;
-        if (auto written = folder.replace(path, bytes); !written) return written;
+        GDNCTL_TRY_ASSIGN(const auto there, folder.facts(path));
+        if (there) continue;
+        GDNCTL_TRY(folder.replace(path, bytes));
     }
     return {};
 }

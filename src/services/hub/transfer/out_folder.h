@@ -12,17 +12,17 @@
 #include <sys/stat.h>
 
 #include "platform/fs.h"
-#include "services/hub/transfer/failure.h"
+#include "services/hub/transfer/names.h"
 
 namespace gdnctl::hub {
 
 // "no space left on device: PATH", or "cannot <what> PATH: <reason>". local_io.
-Failure local_failure(std::string_view what, const std::filesystem::path& path, int error_number);
+Error local_failure(std::string_view what, const std::filesystem::path& path, int error_number);
 
 class OutFolder {
 public:
     // Creates it with its parents, unless `existing_only`: then a missing folder counts as empty.
-    static Outcome<OutFolder> open(const std::filesystem::path& path, bool existing_only);
+    static Result<OutFolder> open(const std::filesystem::path& path, bool existing_only);
 
     const std::filesystem::path& path() const { return m_path; }
     std::filesystem::path whole(std::string_view relative) const { return m_path / relative; }
@@ -30,13 +30,13 @@ public:
 
     // All paths are relative to the folder and either known to be safe (why_unsafe) or our own. Errors of all:
     // local_io.
-    Outcome<UniqueFd> open_file(std::string_view relative, int flags, mode_t mode = 0666);
+    Result<UniqueFd> open_file(std::string_view relative, int flags, mode_t mode = 0666);
     // nullopt: does not exist. A symbolic link, there or in the path, is an error.
-    Outcome<std::optional<struct stat>> facts(std::string_view relative);
+    Result<std::optional<struct stat>> facts(std::string_view relative);
     // nullopt: no such file, or longer than `limit`.
-    Outcome<std::optional<std::string>> read(std::string_view relative, std::size_t limit);
-    Outcome<void> replace(std::string_view relative, std::string_view bytes);  // temporary name, then rename
-    Outcome<void> move(std::string_view from, std::string_view to);
+    Result<std::optional<std::string>> read(std::string_view relative, std::size_t limit);
+    Status replace(std::string_view relative, std::string_view bytes);  // temporary name, then rename
+    Status move(std::string_view from, std::string_view to);
     void remove(std::string_view relative);  // if it exists
     std::optional<std::uint64_t> free_bytes() const;
     // False on file systems where flock() may grant a lock to everyone (NFS, Lustre, GPFS).
@@ -49,7 +49,7 @@ private:
         int fd;
         std::string name;
     };
-    Outcome<Parent> parent_of(std::string_view relative, bool create);
+    Result<Parent> parent_of(std::string_view relative, bool create);
 
     std::filesystem::path m_path;
     UniqueFd m_fd;
@@ -81,6 +81,6 @@ std::optional<Metadata> parse_metadata(std::string_view text);
 std::string python_time(double seconds);
 
 // .gitignore and CACHEDIR.TAG, unless they exist.
-Outcome<void> write_markers(OutFolder& folder);
+Status write_markers(OutFolder& folder);
 
 }  // namespace gdnctl::hub

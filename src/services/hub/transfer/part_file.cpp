@@ -45,23 +45,21 @@ std::vector<Span> parse_spans(std::string_view note, std::int64_t size, std::int
     return end == size ? spans : std::vector<Span>();
 }
 
-Outcome<void> PartFile::open() {
+Status PartFile::open() {
     m_is_shared = m_folder.locks_can_be_trusted();
     for (;;) {
         const std::string owner = m_is_shared ? "" : fmt::format(".{}-{:x}", ::getpid(), std::time(nullptr));
-        auto path = part_path(m_file.local, m_file.etag, owner);
-        if (!path) return tl::unexpected(failure_of(path.error()));
-        m_path = std::move(*path);
-        auto fd = m_folder.open_file(m_path, O_RDWR | O_CREAT);
-        if (!fd) return tl::unexpected(std::move(fd).error());
-        m_fd = std::move(*fd);
+        GDNCTL_TRY_ASSIGN(auto path, part_path(m_file.local, m_file.etag, owner));
+        m_path = std::move(path);
+        GDNCTL_TRY_ASSIGN(auto fd, m_folder.open_file(m_path, O_RDWR | O_CREAT));
+        m_fd = std::move(fd);
         // Without working locks, use a name of our own, which cannot be continued.
         if (!m_is_shared || ::flock(m_fd.get(), LOCK_EX | LOCK_NB) == 0) return {};
         m_is_shared = false;
     }
 }
 
-Outcome<std::vector<Span>> PartFile::earlier() const {
+Result<std::vector<Span>> PartFile::earlier() const {
     const std::vector<Span> nothing = {{0, 0, m_file.size}};
     struct stat facts{};
     if (::fstat(m_fd.get(), &facts) != 0) return tl::unexpected(local_failure("read", m_path, errno));
@@ -75,7 +73,7 @@ Outcome<std::vector<Span>> PartFile::earlier() const {
     return spans.empty() ? nothing : spans;
 }
 
-Outcome<void> PartFile::write(std::string_view bytes, std::int64_t at) {
+Status PartFile::write(std::string_view bytes, std::int64_t at) {
     while (!bytes.empty()) {
         const ssize_t written = ::pwrite(m_fd.get(), bytes.data(), bytes.size(), at);
         if (written < 0 && errno == EINTR) continue;
@@ -88,7 +86,7 @@ Outcome<void> PartFile::write(std::string_view bytes, std::int64_t at) {
     return {};
 }
 
-Outcome<void> PartFile::cut(std::int64_t size) {
+Status PartFile::cut(std::int64_t size) {
     if (::ftruncate(m_fd.get(), size) == 0) return {};
     return tl::unexpected(local_failure("write", m_folder.whole(m_file.local), errno));
 }
@@ -136,13 +134,13 @@ void PartFile::remove() {
     m_folder.remove(sidecar_path(m_path));
 }
 
-Outcome<void> BlockWriter::add(std::string_view bytes, std::int64_t at) {
+Status BlockWriter::add(std::string_view bytes, std::int64_t at) {
     if (m_bytes.empty()) m_at = at;
     m_bytes += bytes;
-    return m_bytes.size() < k_block ? Outcome<void>() : flush();
+    return m_bytes.size() < k_block ? Status() : flush();
 }
 
-Outcome<void> BlockWriter::flush() {
+Status BlockWriter::flush() {
     auto written = m_file.write(m_bytes, m_at);
     m_bytes.clear();
     return written;
@@ -182,14 +180,14 @@ void TailRanges::set(const std::vector<Span>& spans) {
     for (const Span& span : spans) m_parts.push_back(std::make_unique<Part>(*this, span));
 }
 
-void TailRanges::start(const Hop& hop, std::int64_t size) {
+void TailRanges::start(const RedirectStep& step, std::int64_t size) {
     m_size = size;
     for (const auto& part : m_parts) {
         if (part->asked || part->span.whole()) continue;
         part->asked = true;
-        HttpRequest request =
-            m_wire.request_for(hop, "GET", {{"Range", fmt::format("bytes={}-{}", part->span.at, part->span.end - 1)}});
-        part->active = m_wire.pool().start(std::move(request), *part).has_value();
+        HttpRequest request = m_client.request_for(
+            step, "GET", {{"Range", fmt::format("bytes={}-{}", part->span.at, part->span.end - 1)}});
+        part->active = m_client.pool().start(std::move(request), *part).has_value();
     }
 }
 
@@ -207,7 +205,7 @@ void TailRanges::drop() {
 
 void TailRanges::cancel() {
     drop();
-    for (const auto& part : m_dropped) m_wire.pool().cancel(*part);
+    for (const auto& part : m_dropped) m_client.pool().cancel(*part);
     m_dropped.clear();
 }
 
@@ -242,7 +240,7 @@ bool TailRanges::Part::on_body(std::string_view bytes) {
 }
 
 // Data that is no longer buffered is on disk, up to `end`. False: it is not.
-bool TailRanges::Part::took(std::int64_t end, Outcome<void> written) {
+bool TailRanges::Part::took(std::int64_t end, Status written) {
     if (!written) {
         owner.m_failure = std::move(written).error();
         return false;

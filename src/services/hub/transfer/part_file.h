@@ -32,11 +32,11 @@ public:
         : m_folder(folder), m_file(file), m_commit(std::move(commit)) {}
 
     // Errors of all: local_io.
-    Outcome<void> open();
+    Status open();
     // The parts of the file from an earlier run, in order, without gaps. One empty part: nothing usable.
-    Outcome<std::vector<Span>> earlier() const;
-    Outcome<void> write(std::string_view bytes, std::int64_t at);
-    Outcome<void> cut(std::int64_t size);
+    Result<std::vector<Span>> earlier() const;
+    Status write(std::string_view bytes, std::int64_t at);
+    Status cut(std::int64_t size);
     // Writes the note. `spans`: what was received of each part, if there are several; otherwise the file's length shows
     // it.
     void note(const std::vector<Span>& spans);
@@ -64,8 +64,8 @@ public:
     explicit BlockWriter(PartFile& file) : m_file(file) {}
 
     // `at`: offset of the first byte, directly after the previous ones.
-    Outcome<void> add(std::string_view bytes, std::int64_t at);
-    Outcome<void> flush();
+    Status add(std::string_view bytes, std::int64_t at);
+    Status flush();
     void discard() { m_bytes.clear(); }
     std::int64_t held() const { return static_cast<std::int64_t>(m_bytes.size()); }
 
@@ -87,7 +87,7 @@ bool is_range(std::string_view content_range, std::int64_t begin, std::int64_t e
 
 class TailRanges {
 public:
-    TailRanges(Wire& wire, PartFile& part) : m_wire(wire), m_part(part) {}
+    TailRanges(RetryingClient& client, PartFile& part) : m_client(client), m_part(part) {}
     ~TailRanges() { cancel(); }
     TailRanges(const TailRanges&) = delete;
     TailRanges& operator=(const TailRanges&) = delete;
@@ -95,9 +95,9 @@ public:
     // The parts after the first, in order.
     void set(const std::vector<Span>& spans);
     bool empty() const { return m_parts.empty(); }
-    // Requests each incomplete part from `hop`, the address that serves the first part, unless it was already
+    // Requests each incomplete part from `step`, the address that serves the first part, unless it was already
     // requested. Must not be called from a receiver's callbacks, like cancel().
-    void start(const Hop& hop, std::int64_t size);
+    void start(const RedirectStep& step, std::int64_t size);
     // Writes received data to disk.
     void flush();
     // Stops all of them.
@@ -113,9 +113,9 @@ public:
     }
 
     std::vector<Span> spans() const;
-    std::int64_t bytes() const;                                          // of these parts, on disk
-    std::int64_t take_arrived();                                         // bytes received since the last call
-    const std::optional<Failure>& failure() const { return m_failure; }  // a local failure: ends the whole transfer
+    std::int64_t bytes() const;                                        // of these parts, on disk
+    std::int64_t take_arrived();                                       // bytes received since the last call
+    const std::optional<Error>& failure() const { return m_failure; }  // a local failure: ends the whole transfer
 
 private:
     struct Part final : HttpReceiver {
@@ -125,7 +125,7 @@ private:
         bool on_body(std::string_view bytes) override;
         void on_end(const HttpEnd& end) override;
         bool flush();
-        bool took(std::int64_t end, Outcome<void> written);
+        bool took(std::int64_t end, Status written);
 
         TailRanges& owner;
         Span span;  // of what is on disk
@@ -133,11 +133,11 @@ private:
         bool asked = false, active = false;
     };
 
-    Wire& m_wire;
+    RetryingClient& m_client;
     PartFile& m_part;
     std::vector<std::unique_ptr<Part>> m_parts, m_dropped;
     std::int64_t m_size = 0, m_arrived = 0;
-    std::optional<Failure> m_failure;
+    std::optional<Error> m_failure;
 };
 
 }  // namespace gdnctl::hub

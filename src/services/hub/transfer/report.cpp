@@ -13,13 +13,10 @@ namespace gdnctl::hub {
 
 namespace {
 
-Json failure_json(const Failure& failure, bool of_file) {
+Json error_json(const Error& error) {
     Json json;
-    json["kind"] = kind_word(failure.kind);
-    json["message"] = shown(failure.message);
-    if (!of_file) return json;
-    json["http_status"] = failure.http_status > 0 ? Json(failure.http_status) : Json(nullptr);
-    json["request_id"] = failure.request_id.empty() ? Json(nullptr) : Json(failure.request_id);
+    json["kind"] = kind_word(error.kind);
+    json["message"] = shown(error.text());
     return json;
 }
 
@@ -36,7 +33,10 @@ Json file_json(const Wanted& file, const FileResult& result, const std::filesyst
     json["elapsed"] = static_cast<double>(result.elapsed.count()) / 1000.0;
     json["attempts"] = result.attempts;
     json["hashed"] = result.hashed;
-    if (result.failure) json["error"] = failure_json(*result.failure, true);
+    if (!result.failure) return json;
+    Json& error = json["error"] = error_json(*result.failure);
+    error["http_status"] = result.http_status > 0 ? Json(result.http_status) : Json(nullptr);
+    error["request_id"] = json::or_null(result.request_id);
     return json;
 }
 
@@ -60,7 +60,7 @@ std::optional<Wanted> recorded_file(const Json& entry) {
     // A file without a hash is stored elsewhere; the service cannot send it.
     const Json* error = json::object(entry, "error");
     if (error == nullptr || !file.digest.hex.empty()) return std::nullopt;
-    file.refused = Failure{ErrorKind::authentication, json::text(*error, "message"), {}, 0, {}};
+    file.refused = Error{ErrorKind::authentication, json::text(*error, "message"), {}, {}};
     return file;
 }
 
@@ -95,7 +95,7 @@ std::string report_text(const Report& report, std::string_view output) {
     for (const char* key : {"asked", "selection"}) {
         if (json[key].is_discarded()) json[key] = nullptr;
     }
-    json["error"] = report.error ? failure_json(*report.error, false) : Json(nullptr);
+    json["error"] = report.error ? error_json(*report.error) : Json(nullptr);
     Json files = Json::array();
     std::map<TraceKind, Json> kinds;
     for (std::size_t i = 0; i < report.results.size(); ++i) {

@@ -24,7 +24,7 @@ struct Report {
     Fields head;            // source, endpoint, repo, ...
     std::string asked;      // JSON of what the command named; empty: not known
     std::string selection;  // JSON of the files that it selected; empty: not known
-    std::optional<Failure> error;
+    std::optional<Error> error;
     std::vector<Wanted> files;
     std::vector<FileResult> results;  // one per file
 };

@@ -1,4 +1,4 @@
-// Globs as in Python's fnmatch.fnmatchcase, which the official client uses for --include and --exclude.
+// Which files of a listing are downloaded: by patterns, globs, sessions and a limit.
 #pragma once
 
 #include <cstdint>

@@ -55,23 +55,21 @@ bool is_number(std::string_view text) {
 tl::unexpected<Error> bad(std::string message) { return fail(ErrorKind::bad_input, std::move(message)); }
 
 // Reads the whole file in pieces.
-Outcome<void> for_each_piece(int fd, std::string_view path, const std::stop_token& stop,
-                             const std::function<Status(std::string_view)>& take) {
+Status for_each_piece(int fd, std::string_view path, const std::stop_token& stop,
+                      const std::function<Status(std::string_view)>& take) {
     std::vector<char> buffer(k_read);
     for (off_t at = 0;;) {
-        if (stop.stop_requested()) return tl::unexpected(failure_of(stopped_error()));
+        if (stop.stop_requested()) return tl::unexpected(stopped_error());
         const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), at);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return tl::unexpected(local_failure("read", path, errno));
         if (got == 0) return {};
-        if (const Status taken = take({buffer.data(), static_cast<std::size_t>(got)}); !taken) {
-            return tl::unexpected(failure_of(taken.error()));
-        }
+        GDNCTL_TRY(take({buffer.data(), static_cast<std::size_t>(got)}));
         at += got;
     }
 }
 
-Outcome<void> check_json(int fd, std::string_view path, bool packed, const std::stop_token& stop) {
+Status check_json(int fd, std::string_view path, bool packed, const std::stop_token& stop) {
     TraceJsonCheck json;
     Status status;
     Inflater inflater(DeflateFormat::gzip, [&](std::string_view bytes) {
@@ -85,9 +83,9 @@ Outcome<void> check_json(int fd, std::string_view path, bool packed, const std::
     });
     if (!read) return read;
     if (packed) {
-        if (const Status ended = inflater.finish(); !ended) return tl::unexpected(failure_of(ended.error()));
+        GDNCTL_TRY(inflater.finish());
     }
-    if (const Status whole = json.finish(); !whole) return tl::unexpected(failure_of(whole.error()));
+    GDNCTL_TRY(json.finish());
     return {};
 }
 
@@ -293,23 +291,20 @@ Status check_xspace(int fd, std::uint64_t size) {
     return {};
 }
 
-Outcome<void> validate_trace(int fd, std::string_view path, const std::stop_token& stop) {
-    Outcome<void> valid;
+Status validate_trace(int fd, std::string_view path, const std::stop_token& stop) {
+    Status valid;
     struct stat facts{};
     if (path.ends_with(".pb")) {
         if (::fstat(fd, &facts) != 0) return tl::unexpected(local_failure("read", path, errno));
         if (const Status walked = check_xspace(fd, static_cast<std::uint64_t>(facts.st_size)); !walked) {
-            valid = tl::unexpected(failure_of(walked.error()));
+            valid = tl::unexpected(walked.error());
         }
     } else if (path.ends_with(".json") || path.ends_with(".json.gz")) {
         valid = check_json(fd, path, path.ends_with(".gz"), stop);
     }
     if (valid || valid.error().kind != ErrorKind::bad_input) return valid;
-    Failure failure = std::move(valid).error();
-    failure.kind = ErrorKind::conflict;
-    failure.message = fmt::format("invalid trace: {}", failure.message);
-    failure.hint = "it matches the repository, so it was damaged before it was uploaded";
-    return tl::unexpected(std::move(failure));
+    return fail(ErrorKind::conflict, "invalid trace: " + valid.error().text(),
+                "it matches the repository, so it was damaged before it was uploaded");
 }
 
 }  // namespace gdnctl::hub

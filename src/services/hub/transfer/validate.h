@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/result.h"
-#include "services/hub/transfer/failure.h"
+#include "services/hub/transfer/names.h"
 
 namespace gdnctl::hub {
 
@@ -50,7 +50,7 @@ private:
 
 // Decides by the file's name: *.gz is inflated and its checksum compared; *.json and *.json.gz are read as a trace;
 // *.pb as a protocol buffer message; others are not checked. Errors: conflict (with the cause), local_io, interrupted.
-Outcome<void> validate_trace(int fd, std::string_view path, const std::stop_token& stop);
+Status validate_trace(int fd, std::string_view path, const std::stop_token& stop);
 
 // Walks over the fields of a serialised XSpace and its planes. bad_input with the offset.
 Status check_xspace(int fd, std::uint64_t size);

@@ -9,6 +9,7 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "platform/fs.h"
+#include "platform/http_policy.h"
 #include "platform/machine.h"
 #include "services/hub/wandb/wandb.h"
 
@@ -24,7 +25,7 @@ constexpr std::string_view k_name_server =
     "set WANDB_BASE_URL to the server's address, or base_url in W&B's settings file with `wandb login --host URL`";
 
 // A server and the names by which a netrc file may call it.
-struct Place {
+struct WandbServer {
     std::string url;     // without a trailing slash
     std::string host;    // lower case, without port and brackets
     std::string netloc;  // lower case, "host" or "host:port"
@@ -32,14 +33,8 @@ struct Place {
     bool is_official() const { return host == "wandb.ai" || host.ends_with(".wandb.ai"); }
 };
 
-bool is_this_machine(std::string_view host) {
-    const bool address =
-        host.find_first_not_of("0123456789.") == std::string_view::npos;  // not a host name that begins like one
-    return host == "localhost" || host == "::1" || (address && host.starts_with("127."));
-}
-
 // `source`: where the address was found, for messages.
-Result<Place> place_of(std::string url, const std::string& source) {
+Result<WandbServer> checked_server(std::string url, const std::string& source) {
     while (url.ends_with('/')) url.pop_back();
     const bool plain = url.starts_with("http://");
     const auto bad = [&](std::string_view why) {
@@ -58,11 +53,11 @@ Result<Place> place_of(std::string url, const std::string& source) {
         host = host.substr(0, host.find(':'));
     }
     if (host.empty()) return bad("names no host");
-    if (plain && !is_this_machine(host)) return bad("uses plain HTTP; the API key would be sent unencrypted");
+    if (plain && !http::is_loopback(host)) return bad("uses plain HTTP; the API key would be sent unencrypted");
     const std::string lower = text::to_lower(netloc);
     const std::string_view usual_port = plain ? ":80" : ":443";
     if (netloc.ends_with(usual_port)) netloc.remove_suffix(usual_port.size());
-    return Place{url, text::to_lower(host), lower, (plain ? "http://" : "https://") + text::to_lower(netloc)};
+    return WandbServer{url, text::to_lower(host), lower, (plain ? "http://" : "https://") + text::to_lower(netloc)};
 }
 
 // The [default] section of W&B's settings file, which `wandb login --host` writes.
@@ -124,15 +119,16 @@ std::string web_address(std::string url) {
 }
 
 struct Server {
-    Place place;
+    WandbServer place;
     bool is_configured = true;  // the keys that name no host are for it
 };
 
 // The server to ask for a run whose web address is at `address` (empty: no address).
 Result<Server> server_of(const Env& env, const Configured& own, const std::string& address) {
-    GDNCTL_TRY_ASSIGN(Place place, place_of(own.url.empty() ? std::string(k_usual_server) : own.url, own.source));
+    GDNCTL_TRY_ASSIGN(WandbServer place,
+                      checked_server(own.url.empty() ? std::string(k_usual_server) : own.url, own.source));
     if (address.empty()) return Server{std::move(place)};
-    GDNCTL_TRY_ASSIGN(Place named, place_of(address, "the run's address"));
+    GDNCTL_TRY_ASSIGN(WandbServer named, checked_server(address, "the run's address"));
     std::string app(text::trim(env.get("WANDB_APP_URL").value_or("")));
     if (app.empty()) app = web_address(place.origin);
     while (app.ends_with('/')) app.pop_back();
@@ -144,7 +140,7 @@ Result<Server> server_of(const Env& env, const Configured& own, const std::strin
     return Server{std::move(named), false};
 }
 
-Result<std::string> key_in_netrc(const Env& env, const Place& place, std::string& source) {
+Result<std::string> key_in_netrc(const Env& env, const WandbServer& place, std::string& source) {
     const std::string home = env.get("HOME").value_or("");
     std::vector<fs::path> files;
     if (const auto named = env.get("NETRC"); named && !named->empty()) {
@@ -175,7 +171,7 @@ Result<std::string> key_for(const Env& env, const Configured& own, const Server&
     const Settings& settings = own.settings;
     bool settings_apply = server.is_configured && !settings.api_key.empty();
     if (settings_apply && !settings.base_url.empty()) {
-        GDNCTL_TRY_ASSIGN(const Place theirs, place_of(settings.base_url, "base_url in " + settings.file));
+        GDNCTL_TRY_ASSIGN(const WandbServer theirs, checked_server(settings.base_url, "base_url in " + settings.file));
         settings_apply = theirs.origin == server.place.origin;
     }
     source = settings.file;
@@ -279,7 +275,7 @@ Result<std::string> find_wandb_server(const Env& env, const std::string& address
 Result<std::string> private_wandb_server(const Env& env) {
     GDNCTL_TRY_ASSIGN(const Configured own, configured(env));
     if (own.url.empty()) return std::string();
-    const auto place = place_of(own.url, own.source);
+    const auto place = checked_server(own.url, own.source);
     return place && place->url == k_usual_server ? std::string() : own.url;
 }
 

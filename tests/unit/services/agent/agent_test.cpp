@@ -1,4 +1,4 @@
-// The pure parts: events, rollout, filter, environment, schema.
+// The pure parts: events, rollout, filter, environment.
 #include <doctest/doctest.h>
 
 #include "core/log.h"
@@ -209,33 +209,13 @@ TEST_CASE("agent environment: secrets are masked whatever their names and values
     for (const char* plain : {"no-secret-name", "filter.x.clean", "/usr/bin/ls", "x"}) CHECK(redact(plain) == plain);
 }
 
-TEST_CASE("output schema: the final message is judged by us") {
-    const std::string_view schema =
-        R"({"type":"object","required":["outcome","files"],"additionalProperties":false,"properties":{
-            "outcome":{"type":"string","enum":["kept","dropped"]},"files":{"type":"array","items":{"type":"string"}},
-            "gain":{"type":["number","null"]}}})";
-    CHECK(check_against_schema(R"({"outcome":"kept","files":["a"],"gain":null})", schema));
-    const auto text_of = [&](std::string_view message) {
-        const auto status = check_against_schema(message, schema);
-        REQUIRE_FALSE(status);
-        CHECK(status.error().kind == ErrorKind::bad_input);
-        return status.error().message;
-    };
-    CHECK(text_of("all went well").find("final message") != std::string::npos);
-    CHECK(text_of("[]") == "the final message violates its schema at /: it is not of type \"object\"");
-    CHECK(text_of(R"({"outcome":"kept"})") == "the final message violates its schema at /: 'files' is missing");
-    CHECK(text_of(R"({"outcome":"other","files":[]})").find("at /outcome") != std::string::npos);
-    CHECK(text_of(R"({"outcome":"kept","files":["a",1]})").find("at /files/1") != std::string::npos);
-    CHECK(text_of(R"({"outcome":"kept","files":[],"x":1})").find("at /x") != std::string::npos);
-}
-
 // Finding a codex, and refusing what it would refuse.
 using namespace gdnctl;
 using namespace gdnctl::test;
 
 namespace {
 
-CodexWanted wanted_in(const CodexWorld& world) {
+CodexWanted wanted_in(const CodexFixture& world) {
     CodexWanted wanted;
     wanted.program = fake_codex();
     wanted.effort = "xhigh";
@@ -244,21 +224,21 @@ CodexWanted wanted_in(const CodexWorld& world) {
 }
 
 // No call of `exec` came with a prompt.
-bool no_prompt_was_sent(const CodexWorld& world) {
+bool no_prompt_was_sent(const CodexFixture& world) {
     for (const auto& call : world.calls()) {
         if (call["stdin_bytes"] != 0) return false;
     }
     return true;
 }
 
-Result<CodexChecked> check(const CodexWorld& world, const CodexSettings& settings) {
+Result<CodexChecked> check(const CodexFixture& world, const CodexSettings& settings) {
     return check_codex(settings, world.request.worktree, world.request.environment, system_process());
 }
 
 }  // namespace
 
 TEST_CASE("codex program: models, efforts and features are asked for, nothing is started") {
-    const CodexWorld world;
+    const CodexFixture world;
     const auto program = find_codex(wanted_in(world), system_process());
     REQUIRE(program);
     CHECK(program->version == "codex-cli 0.169.0");
@@ -271,7 +251,7 @@ TEST_CASE("codex program: models, efforts and features are asked for, nothing is
 }
 
 TEST_CASE("codex program: no codex, and one that lacks the effort") {
-    CodexWorld world;
+    CodexFixture world;
     auto wanted = wanted_in(world);
     wanted.program = "/nowhere/codex";
     wanted.environment["PATH"] = (world.scratch / "tree").string();
@@ -288,7 +268,7 @@ TEST_CASE("codex program: no codex, and one that lacks the effort") {
 }
 
 TEST_CASE("codex program: an old one cannot list models: a warning, and it goes on") {
-    CodexWorld world;
+    CodexFixture world;
     world.request.environment["GDNCTL_FAKE_CODEX_OLD"] = "1";
     const auto program = find_codex(wanted_in(world), system_process());
     REQUIRE(program);
@@ -308,7 +288,7 @@ TEST_CASE("codex program: an old one cannot list models: a warning, and it goes 
 }
 
 TEST_CASE("codex program: behind npm's wrapper, and on PATH") {
-    CodexWorld world;
+    CodexFixture world;
     const auto wrapper = world.scratch.file("npm/node_modules/@openai/codex/bin/codex.js", "#!/bin/sh\nexit 99\n");
     const auto vendor = world.scratch / "npm/node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin";
     std::filesystem::create_directories(vendor);
@@ -328,7 +308,7 @@ TEST_CASE("codex program: behind npm's wrapper, and on PATH") {
 }
 
 TEST_CASE("codex program: of several the first that takes the effort, else the first that does not say") {
-    CodexWorld world;
+    CodexFixture world;
     const auto script = [&](const char* name, const std::string& efforts) {
         const std::string models = "{\"models\":[{\"slug\":\"m\",\"supported_reasoning_levels\":[" + efforts + "]}]}";
         const auto file = world.scratch.file(
@@ -351,8 +331,8 @@ TEST_CASE("codex program: of several the first that takes the effort, else the f
     CHECK(none.error().message.find(lacks.string() + ": low; " + on_path.string() + ": medium") != std::string::npos);
 }
 
-TEST_CASE("codex preflight: effort, model, profile, schema and words are refused without a request") {
-    CodexWorld world;
+TEST_CASE("codex preflight: effort, model, profile and words are refused without a request") {
+    CodexFixture world;
     const auto program = find_codex(wanted_in(world), system_process());
     REQUIRE(program);
     auto good = world.settings;
@@ -393,17 +373,11 @@ TEST_CASE("codex preflight: effort, model, profile, schema and words are refused
     CHECK_FALSE(check(world, settings));
 
     settings = good;
-    settings.output_schema = world.scratch.file("schema.json", "{");
-    CHECK_FALSE(check(world, settings));
-    settings.output_schema = world.scratch / "no-schema.json";
-    CHECK_FALSE(check(world, settings));
-
-    settings = good;
-    settings.config = {"zzz=1"};
+    settings.program.search_flag = settings.search = true;
     checked = check(world, settings);
     REQUIRE_FALSE(checked);
     CHECK(checked.error().kind == ErrorKind::config);
-    CHECK(checked.error().message.find("unknown variant `zzz`") != std::string::npos);
+    CHECK(checked.error().message.find("unexpected argument '--search' found") != std::string::npos);
     CHECK(no_prompt_was_sent(world));
 }
 
@@ -418,7 +392,7 @@ TEST_CASE("codex preflight: what codex 0.169 says to an empty prompt, each row a
             return result;
         }
     } answer;
-    const CodexWorld world;
+    const CodexFixture world;
     const auto program = find_codex(wanted_in(world), system_process());
     REQUIRE(program);
     auto settings = world.settings;

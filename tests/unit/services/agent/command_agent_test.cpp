@@ -9,14 +9,14 @@ using namespace std::chrono_literals;
 
 namespace {
 
-Result<AgentOutcome> run_script(const CodexWorld& world, const std::string& script) {
+Result<AgentOutcome> run_script(const CodexFixture& world, const std::string& script) {
     return make_command_agent({"/bin/sh", "-c", script}, system_process(), system_clock())->run(world.request);
 }
 
 }  // namespace
 
 TEST_CASE("command agent: prompt on standard input, work in the tree, last words as the message") {
-    CodexWorld world;
+    CodexFixture world;
     const auto outcome = run_script(world, "cat >prompt.txt; echo working; echo \"$GDNCTL_LOOP_ID\"; echo quiet >&2");
     REQUIRE(outcome);
     CHECK(outcome->ok());
@@ -31,7 +31,7 @@ TEST_CASE("command agent: prompt on standard input, work in the tree, last words
 }
 
 TEST_CASE("command agent: a code of its own, a signal, a limit, a stop request, survivors") {
-    CodexWorld world;
+    CodexFixture world;
     auto outcome = run_script(world, "echo bad luck >&2; exit 7");
     REQUIRE(outcome);
     CHECK(outcome->kind == AgentClass::failed);
@@ -73,7 +73,7 @@ TEST_CASE("command agent: a code of its own, a signal, a limit, a stop request, 
 }
 
 TEST_CASE("command agent: no program, no conversations, nothing at that path") {
-    CodexWorld world;
+    CodexFixture world;
     CHECK_FALSE(make_command_agent({}, system_process(), system_clock())->run(world.request));
     const auto missing = make_command_agent({"/nowhere/agent"}, system_process(), system_clock())->run(world.request);
     REQUIRE_FALSE(missing);
@@ -85,7 +85,7 @@ TEST_CASE("command agent: no program, no conversations, nothing at that path") {
 }
 
 TEST_CASE("command agent: a flood of output keeps its last words only") {
-    CodexWorld world;
+    CodexFixture world;
     const auto outcome = run_script(world, "yes word | head -c 1000000; echo; echo last");
     REQUIRE(outcome);
     CHECK(outcome->final_message.size() <= 65536);

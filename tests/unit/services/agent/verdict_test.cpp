@@ -98,7 +98,7 @@ private:
 }  // namespace
 
 TEST_CASE("codex verdict: each cause has its class and action, with the rollout and without") {
-    CodexWorld world;
+    CodexFixture world;
     for (const Row& row : k_rows) {
         for (const bool rollout : {true, false}) {
             CAPTURE(row.message);
@@ -213,17 +213,20 @@ TEST_CASE("codex verdict: how long a rate limit asks to wait") {
 }
 
 TEST_CASE("codex verdict: waits grow and have an end") {
-    CHECK(back_off_delay(0, 0.5) == 30s);
-    CHECK(back_off_delay(1, 0.5) == 60s);
-    CHECK(back_off_delay(9, 0.5) == 15min);
-    CHECK(back_off_delay(0, 0) == 24s);
-    CHECK(back_off_delay(100, 0.5) == 15min);
-    CHECK(usage_limit_delay(0) == 15min);
-    CHECK(usage_limit_delay(2) == 1h);
-    CHECK(usage_limit_delay(50) == 2h);
-
     AgentOutcome outcome;
     const auto now = at("2026-11-22T12:00:00Z");
+    outcome.action = AgentAction::back_off;
+    CHECK(provider_pause(outcome, 0, 0.5, now) == 30s);
+    CHECK(provider_pause(outcome, 1, 0.5, now) == 60s);
+    CHECK(provider_pause(outcome, 9, 0.5, now) == 15min);
+    CHECK(provider_pause(outcome, 0, 0, now) == 24s);
+    CHECK(provider_pause(outcome, 0, 1, now) == 36s);
+    CHECK(provider_pause(outcome, 100, 0.5, now) == 15min);
+    outcome.action = AgentAction::wait_until;
+    CHECK(provider_pause(outcome, 0, 0.5, now) == 15min);
+    CHECK(provider_pause(outcome, 2, 0.5, now) == 1h);
+    CHECK(provider_pause(outcome, 50, 0.5, now) == 2h);
+
     outcome.action = AgentAction::wait_until;
     CHECK(provider_pause(outcome, 0, .5, now) == 15min);
     CHECK(provider_pause(outcome, 1, .5, now) == 30min);

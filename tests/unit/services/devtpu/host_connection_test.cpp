@@ -25,38 +25,38 @@ namespace {
 
 class Host {
 public:
-    Host() : m_road(local_road(m_folder / "with space", "hold-1")) {
+    Host() : m_connection(local_connection(m_folder / "with space", "hold-1")) {
         write_text(local_lease(m_folder / "with space", "hold-1"), "");
         fs::create_directories(tree());
     }
     fs::path tree() const { return m_folder / "with space" / "marin"; }
-    const Road& road() const { return m_road; }
+    const HostConnection& connection() const { return m_connection; }
     Answer run(const std::string& line, std::vector<JobEnv> env = {}) {
         // Tests run side by side, and what a run leaves is known by its id.
         const HostCommand command{line, std::move(env), "hold-1." + std::to_string(::getpid()), 600, {}};
-        return ask(receive_line(), command_script(m_road, command));
+        return ask(receive_line(), command_script(m_connection, command));
     }
     // One whose client renews its record, or does not; the others renew the lease until it ends.
     Answer run_renewed(const std::string& line, std::string_view unlike, std::int64_t lease_s) {
         const std::string run_id = fmt::format("hold-1.{}{}", ::getpid(), unlike);
-        const HostCommand command{line, {}, run_id, lease_s, run_record(m_road.lease, run_id)};
+        const HostCommand command{line, {}, run_id, lease_s, run_record(m_connection.lease, run_id)};
         std::jthread others([&](std::stop_token stop) {
             for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(200))) {
-                utimensat(AT_FDCWD, m_road.lease.c_str(), nullptr, 0);
+                utimensat(AT_FDCWD, m_connection.lease.c_str(), nullptr, 0);
             }
         });
-        return ask(receive_line(), command_script(m_road, command));
+        return ask(receive_line(), command_script(m_connection, command));
     }
     Answer receive(std::string script) { return ask(receive_line(), std::move(script)); }
     Answer ask(const std::string& line, std::string input) {
-        auto answer = ask_host(m_road, line, std::move(input), std::chrono::seconds(20), system_process(), {});
+        auto answer = ask_host(m_connection, line, std::move(input), std::chrono::seconds(20), system_process(), {});
         REQUIRE(answer);
         return *answer;
     }
 
 private:
     test::TempDir m_folder;
-    Road m_road;
+    HostConnection m_connection;
 };
 
 }  // namespace
@@ -74,7 +74,7 @@ TEST_CASE("a command runs in the tree, with its environment, and gives its exit 
 
 TEST_CASE("a script that a lost connection has cut is not run") {
     Host host;
-    const std::string script = command_script(host.road(), {"echo ran", {}, "hold-1.abc", 600, {}});
+    const std::string script = command_script(host.connection(), {"echo ran", {}, "hold-1.abc", 600, {}});
     for (const std::size_t kept : {std::size_t{0}, script.size() / 2, script.size() - 1}) {
         const Answer answer = host.receive(script.substr(0, kept));
         CHECK(answer.out.empty());
@@ -107,13 +107,13 @@ TEST_CASE("a command ends when its own client no longer renews it, whoever renew
 TEST_CASE("so does one that has a terminal") {
     Host host;
     const std::string run_id = fmt::format("hold-1.{}d", ::getpid());
-    HostCommand command{"sleep 300", {{"A", "b"}}, run_id, 1, run_record(host.road().lease, run_id)};
+    HostCommand command{"sleep 300", {{"A", "b"}}, run_id, 1, run_record(host.connection().lease, run_id)};
     const fs::path script = host.tree() / "script";
-    write_text(script, terminal_script(host.road(), command));
+    write_text(script, terminal_script(host.connection(), command));
     CHECK(host.receive(fmt::format("sh '{0}' '{0}'; exit #whole", script.string())).exit_code == 143);
     CHECK(!fs::exists(script));
     command.line = "pwd; exit 255";
-    write_text(script, terminal_script(host.road(), command));
+    write_text(script, terminal_script(host.connection(), command));
     const Answer answer = host.receive(fmt::format("sh '{0}' '{0}'; exit #whole", script.string()));
     CHECK(answer.out == host.tree().string() + "\n");
     CHECK(answer.exit_code == 254);
@@ -121,9 +121,9 @@ TEST_CASE("so does one that has a terminal") {
 
 TEST_CASE("nothing limits a command where another program holds the TPU") {
     Host host;
-    fs::remove(host.road().lease);
+    fs::remove(host.connection().lease);
     CHECK(host.run_renewed("sleep 3; exit 6", "c", 1).exit_code == 6);
-    CHECK(ssh_road({}, "a", "").lease.empty());
+    CHECK(ssh_connection({}, "a", "").lease.empty());
 }
 
 TEST_CASE("a command without a tree says so") {
@@ -141,7 +141,7 @@ TEST_CASE("a command that is alone keeps others of its kind and syncs out until 
     const auto run = [&](std::string line, std::string_view unlike, bool alone = true) {
         HostCommand command{std::move(line), {}, fmt::format("hold-1.{}{}", ::getpid(), unlike), 600, {}};
         command.alone = alone;
-        return host.receive(command_script(host.road(), command));
+        return host.receive(command_script(host.connection(), command));
     };
     std::jthread first([&] { CHECK(run("touch on; sleep 2", "e").exit_code == 0); });
     while (!fs::exists(host.tree() / "on")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -157,7 +157,7 @@ TEST_CASE("a command does not run in another tree than its own") {
     Host host;
     HostCommand command{"touch ran", {}, fmt::format("hold-1.{}g", ::getpid()), 600, {}};
     command.tree = std::string(64, 'a');
-    const Answer answer = host.receive(command_script(host.road(), command));
+    const Answer answer = host.receive(command_script(host.connection(), command));
     CHECK(turn_of(answer.exit_code, answer.err) == Turn::other_tree);
     CHECK(!fs::exists(host.tree() / "ran"));
 }
@@ -167,14 +167,14 @@ TEST_CASE(
     Host host;
     HostCommand command{"touch on; sleep 3", {}, fmt::format("hold-1.{}i", ::getpid()), 600, {}};
     command.tree = *tree_mark("");
-    std::jthread first([&] { CHECK(host.receive(command_script(host.road(), command)).exit_code == 0); });
+    std::jthread first([&] { CHECK(host.receive(command_script(host.connection(), command)).exit_code == 0); });
     while (!fs::exists(host.tree() / "on")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     HostCommand other{"true", {}, fmt::format("hold-1.{}j", ::getpid()), 600, {}};
     other.tree = command.tree;
-    CHECK(host.receive(command_script(host.road(), other)).exit_code == 0);
+    CHECK(host.receive(command_script(host.connection(), other)).exit_code == 0);
     const fs::path script = host.tree().parent_path() / "script";
     const auto in_terminal = [&] {
-        write_text(script, terminal_script(host.road(), other));
+        write_text(script, terminal_script(host.connection(), other));
         return host.receive(fmt::format("sh '{0}' '{0}'; exit #whole", script.string())).exit_code;
     };
     CHECK(in_terminal() == 0);
@@ -191,22 +191,22 @@ TEST_CASE(
 TEST_CASE("the lease is renewed where there is one") {
     Host host;
     const std::chrono::seconds limit(20);
-    CHECK(touch_lease(host.road(), {}, limit, system_process(), {}));
-    const std::string run = run_record(host.road().lease, "hold-1.1f");
-    CHECK(touch_lease(host.road(), run, limit, system_process(), {}));
+    CHECK(touch_lease(host.connection(), {}, limit, system_process(), {}));
+    const std::string run = run_record(host.connection().lease, "hold-1.1f");
+    CHECK(touch_lease(host.connection(), run, limit, system_process(), {}));
     CHECK(!fs::exists(run));  // what its run has removed does not come back
-    fs::remove(host.road().lease);
-    const Status renewed = touch_lease(host.road(), {}, limit, system_process(), {});
+    fs::remove(host.connection().lease);
+    const Status renewed = touch_lease(host.connection(), {}, limit, system_process(), {});
     REQUIRE(!renewed);
     CHECK(renewed.error().kind == ErrorKind::remote_missing);
-    CHECK(!fs::exists(host.road().lease));
+    CHECK(!fs::exists(host.connection().lease));
 }
 
 TEST_CASE("over ssh one word carries the line, whatever the login shell is") {
-    const Road road = ssh_road({"-o", "BatchMode=yes"}, "a", "hold-1");
-    const auto argv = road_argv(road, "echo x");
+    const HostConnection connection = ssh_connection({"-o", "BatchMode=yes"}, "a", "hold-1");
+    const auto argv = host_argv(connection, "echo x");
     CHECK(argv == std::vector<std::string>{"ssh", "-o", "BatchMode=yes", "dev-tpu-a", "exec sh -c 'echo x'"});
-    CHECK(road.lease == "/tmp/gdnctl-hold/hold-1");
+    CHECK(connection.lease == "/tmp/gdnctl-hold/hold-1");
 }
 
 TEST_CASE("why ssh failed") {
@@ -241,7 +241,7 @@ TEST_CASE("a command's input follows its script, and its exit code 255 is told")
     Host host;
     HostCommand command{
         "read -r a; echo \"got $a\"; cat; exit 255", {}, fmt::format("hold-1.{}e", ::getpid()), 60, {}, true};
-    const std::string script = command_script(host.road(), command);
+    const std::string script = command_script(host.connection(), command);
     const Answer answer = host.ask(receive_line(script.size()), script + std::string("one\ntwo\0three", 13));
     CHECK(answer.out == std::string("got one\ntwo\0three", 17));
     CHECK(answer.exit_code == 254);

@@ -21,13 +21,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class World {
+class SyncFixture {
 public:
-    World() : m_road(local_road(m_folder / "held by me", "hold-1")) { fs::create_directories(here()); }
+    SyncFixture() : m_connection(local_connection(m_folder / "held by me", "hold-1")) {
+        fs::create_directories(here());
+    }
     fs::path here() const { return m_folder / "here"; }
     fs::path there() const { return m_folder / "held by me" / "marin"; }
     fs::path kept() const { return m_folder / "held by me" / "kept"; }
-    const Road& road() const { return m_road; }
+    const HostConnection& connection() const { return m_connection; }
 
     // All files of the tree here, but for those that git would ignore.
     Result<SyncReport> sync(const std::set<std::string>& ignored = {}) {
@@ -40,7 +42,7 @@ public:
         }
         m_request.has_commit = [](const std::string& commit) { return commit == "known"; };
         m_request.hashes = m_folder / "state" / "hashes";
-        return sync_tree(m_road, m_request, *m_process, *m_clock, {});
+        return sync_tree(m_connection, m_request, *m_process, *m_clock, {});
     }
     std::size_t synced(const std::set<std::string>& ignored = {}) {
         const auto report = sync(ignored);
@@ -55,7 +57,7 @@ public:
 
 private:
     test::TempDir m_folder;
-    Road m_road;
+    HostConnection m_connection;
     SyncRequest m_request;
     Process* m_process = &system_process();
     Clock* m_clock = &system_clock();
@@ -64,7 +66,7 @@ private:
 // The lock that a running command holds.
 class RunLock {
 public:
-    explicit RunLock(const World& world)
+    explicit RunLock(const SyncFixture& world)
         : m_file(open((world.there().parent_path() / "run.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
         take();
     }
@@ -103,7 +105,7 @@ void set_times(const fs::path& path, const fs::path& like) {
 }  // namespace
 
 TEST_CASE("every name arrives") {
-    World world;
+    SyncFixture world;
     const std::vector<std::string> names = {"-",     "-dash", "#a",    ";b",          "#d/x", "new\nline",       "\n",
                                             " sp ",  "tab\t", "*?[a]", "back\\slash", "a:b",  "bad\377utf8",     "~",
                                             "$HOME", "`id`",  "'q\"",  "s^r^",        "r",    "deep/er/and/-/x", "!x",
@@ -119,7 +121,7 @@ TEST_CASE("every name arrives") {
 }
 
 TEST_CASE("removed is only what was sent, has not changed there, and is gone here") {
-    World world;
+    SyncFixture world;
     for (const char* name : {"gone", "changed", "ignored", "sub/deep/gone", "stays"})
         write_text(world.here() / name, "1");
     world.synced();
@@ -139,7 +141,7 @@ TEST_CASE("removed is only what was sent, has not changed there, and is gone her
 }
 
 TEST_CASE("another content of the same size and time is sent, from here and over a change there") {
-    World world;
+    SyncFixture world;
     write_text(world.here() / "a", "old");
     write_text(world.here() / "b", "old");
     world.synced();
@@ -159,7 +161,7 @@ TEST_CASE("another content of the same size and time is sent, from here and over
 }
 
 TEST_CASE("the executable bit is part of a file") {
-    World world;
+    SyncFixture world;
     write_text(world.here() / "run", "x");
     world.synced();
     fs::permissions(world.here() / "run", fs::perms::owner_exec, fs::perm_options::add);
@@ -168,7 +170,7 @@ TEST_CASE("the executable bit is part of a file") {
 }
 
 TEST_CASE("files become folders and folders files, and nothing of the host is lost") {
-    World world;
+    SyncFixture world;
     write_text(world.here() / "file", "1");
     write_text(world.here() / "folder" / "x", "1");
     write_text(world.here() / "mixed" / "x", "1");
@@ -191,7 +193,7 @@ TEST_CASE("files become folders and folders files, and nothing of the host is lo
 }
 
 TEST_CASE("links on the host lead no sync out of its tree") {
-    World world;
+    SyncFixture world;
     write_text(world.here() / "data" / "x", "1");
     write_text(world.here() / "note", "1");
     world.synced();
@@ -216,7 +218,7 @@ TEST_CASE("links on the host lead no sync out of its tree") {
 }
 
 TEST_CASE("a sync waits for a command that runs in the tree, and each wait has its own limit") {
-    World world;
+    SyncFixture world;
     write_text(world.here() / "file", "1");
     world.synced();
     write_text(world.here() / "file", "22");
@@ -247,7 +249,7 @@ TEST_CASE("a sync waits for a command that runs in the tree, and each wait has i
 }
 
 TEST_CASE("pipes and sockets are no files") {
-    World world;
+    SyncFixture world;
     write_text(world.here() / "a", "1");
     REQUIRE(mkfifo((world.here() / "pipe").c_str(), 0600) == 0);
     CHECK(world.synced() == 1);
@@ -258,7 +260,7 @@ TEST_CASE("pipes and sockets are no files") {
 }
 
 TEST_CASE("an empty tree and one of another repository do not replace the tree there") {
-    World world;
+    SyncFixture world;
     write_text(world.here() / "a", "1");
     world.request().source = {world.here().string(), "known"};
     world.synced();
@@ -284,7 +286,7 @@ TEST_CASE("an empty tree and one of another repository do not replace the tree t
 }
 
 TEST_CASE("what a killed sync has left does not hinder the next") {
-    World world;
+    SyncFixture world;
     write_text(world.here() / "a", "1");
     world.synced();
     // Placed, but not yet recorded.

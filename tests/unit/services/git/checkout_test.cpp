@@ -116,9 +116,9 @@ TEST_CASE("git checkout: no hook, monitor or filter that the agent configures ru
     const auto all = ok(checkout.snapshot(repo.base, "all\n"));
     CHECK_FALSE(all.commit.empty());
     const auto next = beside(checkout, repo.base, "new.txt", "n\n");
-    CHECK(ok(checkout.land("refs/heads/main", repo.base, next, false)).kind == Landing::landed);
-    ok(checkout.stash("s"));
-    ok(checkout.restore_stash(ok(checkout.stashes()).front().commit));
+    CHECK(ok(BranchMover(checkout).land("refs/heads/main", repo.base, next, false)).kind == Landing::landed);
+    ok(GitStashes(checkout).make("s"));
+    ok(GitStashes(checkout).restore(ok(GitStashes(checkout).list()).front().commit));
     ok(checkout.patch(repo.base, next, {}));
     CHECK_FALSE(fs::exists(repo.outside("sprung")));
     CHECK(repo.read("a.txt") == "changed\n");
@@ -178,11 +178,11 @@ TEST_CASE("git checkout: a sparse checkout loses nothing in snapshot, landing an
     repo.write("d/new", "n\n");
     const auto made = ok(checkout.snapshot(repo.base, "m\n"));
     CHECK(ok(checkout.diff(repo.base, made.commit)).size() == 1);
-    const auto stash = ok(checkout.stash("s"));
+    const auto stash = ok(GitStashes(checkout).make("s"));
     REQUIRE(stash);
     const auto next = beside(checkout, repo.base, "b/c.txt", "far\n");
-    CHECK(ok(checkout.land("refs/heads/main", repo.base, next, false)).kind == Landing::landed);
-    CHECK(ok(checkout.restore_stash(stash->commit)) == GitRestore::restored);
+    CHECK(ok(BranchMover(checkout).land("refs/heads/main", repo.base, next, false)).kind == Landing::landed);
+    CHECK(ok(GitStashes(checkout).restore(stash->commit)) == GitRestore::restored);
     CHECK(repo.read("d/new") == "n\n");
     CHECK_FALSE(fs::exists(repo.path() / "b"));
     CHECK(repo.sh("git show HEAD:b/c.txt") == "far");
@@ -212,12 +212,12 @@ TEST_CASE("git landing: the branch moves with its checkout, and uncommitted work
     const auto next = beside(checkout, repo.base, "a.txt", "better\n");
     repo.write("b/c.txt", "mine\n");
     repo.write("untracked", "mine too\n");
-    const auto landed = ok(checkout.land("refs/heads/main", repo.base, next, false));
+    const auto landed = ok(BranchMover(checkout).land("refs/heads/main", repo.base, next, false));
     CHECK(landed.kind == Landing::landed);
     CHECK(repo.head() == next);
     CHECK(repo.read("a.txt") == "better\n");
     CHECK(repo.status() == " M b/c.txt\n?? untracked");
-    CHECK(ok(checkout.land("refs/heads/main", repo.base, next, false)).kind == Landing::already);
+    CHECK(ok(BranchMover(checkout).land("refs/heads/main", repo.base, next, false)).kind == Landing::already);
 }
 
 TEST_CASE("git landing: uncommitted work in the way is not touched and named") {
@@ -225,10 +225,10 @@ TEST_CASE("git landing: uncommitted work in the way is not touched and named") {
     const auto checkout = repo.open();
     const auto next = beside(checkout, repo.base, "a.txt", "better\n");
     repo.write("a.txt", "mine\n");
-    const auto blocked = ok(checkout.land("refs/heads/main", repo.base, next, false));
+    const auto blocked = ok(BranchMover(checkout).land("refs/heads/main", repo.base, next, false));
     CHECK(blocked.kind == Landing::blocked);
     CHECK(blocked.in_the_way == std::vector<std::string>{"a.txt"});
-    CHECK(ok(checkout.land("refs/heads/main", repo.base, next, true)).kind == Landing::blocked);
+    CHECK(ok(BranchMover(checkout).land("refs/heads/main", repo.base, next, true)).kind == Landing::blocked);
     CHECK(repo.read("a.txt") == "mine\n");
     CHECK(repo.head() == repo.base);
 }
@@ -239,7 +239,7 @@ TEST_CASE("git landing: a branch that someone moved meanwhile is left alone") {
     const auto next = beside(checkout, repo.base, "a.txt", "better\n");
     repo.write("b/c.txt", "theirs\n");
     const auto theirs = repo.commit("theirs");
-    const auto moved = ok(checkout.land("refs/heads/main", repo.base, next, false));
+    const auto moved = ok(BranchMover(checkout).land("refs/heads/main", repo.base, next, false));
     CHECK(moved.kind == Landing::moved);
     CHECK(moved.tip == theirs);
     CHECK(repo.head() == theirs);
@@ -251,14 +251,14 @@ TEST_CASE("git landing: a branch that no checkout has, one of a linked worktree,
     const auto checkout = repo.open();
     const auto next = beside(checkout, repo.base, "a.txt", "better\n");
     repo.sh("git branch lone && git worktree add -q -b other ../linked && git checkout -q --detach");
-    CHECK(ok(checkout.land("refs/heads/lone", repo.base, next, false)).kind == Landing::landed);
+    CHECK(ok(BranchMover(checkout).land("refs/heads/lone", repo.base, next, false)).kind == Landing::landed);
     CHECK(repo.sh("git rev-parse lone") == next);
-    const auto other = ok(checkout.land("refs/heads/other", repo.base, next, false));
+    const auto other = ok(BranchMover(checkout).land("refs/heads/other", repo.base, next, false));
     CHECK(other.kind == Landing::landed);
     CHECK(other.checkout == repo.outside("linked"));
     CHECK(read_text(repo.outside("linked") / "a.txt") == "better\n");
     CHECK(repo.read("a.txt") == "one\n");
-    CHECK(ok(checkout.land("", repo.base, next, false)).kind == Landing::landed);
+    CHECK(ok(BranchMover(checkout).land("", repo.base, next, false)).kind == Landing::landed);
     CHECK(repo.read("a.txt") == "better\n");
     CHECK(repo.sh("git rev-parse main") == repo.base);
 }
@@ -273,7 +273,7 @@ TEST_CASE("git landing: what a killed landing left is completed, people's work i
     fs::remove(repo.path() / "b/c.txt");
     repo.write("new.txt", "n\n");
     repo.sh("touch -d '-11 minutes' .git/index.lock");
-    const auto landed = ok(checkout.land("refs/heads/main", repo.base, next, true));
+    const auto landed = ok(BranchMover(checkout).land("refs/heads/main", repo.base, next, true));
     CHECK(landed.kind == Landing::landed);
     CHECK(repo.head() == next);
     CHECK(repo.status().empty());
@@ -292,13 +292,13 @@ TEST_CASE("git rebase: commits and merges go on top of what moved, a conflict le
     const auto onto = repo.head();
     repo.sh("git checkout -q --detach " + head);
     const auto checkout = repo.open();
-    const auto moved = ok(checkout.rebase(repo.base, head, onto));
+    const auto moved = ok(BranchMover(checkout).rebase(repo.base, head, onto));
     REQUIRE(moved);
     CHECK(ok(checkout.is_ancestor(onto, *moved)));
     CHECK(repo.sh("git ls-files") == "a.txt\nb/c.txt\nside.txt\ntheirs.txt\nwork.txt");
 
     const auto clash = beside(checkout, repo.base, "theirs.txt", "other\n");
-    CHECK_FALSE(ok(checkout.rebase(repo.base, clash, onto)));
+    CHECK_FALSE(ok(BranchMover(checkout).rebase(repo.base, clash, onto)));
     CHECK(repo.head() == clash);
     CHECK(repo.status().empty());
 }
@@ -309,13 +309,13 @@ TEST_CASE("git checkout: commits are taken off the branch, and never over uncomm
     repo.commit("worse");
     repo.write("b/c.txt", "mine\n");
     const auto checkout = repo.open();
-    ok(checkout.undo_to(repo.base));
+    ok(BranchMover(checkout).undo_to(repo.base));
     CHECK(repo.read("a.txt") == "one\n");
     CHECK(repo.read("b/c.txt") == "mine\n");
     repo.write("a.txt", "worse\n");
     repo.sh("git commit -q -m worse a.txt");
     repo.write("a.txt", "mine\n");
-    const auto refused = checkout.undo_to(repo.base);
+    const auto refused = BranchMover(checkout).undo_to(repo.base);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind == ErrorKind::conflict);
     CHECK(repo.read("a.txt") == "mine\n");
@@ -332,7 +332,7 @@ TEST_CASE("git checkout: what a killed taking back left is completed, people's w
     repo.write("a.txt", "one\n");
     repo.write("b/c.txt", repo.sh("git show " + repo.base + ":b/c.txt | head -c 1"));
     fs::remove(repo.path() / "new.txt");
-    ok(checkout.undo_to(repo.base));
+    ok(BranchMover(checkout).undo_to(repo.base));
     CHECK(repo.head() == repo.base);
     CHECK(repo.sh("git symbolic-ref HEAD") == "refs/heads/main");
     CHECK(repo.status().empty());
@@ -343,7 +343,7 @@ TEST_CASE("git checkout: what a killed taking back left is completed, people's w
     const auto worse = repo.commit("worse again");
     repo.write("a.txt", "one\n");
     repo.write("b/c.txt", "mine\n");
-    const auto refused = checkout.undo_to(repo.base);
+    const auto refused = BranchMover(checkout).undo_to(repo.base);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind == ErrorKind::conflict);
     CHECK(repo.head() == worse);
@@ -372,7 +372,7 @@ TEST_CASE("git checkout: a lock that lives is waited for, not removed") {
     repo.write(".git/index.lock", "");
     repo.write("a.txt", "x\n");
     repo.clock.when_asleep([&] { fs::remove(repo.path() / ".git/index.lock"); });
-    CHECK(ok(checkout.stash("s")));
+    CHECK(ok(GitStashes(checkout).make("s")));
     CHECK(repo.clock.sleeps() == std::vector<std::chrono::milliseconds>{std::chrono::seconds(2)});
 }
 
@@ -592,11 +592,11 @@ TEST_CASE("git locks: one that a process has open, or in whose folder it works, 
         REQUIRE_FALSE(cleared);
         CHECK(cleared.error().kind == ErrorKind::conflict);
         repo.write("a.txt", "x\n");
-        CHECK_FALSE(checkout.stash("s"));
+        CHECK_FALSE(GitStashes(checkout).make("s"));
         CHECK(repo.there("index.lock"));
         CHECK(repo.read("a.txt") == "x\n");
     }
-    CHECK(ok(checkout.stash("s")));
+    CHECK(ok(GitStashes(checkout).make("s")));
     CHECK_FALSE(repo.there("index.lock"));
 }
 
@@ -635,10 +635,10 @@ TEST_CASE("git locks: one of another user stays, since their programs may be hid
 TEST_CASE("git locks: the main checkout's index is not the affair of a linked one, a slot's is its own") {
     const Locked repo;
     const auto checkout = repo.open();
-    auto slot = ok(GitSlot::open(checkout, repo.outside("slot"), true, system_process(), repo.clock));
+    auto worktree = ok(PrivateWorktree::open(checkout, repo.outside("slot"), true, system_process(), repo.clock));
     repo.lock("index.lock", "11 minutes");
     repo.lock("worktrees/slot/index.lock", "0 minutes");
-    ok(slot.checkout().clear_stale_locks());
+    ok(worktree.checkout().clear_stale_locks());
     CHECK(repo.there("index.lock"));
     CHECK_FALSE(repo.there("worktrees/slot/index.lock"));
 }

@@ -29,7 +29,7 @@ struct FullDisk : GitRepo {
     }
     Error land_on_full_disk(const std::string& meanwhile) const {
         write("../full", meanwhile);
-        const auto landed = open().land("refs/heads/main", base, next, false);
+        const auto landed = BranchMover(open()).land("refs/heads/main", base, next, false);
         REQUIRE_FALSE(landed);
         CHECK(landed.error().kind == ErrorKind::local_io);
         CHECK(head() == base);
@@ -51,7 +51,8 @@ TEST_CASE("git landing: one that the disk was too full for leaves everything as 
     CHECK(repo.status().empty());
     CHECK(repo.read("a.txt") == "one\n");
     CHECK(repo.rescued().empty());
-    CHECK(ok(repo.open().land("refs/heads/main", repo.base, repo.next, true)).kind == GitLanding::Kind::landed);
+    CHECK(ok(BranchMover(repo.open()).land("refs/heads/main", repo.base, repo.next, true)).kind ==
+          GitLanding::Kind::landed);
 }
 
 TEST_CASE("git landing: what somebody writes while git fails stays, is pinned and named") {
@@ -67,7 +68,7 @@ TEST_CASE("git landing: what somebody writes while git fails stays, is pinned an
     CHECK(repo.sh("git show " + ref + ":new.txt") == "mine too");
     CHECK(says(error, ": a.txt, new.txt (also kept at " + ref + ")"));
     // When it is tried again, that is in the way.
-    const auto again = ok(repo.open().land("refs/heads/main", repo.base, repo.next, true));
+    const auto again = ok(BranchMover(repo.open()).land("refs/heads/main", repo.base, repo.next, true));
     CHECK(again.kind == GitLanding::Kind::blocked);
     CHECK(again.in_the_way == std::vector<std::string>{"a.txt", "new.txt"});
     CHECK(repo.read("a.txt") == "mine\n");
@@ -101,13 +102,13 @@ TEST_CASE("git landing: locks of killed gits go one after the other, one that st
     const std::string next = ok(checkout.commit_files(base, {{"a.txt", "two\n"}, {"new.txt", "n\n"}}, "m\n"));
     // A folder with something in it cannot be removed like a lock.
     repo.write(".git/refs/heads/main.lock/in.txt", "");
-    const auto landed = checkout.land("refs/heads/main", base, next, false);
+    const auto landed = BranchMover(checkout).land("refs/heads/main", base, next, false);
     REQUIRE_FALSE(landed);
     CHECK(landed.error().kind == ErrorKind::conflict);
     CHECK(repo.head() == base);
     CHECK(repo.status().empty());
     repo.sh("rm -r .git/refs/heads/main.lock && touch -d '-11 minutes' .git/refs/heads/main.lock .git/index.lock");
-    CHECK(ok(checkout.land("refs/heads/main", base, next, false)).kind == GitLanding::Kind::landed);
+    CHECK(ok(BranchMover(checkout).land("refs/heads/main", base, next, false)).kind == GitLanding::Kind::landed);
     CHECK(repo.head() == next);
     CHECK(repo.read("a.txt") == "two\n");
 }
@@ -122,7 +123,7 @@ TEST_CASE(
     const std::string next = ok(checkout.commit_files(base, {{"a.txt", "two\n"}, {"out.dat", "theirs\n"}}, "m\n"));
     repo.write("out.dat", "mine\n");
     repo.write(".git/index.lock", "");
-    const auto landed = checkout.land("refs/heads/main", base, next, false);
+    const auto landed = BranchMover(checkout).land("refs/heads/main", base, next, false);
     REQUIRE_FALSE(landed);
     CHECK(landed.error().kind == ErrorKind::conflict);
     CHECK(says(landed.error(), "index.lock"));

@@ -127,25 +127,6 @@ TEST_CASE("layout: names and records as the official client has them") {
     for (const char* bad : {"", "c\ne\n", "c\ne\nnow\n", "\n\n1\n"}) CHECK_FALSE(parse_metadata(bad));
 }
 
-TEST_CASE("url: parts, encoding, and what may be shown") {
-    const auto url = parse_url("HTTPS://Example.org:443/a?b#c");
-    REQUIRE(url);
-    CHECK(url->text() == "https://example.org/a?b");
-    CHECK(parse_url("http://[::1]:80/x")->origin() == "http://[::1]");
-    for (const char* bad :
-         {"http://", "http://u@h/", "file:///x", "http://h:0/", "http://h:99999/", "http://h/a b", "h/x", "http:/h"}) {
-        CAPTURE(bad);
-        CHECK_FALSE(parse_url(bad));
-    }
-    CHECK(is_loopback(*parse_url("http://127.0.0.1:8/")));
-    CHECK_FALSE(is_loopback(*parse_url("http://127.evil.org/")));
-    CHECK(text::percent_encode("a b/ü", "/") == "a%20b/%C3%BC");
-    CHECK(text::percent_decode("%41%2f") == "A/");
-    CHECK(without_queries("see https://h/p?sig=1&x=2 and http://g?y") == "see https://h/p?... and http://g?...");
-    CHECK(without_queries("https://h/p?sig=1, which is not allowed: https://h, no") ==
-          "https://h/p?..., which is not allowed: https://h, no");
-}
-
 TEST_CASE("selection: newest sessions by time and by steps") {
     const std::vector<std::string> paths = {"a/plugins/profile/2026_03_09_08_00_00/h.trace.json.gz",
                                             "a/plugins/profile/2026_03_10_00_00_00/h.trace.json.gz",

@@ -38,14 +38,14 @@ JobDetails ended(const std::string& id, WallTime end) {
 }  // namespace
 
 TEST_CASE("local: two submits of one id at once: one wins") {
-    LocalWorld world;
+    LocalFixture world;
     int won = 0;
     int taken = 0;
     std::mutex mutex;
     std::vector<std::thread> threads;
     for (int i = 0; i < 8; ++i) {
         threads.emplace_back([&] {
-            const auto submitted = world.backend()->submit(LocalWorld::request("one", "echo once"));
+            const auto submitted = world.backend()->submit(LocalFixture::request("one", "echo once"));
             const std::lock_guard guard(mutex);
             won += submitted ? 1 : 0;
             taken += !submitted && submitted.error().message == job_message::already_exists("one") ? 1 : 0;
@@ -60,7 +60,7 @@ TEST_CASE("local: two submits of one id at once: one wins") {
 }
 
 TEST_CASE("local: 100 parallel submits all run, never more at once than there are resources") {
-    LocalWorld world;
+    LocalFixture world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"SLOT":4})";
     constexpr int k_threads = 10;
     std::vector<std::thread> threads;
@@ -74,7 +74,7 @@ TEST_CASE("local: 100 parallel submits all run, never more at once than there ar
         threads.emplace_back([&, t] {
             const auto jobs = world.backend();
             for (int i = 0; i < 100 / k_threads; ++i) {
-                JobRequest r = LocalWorld::request("p-" + std::to_string(t) + "-" + std::to_string(i), entrypoint);
+                JobRequest r = LocalFixture::request("p-" + std::to_string(t) + "-" + std::to_string(i), entrypoint);
                 r.resources = {{"SLOT", 1}};
                 submitted += jobs->submit(r) ? 1 : 0;
             }
@@ -94,7 +94,7 @@ TEST_CASE("local: 100 parallel submits all run, never more at once than there ar
 }
 
 TEST_CASE("local: the submitter is killed before the supervisor is there: FAILED/ACTOR_DIED, not PENDING for ever") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.store().create());
     const pid_t gone = fork();
     if (gone == 0) _exit(0);
@@ -111,7 +111,7 @@ TEST_CASE("local: the submitter is killed before the supervisor is there: FAILED
 }
 
 TEST_CASE("local: a supervisor's record that cannot be read now says nothing about the job, and nobody ends it") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.store().create());
     JobDetails d = ended("kept", {});
     d.state = JobState::running;
@@ -129,10 +129,10 @@ TEST_CASE("local: a supervisor's record that cannot be read now says nothing abo
 }
 
 TEST_CASE("local: a supervisor that cannot start fails the submit and the job, and frees its resources") {
-    LocalWorld world;
+    LocalFixture world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"TPU":4})";
     const auto jobs = make_local_jobs({world.folder / "state", world.env, nullptr, "/nonexistent/gdnctl"});
-    JobRequest r = LocalWorld::request("no-sup", "true");
+    JobRequest r = LocalFixture::request("no-sup", "true");
     r.resources = {{"TPU", 4}};
     const auto submitted = jobs->submit(r);
     REQUIRE_FALSE(submitted);
@@ -142,10 +142,11 @@ TEST_CASE("local: a supervisor that cannot start fails the submit and the job, a
 }
 
 TEST_CASE("local: a state folder that is removed takes its jobs with it") {
-    LocalWorld world;
+    LocalFixture world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"CPU":1})";
-    REQUIRE(world.backend()->submit(LocalWorld::request("rm-a", "trap '' TERM; echo up; while :; do sleep 0.1; done")));
-    JobRequest waiting = LocalWorld::request("rm-b", "true");
+    REQUIRE(
+        world.backend()->submit(LocalFixture::request("rm-a", "trap '' TERM; echo up; while :; do sleep 0.1; done")));
+    JobRequest waiting = LocalFixture::request("rm-b", "true");
     waiting.resources = {{"TPU", 1}};
     REQUIRE(world.backend()->submit(waiting));
     world.wait_log("rm-a", "up");
@@ -159,11 +160,11 @@ TEST_CASE("local: a state folder that is removed takes its jobs with it") {
 }
 
 TEST_CASE("local: a damaged record is named, and hides no other job") {
-    LocalWorld world;
+    LocalFixture world;
     const auto jobs = world.backend();
-    REQUIRE(jobs->submit(LocalWorld::request("good", "true")));
+    REQUIRE(jobs->submit(LocalFixture::request("good", "true")));
     world.wait_end("good");
-    REQUIRE(jobs->submit(LocalWorld::request("bad", "true")));
+    REQUIRE(jobs->submit(LocalFixture::request("bad", "true")));
     world.wait_end("bad");
     write_text(world.store().file("bad", "job.json"), "{\"status\":");
     CHECK(exit_code_of(jobs->details("bad").error().kind) == ExitCode::local_io);
@@ -171,18 +172,18 @@ TEST_CASE("local: a damaged record is named, and hides no other job") {
 }
 
 TEST_CASE("local: a queue that is missing or damaged is made again from the jobs") {
-    LocalWorld world;
+    LocalFixture world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"TPU":4})";
     const auto jobs = world.backend();
-    JobRequest first = LocalWorld::request("q-a", "while [ ! -e go ]; do sleep 0.05; done");
+    JobRequest first = LocalFixture::request("q-a", "while [ ! -e go ]; do sleep 0.05; done");
     first.resources = {{"TPU", 4}};
     REQUIRE(jobs->submit(first));
     world.wait_started("q-a");
     write_text(world.store().root() / "queue.json", "garbage");
-    JobRequest second = LocalWorld::request("q-b", "true");
+    JobRequest second = LocalFixture::request("q-b", "true");
     second.resources = {{"TPU", 4}};
     REQUIRE(jobs->submit(second));
-    REQUIRE(jobs->submit(LocalWorld::request("free", "sleep 0.2")));
+    REQUIRE(jobs->submit(LocalFixture::request("free", "sleep 0.2")));
     world.wait_end("free");
     CHECK(jobs->details("q-b")->state == JobState::pending);
     write_text(world.store().file("q-a", "work") / "go", "");
@@ -190,7 +191,7 @@ TEST_CASE("local: a queue that is missing or damaged is made again from the jobs
 }
 
 TEST_CASE("local: pruning keeps the newest 200 terminal jobs of 30 days, and all that still run") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.store().create());
     const WallTime now = system_clock().wall();
     const auto add = [&](const std::string& id, WallTime end) {
@@ -201,7 +202,7 @@ TEST_CASE("local: pruning keeps the newest 200 terminal jobs of 30 days, and all
     add("ancient", now - std::chrono::days(31));
     std::filesystem::create_directories(world.store().jobs() / ".new-999999999-1-x");
     std::filesystem::create_directories(world.store().jobs() / ".old-y" / "work");
-    REQUIRE(world.backend()->submit(LocalWorld::request("fresh", "sleep 300")));
+    REQUIRE(world.backend()->submit(LocalFixture::request("fresh", "sleep 300")));
     const auto ids = world.store().ids();
     CHECK(ids.size() == 201);
     CHECK(world.store().exists("fresh"));
@@ -215,10 +216,10 @@ TEST_CASE("local: pruning keeps the newest 200 terminal jobs of 30 days, and all
 }
 
 TEST_CASE("local: a state folder that others may write to is refused, exit 8") {
-    LocalWorld world;
+    LocalFixture world;
     std::filesystem::create_directories(world.folder / "state");
     std::filesystem::permissions(world.folder / "state", std::filesystem::perms(0777));
-    const auto submitted = world.backend()->submit(LocalWorld::request("w-1", "true"));
+    const auto submitted = world.backend()->submit(LocalFixture::request("w-1", "true"));
     REQUIRE_FALSE(submitted);
     CHECK(exit_code_of(submitted.error().kind) == ExitCode::local_io);
     CHECK(exit_code_of(world.backend()->list().error().kind) == ExitCode::local_io);
@@ -230,21 +231,22 @@ TEST_CASE("local: a state folder of someone else is refused, exit 8") {
         MESSAGE("skipped: giving a folder away needs root");
         return;
     }
-    LocalWorld world;
+    LocalFixture world;
     std::filesystem::create_directories(world.folder / "state");
     REQUIRE(chown((world.folder / "state").c_str(), 12345, 12345) == 0);
-    CHECK(exit_code_of(world.backend()->submit(LocalWorld::request("w-1", "true")).error().kind) == ExitCode::local_io);
+    CHECK(exit_code_of(world.backend()->submit(LocalFixture::request("w-1", "true")).error().kind) ==
+          ExitCode::local_io);
 }
 
 TEST_CASE("local: no room for the record: exit 8, no half job") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.store().create());
     const pid_t child = fork();
     if (child == 0) {
         signal(SIGXFSZ, SIG_IGN);
         const rlimit limit{64, 64};
         setrlimit(RLIMIT_FSIZE, &limit);
-        const auto submitted = world.backend()->submit(LocalWorld::request("full", "true"));
+        const auto submitted = world.backend()->submit(LocalFixture::request("full", "true"));
         _exit(submitted ? 99 : static_cast<int>(exit_code_of(submitted.error().kind)));
     }
     int status = 0;
@@ -255,10 +257,10 @@ TEST_CASE("local: no room for the record: exit 8, no half job") {
 }
 
 TEST_CASE("local: no room for the log: the job fails by the signal, and its record is whole") {
-    LocalWorld world;
-    REQUIRE(world.backend()->submit(LocalWorld::request("biglog",
-                                                        "ulimit -f 8; i=0; while [ $i -lt 2000 ]; do echo 'a line of "
-                                                        "some forty bytes, again and again'; i=$((i+1)); done")));
+    LocalFixture world;
+    REQUIRE(world.backend()->submit(LocalFixture::request("biglog",
+                                                          "ulimit -f 8; i=0; while [ $i -lt 2000 ]; do echo 'a line of "
+                                                          "some forty bytes, again and again'; i=$((i+1)); done")));
     const JobDetails d = world.wait_end("biglog");
     CHECK(d.state == JobState::failed);
     CHECK(d.driver_exit_code.has_value());
@@ -266,22 +268,23 @@ TEST_CASE("local: no room for the log: the job fails by the signal, and its reco
 }
 
 TEST_CASE("local: capacity and start timeout that make no sense are configuration errors") {
-    LocalWorld world;
+    LocalFixture world;
     for (const char* bad : {"2", "{", R"({"CPU":"x"})", R"({"CPU":-1})"}) {
         world.env["GDNCTL_LOCAL_RESOURCES"] = bad;
-        CHECK(exit_code_of(world.backend()->submit(LocalWorld::request("c", "true")).error().kind) == ExitCode::usage);
+        CHECK(exit_code_of(world.backend()->submit(LocalFixture::request("c", "true")).error().kind) ==
+              ExitCode::usage);
     }
     world.env.erase("GDNCTL_LOCAL_RESOURCES");
     world.env["RAY_JOB_START_TIMEOUT_SECONDS"] = "soon";
-    CHECK(exit_code_of(world.backend()->submit(LocalWorld::request("c", "true")).error().kind) == ExitCode::usage);
+    CHECK(exit_code_of(world.backend()->submit(LocalFixture::request("c", "true")).error().kind) == ExitCode::usage);
 }
 
 TEST_CASE("local: a large environment and a value with every byte arrive whole") {
-    LocalWorld world;
+    LocalFixture world;
     std::string odd = "$HOME %s 'x' \"y\" \\ ";
     for (int c = 1; c < 256; ++c) odd += static_cast<char>(c);
     for (int i = 0; i < 60; ++i) world.env["BIG_" + std::to_string(i)] = std::string(20000, 'b');
-    JobRequest r = LocalWorld::request("env-big", "printf %s \"$ODD\" >odd; env | grep -c '^BIG_'");
+    JobRequest r = LocalFixture::request("env-big", "printf %s \"$ODD\" >odd; env | grep -c '^BIG_'");
     r.env = {{"ODD", odd}};
     r.keep_workdir = true;
     REQUIRE(world.backend()->submit(r));
@@ -291,23 +294,24 @@ TEST_CASE("local: a large environment and a value with every byte arrive whole")
 }
 
 TEST_CASE("local: a job that submits another one does not take it along when it ends") {
-    LocalWorld world;
-    REQUIRE(world.backend()->submit(LocalWorld::request("outer", "echo up; sleep 300")));
+    LocalFixture world;
+    REQUIRE(world.backend()->submit(LocalFixture::request("outer", "echo up; sleep 300")));
     world.wait_log("outer", "up");
     // As a process of the outer job would: with its environment.
     world.env["GDNCTL_SUBMISSION_ID"] = "outer";
     world.env["GDNCTL_PROCESS_MARK"] = job_mark(world.store().job("outer"));
-    REQUIRE(world.backend()->submit(LocalWorld::request("inner", "sleep 0.5; echo inner done")));
+    REQUIRE(world.backend()->submit(LocalFixture::request("inner", "sleep 0.5; echo inner done")));
     REQUIRE(world.backend()->stop("outer"));
     world.wait_end("outer");
     CHECK(world.wait_end("inner").state == JobState::succeeded);
 }
 
 TEST_CASE("local: clearing up after a dead supervisor spares the job of the same id in another state directory") {
-    LocalWorld mine;
-    LocalWorld other;
-    for (LocalWorld* world : {&mine, &other}) {
-        REQUIRE(world->backend()->submit(LocalWorld::request("twin", "echo up; until [ -e go ]; do sleep 0.02; done")));
+    LocalFixture mine;
+    LocalFixture other;
+    for (LocalFixture* world : {&mine, &other}) {
+        REQUIRE(
+            world->backend()->submit(LocalFixture::request("twin", "echo up; until [ -e go ]; do sleep 0.02; done")));
         world->wait_log("twin", "up");
     }
     REQUIRE(send_signal(mine.supervisor_of("twin")->supervisor.id, SIGKILL));
@@ -327,8 +331,8 @@ constexpr int k_most_steps = 500;
 constexpr const char* k_killer = GDNCTL_TEST_BIN "/kill_after_step ";
 constexpr const char* k_gdnctl = GDNCTL_TEST_BIN "/gdnctl ";
 
-struct KillWorld : LocalWorld {
-    KillWorld() {
+struct LocalKillFixture : LocalFixture {
+    LocalKillFixture() {
         // The leak check cannot look into a process that is traced.
         env["ASAN_OPTIONS"] += (env["ASAN_OPTIONS"].empty() ? "" : ":") + std::string("detect_leaks=0");
         env["GDNCTL_LOCAL_RESOURCES"] = R"({"CPU":1})";
@@ -412,7 +416,7 @@ struct KillWorld : LocalWorld {
         return;                                             \
     }
 
-void KillWorld::sweep_stop(const Resources& resources, JobState before) {
+void LocalKillFixture::sweep_stop(const Resources& resources, JobState before) {
     const auto jobs = backend();
     int code = 137;
     int step = 0;
@@ -439,7 +443,7 @@ void KillWorld::sweep_stop(const Resources& resources, JobState before) {
 }  // namespace
 
 TEST_CASE("local: a submit killed after each of its steps leaves a job that can be ended, or none") {
-    KillWorld world;
+    LocalKillFixture world;
     REQUIRE(world.store().create());
     int code = 137;
     int step = 0;
@@ -469,7 +473,7 @@ TEST_CASE("local: a submit killed after each of its steps leaves a job that can 
 }
 
 TEST_CASE("local: a supervisor killed after each of its steps: its job has ended, nothing of it runs on") {
-    KillWorld world;
+    LocalKillFixture world;
     const auto program = world.folder / "supervisor";
     const auto jobs = make_local_jobs({world.folder / "state", world.env, nullptr, program});
     bool killed = true;
@@ -480,7 +484,7 @@ TEST_CASE("local: a supervisor killed after each of its steps: its job has ended
                                 "\"$@\" 2>" + world.said().string() + "\n");
         std::filesystem::permissions(program, std::filesystem::perms(0700));
         const auto submitted =
-            jobs->submit(KillWorld::cpu_request(id, "echo up; setsid sleep 300 & echo done; sleep 0.02"));
+            jobs->submit(LocalKillFixture::cpu_request(id, "echo up; setsid sleep 300 & echo done; sleep 0.02"));
         const JobDetails end = world.wait_end(id);
         const std::string type = end.error_type.value_or("");
         INFO("step ", step, ": ", end.message);
@@ -504,23 +508,23 @@ TEST_CASE("local: a supervisor killed after each of its steps: its job has ended
 }
 
 TEST_CASE("local: a stop of a running job killed after each of its steps can be repeated") {
-    KillWorld world;
+    LocalKillFixture world;
     world.sweep_stop({{"CPU", 1}}, JobState::running);
 }
 
 TEST_CASE("local: a stop of a pending job killed after each of its steps can be repeated") {
-    KillWorld world;
+    LocalKillFixture world;
     world.sweep_stop({{"TPU", 1}}, JobState::pending);
 }
 
 TEST_CASE("local: who finds a dead supervisor and is killed after each step of clearing up leaves that to the next") {
-    KillWorld world;
+    LocalKillFixture world;
     const auto jobs = world.backend();
     int code = 137;
     int step = 0;
     while (code == 137 && ++step < k_most_steps) {
         const std::string id = "settle-" + std::to_string(step);
-        REQUIRE(jobs->submit(KillWorld::cpu_request(id, "setsid sleep 300 & echo up; sleep 300")));
+        REQUIRE(jobs->submit(LocalKillFixture::cpu_request(id, "setsid sleep 300 & echo up; sleep 300")));
         world.wait_log(id, "up");
         const auto record = world.supervisor_of(id);
         REQUIRE(record);
@@ -539,7 +543,7 @@ TEST_CASE("local: a supervisor that we have adopted outlives our children, and l
     ProcessSpec spec;
     spec.argv = {"true"};
     REQUIRE(system_process().run(spec));  // from here on we adopt
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.backend()->submit(world.request("adopted", "sleep 300")));
     world.wait_started("adopted");
     const ProcessId supervisor = world.supervisor_of("adopted")->supervisor.id;

@@ -34,8 +34,8 @@ inline void write_text(const std::filesystem::path& path, std::string_view text)
     std::ofstream(path, std::ios::binary) << text;
 }
 
-struct LocalWorld {
-    LocalWorld() {
+struct LocalFixture {
+    LocalFixture() {
         const char* tmp = std::getenv("TMPDIR");
         std::string pattern = std::string(tmp != nullptr ? tmp : "/tmp") + "/gdnctl-jobs.XXXXXX";
         REQUIRE(mkdtemp(pattern.data()) != nullptr);
@@ -45,9 +45,9 @@ struct LocalWorld {
             if (const char* value = std::getenv(name)) env[name] = value;
         }
     }
-    LocalWorld(const LocalWorld&) = delete;
-    LocalWorld& operator=(const LocalWorld&) = delete;
-    ~LocalWorld() {
+    LocalFixture(const LocalFixture&) = delete;
+    LocalFixture& operator=(const LocalFixture&) = delete;
+    ~LocalFixture() {
         // Nothing of a failed test may stay behind.
         for (const std::string& id : store().ids()) {
             if (const auto record = supervisor_of(id)) {

@@ -24,7 +24,7 @@ std::string read_all(JobLog& log) {
 }  // namespace
 
 TEST_CASE("local: a job that succeeds has its log, its exit code and Ray's message") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.backend()->submit(world.request("ok-1", "echo hi; echo err >&2; exit 0")));
     const JobDetails d = world.wait_end("ok-1");
     CHECK(d.state == JobState::succeeded);
@@ -38,7 +38,7 @@ TEST_CASE("local: a job that succeeds has its log, its exit code and Ray's messa
 }
 
 TEST_CASE("local: exit codes and signals end as on Ray") {
-    LocalWorld world;
+    LocalFixture world;
     const auto jobs = world.backend();
     REQUIRE(jobs->submit(world.request("exit3", "echo out; exit 3")));
     REQUIRE(jobs->submit(world.request("kill9", "echo before; kill -9 $$")));
@@ -65,14 +65,14 @@ TEST_CASE("local: exit codes and signals end as on Ray") {
 }
 
 TEST_CASE("local: environment, session and standard input of the entrypoint, values on disk nowhere") {
-    LocalWorld world;
+    LocalFixture world;
     world.env["RAY_ADDRESS"] = "10.0.0.7:6399";
     world.env["FROM_SUBMITTER"] = "a b\"c$HOME";
     world.env["GDNCTL_PROCESS_MARK"] = "somebody";
-    JobRequest r = LocalWorld::request("env-1",
-                                       "echo \"[$RAY_ADDRESS][$FROM_SUBMITTER][$MINE][$PYTHONUNBUFFERED]"
-                                       "[$GDNCTL_SUBMISSION_ID][$GDNCTL_PROCESS_MARK]\"; cat; pwd; "
-                                       "echo sid $(cut -d' ' -f6 /proc/$$/stat) $$");
+    JobRequest r = LocalFixture::request("env-1",
+                                         "echo \"[$RAY_ADDRESS][$FROM_SUBMITTER][$MINE][$PYTHONUNBUFFERED]"
+                                         "[$GDNCTL_SUBMISSION_ID][$GDNCTL_PROCESS_MARK]\"; cat; pwd; "
+                                         "echo sid $(cut -d' ' -f6 /proc/$$/stat) $$");
     r.env = {{"MINE", "secret-value"}, {"MINE", "later-wins"}};
     REQUIRE(world.backend()->submit(r));
     const JobDetails d = world.wait_end("env-1");
@@ -94,8 +94,8 @@ TEST_CASE("local: environment, session and standard input of the entrypoint, val
 }
 
 TEST_CASE("local: secrets are in no command line") {
-    LocalWorld world;
-    JobRequest r = LocalWorld::request("argv-1", "echo up; sleep 300");
+    LocalFixture world;
+    JobRequest r = LocalFixture::request("argv-1", "echo up; sleep 300");
     r.env = {{"TOKEN", "hunter2-hunter2"}};
     REQUIRE(world.backend()->submit(r));
     world.wait_log("argv-1", "up");
@@ -107,13 +107,13 @@ TEST_CASE("local: secrets are in no command line") {
 }
 
 TEST_CASE("local: the working directory is a private copy with exec bits, links followed, deleted files skipped") {
-    LocalWorld world;
+    LocalFixture world;
     const auto tree = world.folder / "tree";
     write_text(tree / "run.sh", "#!/bin/sh\necho ran; cat data/x.txt link.txt; echo changed >data/x.txt\n");
     std::filesystem::permissions(tree / "run.sh", std::filesystem::perms(0755));
     write_text(tree / "data/x.txt", "payload\n");
     std::filesystem::create_symlink("data/x.txt", tree / "link.txt");
-    JobRequest r = LocalWorld::request("tree-1", "./run.sh");
+    JobRequest r = LocalFixture::request("tree-1", "./run.sh");
     r.working_dir = WorkingTree{tree, {"data/x.txt", "gone.txt", "link.txt", "run.sh"}};
     r.keep_workdir = true;
     REQUIRE(world.backend()->submit(r));
@@ -124,7 +124,7 @@ TEST_CASE("local: the working directory is a private copy with exec bits, links 
 }
 
 TEST_CASE("local: without keep_workdir the working directory goes away") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.backend()->submit(world.request("gone-1", "mkdir -p a/b; echo x >a/b/c")));
     world.wait_end("gone-1");
     const auto work = world.store().file("gone-1", "work");
@@ -133,12 +133,12 @@ TEST_CASE("local: without keep_workdir the working directory goes away") {
 }
 
 TEST_CASE("local: a link that leaves the working directory is refused and nothing stays behind") {
-    LocalWorld world;
+    LocalFixture world;
     const auto tree = world.folder / "tree";
     write_text(world.folder / "secret.txt", "s\n");
     std::filesystem::create_directories(tree);
     std::filesystem::create_symlink("../secret.txt", tree / "out.txt");
-    JobRequest r = LocalWorld::request("esc-1", "true");
+    JobRequest r = LocalFixture::request("esc-1", "true");
     r.working_dir = WorkingTree{tree, {"out.txt"}};
     const auto submitted = world.backend()->submit(r);
     REQUIRE_FALSE(submitted);
@@ -147,7 +147,7 @@ TEST_CASE("local: a link that leaves the working directory is refused and nothin
 }
 
 TEST_CASE("local: an id that is taken is refused with Ray's words, exit 2") {
-    LocalWorld world;
+    LocalFixture world;
     const auto jobs = world.backend();
     REQUIRE(jobs->submit(world.request("same", "true")));
     const auto again = jobs->submit(world.request("same", "true"));
@@ -160,7 +160,7 @@ TEST_CASE("local: an id that is taken is refused with Ray's words, exit 2") {
 }
 
 TEST_CASE("local: an unknown id does not exist, exit 6") {
-    LocalWorld world;
+    LocalFixture world;
     const auto jobs = world.backend();
     CHECK(jobs->details("nope").error().message == "Job nope does not exist");
     CHECK(exit_code_of(jobs->stop("nope").error().kind) == ExitCode::remote_missing);
@@ -169,7 +169,7 @@ TEST_CASE("local: an unknown id does not exist, exit 6") {
 }
 
 TEST_CASE("local: an entrypoint that is too long fails to start, exit 1") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.backend()->submit(world.request("long", "true " + std::string(200 << 10, 'x'))));
     const JobDetails d = world.wait_end("long");
     CHECK(d.error_type == "JOB_ENTRYPOINT_COMMAND_START_ERROR");
@@ -178,7 +178,7 @@ TEST_CASE("local: an entrypoint that is too long fails to start, exit 1") {
 }
 
 TEST_CASE("local: leftovers of a job that ended are killed before its state is terminal") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.backend()->submit(
         world.request("left", "sleep 300 & setsid sleep 301 & (setsid sh -c 'sleep 302 & sleep 303' &) ; echo done")));
     CHECK(world.wait_end("left").state == JobState::succeeded);
@@ -186,11 +186,11 @@ TEST_CASE("local: leftovers of a job that ended are killed before its state is t
 }
 
 TEST_CASE("local: stop ends a child that ignores SIGTERM and one in a session of its own") {
-    LocalWorld world;
+    LocalFixture world;
     const auto jobs = world.backend();
-    JobRequest r = LocalWorld::request("st-ign",
-                                       "trap '' TERM; setsid sleep 301 & (trap '' TERM; sleep 302; sleep 303) & "
-                                       "echo up; while :; do sleep 0.2; done");
+    JobRequest r = LocalFixture::request("st-ign",
+                                         "trap '' TERM; setsid sleep 301 & (trap '' TERM; sleep 302; sleep 303) & "
+                                         "echo up; while :; do sleep 0.2; done");
     r.env = {{"RAY_JOB_STOP_WAIT_TIME_S", "1"}};
     REQUIRE(jobs->submit(r));
     world.wait_log("st-ign", "up");
@@ -205,13 +205,13 @@ TEST_CASE("local: stop ends a child that ignores SIGTERM and one in a session of
 }
 
 TEST_CASE("local: a job that handles the stop signal gets the time to") {
-    LocalWorld world;
+    LocalFixture world;
     const auto jobs = world.backend();
     REQUIRE(jobs->submit(
         world.request("st-term", "trap 'echo got TERM; exit 0' TERM; echo up; while :; do sleep 0.1; done")));
     // A program of its own: a shell's background processes ignore SIGINT.
     JobRequest r =
-        LocalWorld::request("st-int", "trap 'echo got INT; exit 0' INT; echo up; while :; do sleep 0.1; done");
+        LocalFixture::request("st-int", "trap 'echo got INT; exit 0' INT; echo up; while :; do sleep 0.1; done");
     r.env = {{"RAY_JOB_STOP_SIGNAL", "SIGINT"}, {"RAY_JOB_STOP_WAIT_TIME_S", "20"}};
     REQUIRE(jobs->submit(r));
     world.wait_log("st-term", "up");
@@ -225,7 +225,7 @@ TEST_CASE("local: a job that handles the stop signal gets the time to") {
 }
 
 TEST_CASE("local: supervisor SIGKILLed: FAILED/ACTOR_DIED, exit 4, no process left") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.backend()->submit(
         world.request("supdie", "setsid sleep 321 & sleep 322 & echo up; sleep 323; echo never")));
     world.wait_log("supdie", "up");
@@ -243,7 +243,7 @@ TEST_CASE("local: supervisor SIGKILLed: FAILED/ACTOR_DIED, exit 4, no process le
 }
 
 TEST_CASE("local: supervisor told to end by SIGTERM takes the job with it and says so") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.backend()->submit(world.request("supterm", "setsid sleep 321 & echo up; sleep 323")));
     world.wait_log("supterm", "up");
     REQUIRE(send_signal(world.supervisor_of("supterm")->supervisor.id, SIGTERM));
@@ -254,7 +254,7 @@ TEST_CASE("local: supervisor told to end by SIGTERM takes the job with it and sa
 }
 
 TEST_CASE("local: a reused pid is spared") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.backend()->submit(world.request("reused", "echo up; sleep 300")));
     world.wait_log("reused", "up");
     auto record = world.supervisor_of("reused");
@@ -291,12 +291,12 @@ TEST_CASE("local: a record of an earlier boot is dead, one of another pid namesp
 }
 
 TEST_CASE("local: 1 TPU head: second PENDING until the first ends") {
-    LocalWorld world;
+    LocalFixture world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"CPU":2,"TPU":4,"TPU-v5p-8-head":1})";
     const auto jobs = world.backend();
-    JobRequest first = LocalWorld::request("tpu-a", "while [ ! -e go ]; do sleep 0.05; done; echo first");
+    JobRequest first = LocalFixture::request("tpu-a", "while [ ! -e go ]; do sleep 0.05; done; echo first");
     first.resources = *tpu_resources("v5p-8");
-    JobRequest second = LocalWorld::request("tpu-b", "echo second");
+    JobRequest second = LocalFixture::request("tpu-b", "echo second");
     second.resources = first.resources;
     REQUIRE(jobs->submit(first));
     CHECK(world.wait_started("tpu-a").state == JobState::running);
@@ -315,14 +315,14 @@ TEST_CASE("local: 1 TPU head: second PENDING until the first ends") {
 }
 
 TEST_CASE("local: a dead supervisor's resources are free") {
-    LocalWorld world;
+    LocalFixture world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"TPU":4})";
     const auto jobs = world.backend();
-    JobRequest first = LocalWorld::request("dead-a", "echo up; sleep 300");
+    JobRequest first = LocalFixture::request("dead-a", "echo up; sleep 300");
     first.resources = {{"TPU", 4}};
     REQUIRE(jobs->submit(first));
     world.wait_log("dead-a", "up");
-    JobRequest second = LocalWorld::request("dead-b", "echo second");
+    JobRequest second = LocalFixture::request("dead-b", "echo second");
     second.resources = {{"TPU", 4}};
     REQUIRE(jobs->submit(second));
     send_signal(world.supervisor_of("dead-a")->supervisor.id, SIGKILL);
@@ -333,10 +333,10 @@ TEST_CASE("local: a dead supervisor's resources are free") {
 }
 
 TEST_CASE("local: PENDING stop is STOPPED at once and never runs") {
-    LocalWorld world;
+    LocalFixture world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"CPU":1})";
     const auto jobs = world.backend();
-    JobRequest r = LocalWorld::request("pend-stop", "echo never");
+    JobRequest r = LocalFixture::request("pend-stop", "echo never");
     r.resources = {{"TPU", 4}};
     const auto submitted = jobs->submit(r);
     REQUIRE(submitted);
@@ -352,10 +352,10 @@ TEST_CASE("local: PENDING stop is STOPPED at once and never runs") {
 }
 
 TEST_CASE("local: start timeout: FAILED/START_TIMEOUT with Ray's text, exit 4") {
-    LocalWorld world;
+    LocalFixture world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"CPU":1})";
     world.env["RAY_JOB_START_TIMEOUT_SECONDS"] = "0.5";
-    JobRequest r = LocalWorld::request("late", "echo never");
+    JobRequest r = LocalFixture::request("late", "echo never");
     r.resources = {{"TPU", 8}};
     REQUIRE(world.backend()->submit(r));
     const JobDetails d = world.wait_end("late");
@@ -366,7 +366,7 @@ TEST_CASE("local: start timeout: FAILED/START_TIMEOUT with Ray's text, exit 4") 
 }
 
 TEST_CASE("local: DELETE only when terminal") {
-    LocalWorld world;
+    LocalFixture world;
     const auto jobs = world.backend();
     REQUIRE(jobs->submit(world.request("del", "sleep 300")));
     world.wait_started("del");
@@ -380,7 +380,7 @@ TEST_CASE("local: DELETE only when terminal") {
 }
 
 TEST_CASE("local: the log reader gives each byte once, raw, from any tail") {
-    LocalWorld world;
+    LocalFixture world;
     const auto jobs = world.backend();
     REQUIRE(jobs->submit(world.request("bytes", "printf 'a\\na\\n\\377b\\nlast'")));
     world.wait_end("bytes");
@@ -420,9 +420,9 @@ private:
 }  // namespace
 
 TEST_CASE("local clock: set back between submit and end, a job still ends no earlier than it began") {
-    LocalWorld world;
+    LocalFixture world;
     WrongClock tomorrow(days{1});
-    REQUIRE(world.backend(&tomorrow)->submit(LocalWorld::request("back", "exit 3")));
+    REQUIRE(world.backend(&tomorrow)->submit(LocalFixture::request("back", "exit 3")));
     const JobDetails d = world.wait_end("back");
     CHECK(d.state == JobState::failed);
     CHECK(d.driver_exit_code == 3);
@@ -432,10 +432,10 @@ TEST_CASE("local clock: set back between submit and end, a job still ends no ear
 }
 
 TEST_CASE("local clock: set back before a stop of a waiting job, and before its supervisor is found dead") {
-    LocalWorld world;
+    LocalFixture world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"CPU":1})";
     WrongClock tomorrow(days{1});
-    JobRequest waits = LocalWorld::request("waits", "echo never");
+    JobRequest waits = LocalFixture::request("waits", "echo never");
     waits.resources = {{"TPU", 1}};
     REQUIRE(world.backend(&tomorrow)->submit(waits));
     REQUIRE(world.backend()->stop("waits"));
@@ -443,7 +443,7 @@ TEST_CASE("local clock: set back before a stop of a waiting job, and before its 
     CHECK(stopped.state == JobState::stopped);
     CHECK(stopped.end_time == stopped.start_time);
 
-    REQUIRE(world.backend(&tomorrow)->submit(LocalWorld::request("dies", "echo up; sleep 300")));
+    REQUIRE(world.backend(&tomorrow)->submit(LocalFixture::request("dies", "echo up; sleep 300")));
     world.wait_log("dies", "up");
     REQUIRE(send_signal(world.supervisor_of("dies")->supervisor.id, SIGKILL));
     const JobDetails died = world.wait_end("dies");
@@ -452,20 +452,20 @@ TEST_CASE("local clock: set back before a stop of a waiting job, and before its 
 }
 
 TEST_CASE("local clock: the start timeout counts seconds that passed, not what the clock shows") {
-    LocalWorld world;
+    LocalFixture world;
     world.env["GDNCTL_LOCAL_RESOURCES"] = R"({"SLOT":1})";
     world.env["RAY_JOB_START_TIMEOUT_SECONDS"] = "300";
     // By the clock it waits for a year the moment it is there.
     WrongClock year_ago(days{-365});
-    JobRequest first = LocalWorld::request("first", "while [ ! -e go ]; do sleep 0.05; done");
+    JobRequest first = LocalFixture::request("first", "while [ ! -e go ]; do sleep 0.05; done");
     first.resources = {{"SLOT", 1}};
-    JobRequest second = LocalWorld::request("second", "echo its turn");
+    JobRequest second = LocalFixture::request("second", "echo its turn");
     second.resources = first.resources;
     REQUIRE(world.backend()->submit(first));
     CHECK(world.wait_started("first").state == JobState::running);
     REQUIRE(world.backend(&year_ago)->submit(second));
     // One that asks for nothing of it need not wait; by its end the second has had its chance to give up.
-    REQUIRE(world.backend()->submit(LocalWorld::request("free", "sleep 0.3")));
+    REQUIRE(world.backend()->submit(LocalFixture::request("free", "sleep 0.3")));
     CHECK(world.wait_end("free").state == JobState::succeeded);
     CHECK(world.backend()->details("second")->state == JobState::pending);
     write_text(world.store().file("first", "work") / "go", "");
@@ -475,7 +475,7 @@ TEST_CASE("local clock: the start timeout counts seconds that passed, not what t
     // And a clock that is ahead keeps nobody waiting longer than that.
     world.env["RAY_JOB_START_TIMEOUT_SECONDS"] = "0.2";
     WrongClock next_year(days{365});
-    JobRequest late = LocalWorld::request("late", "echo never");
+    JobRequest late = LocalFixture::request("late", "echo never");
     late.resources = {{"NOWHERE", 1}};
     REQUIRE(world.backend(&next_year)->submit(late));
     const JobDetails d = world.wait_end("late");
@@ -484,7 +484,7 @@ TEST_CASE("local clock: the start timeout counts seconds that passed, not what t
 }
 
 TEST_CASE("local clock: pruning by age takes no job that runs, and none whose end lies ahead") {
-    LocalWorld world;
+    LocalFixture world;
     REQUIRE(world.store().create());
     test::FakeClock clock;
     const Store store(world.folder / "state" / "local", clock);

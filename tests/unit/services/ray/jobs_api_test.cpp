@@ -5,6 +5,7 @@
 
 #include "core/json.h"
 #include "core/text.h"
+#include "platform/http_policy.h"
 #include "services/job/job.h"
 #include "support/scratch.h"
 
@@ -83,7 +84,10 @@ TEST_CASE("answers: a job that failed because of its request is a usage error") 
     CHECK(usage >= 3);
 }
 
-TEST_CASE("answers: what is worth another try, exactly") {
+TEST_CASE("ray retry policy: which answers are worth another try") {
+    const auto is_passing = [](std::string_view method, int status, std::string_view body) {
+        return http::is_worth_retrying(retry_policy(), method, status, body);
+    };
     CHECK(is_passing("GET", 502, ""));
     CHECK(is_passing("POST", 503, ""));
     CHECK(is_passing("PUT", 504, ""));

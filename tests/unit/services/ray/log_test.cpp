@@ -189,7 +189,7 @@ public:
         if (url.starts_with(k_agent)) return from_agent(request);
         if (url.find("/api/v0/logs/file?") != std::string::npos) return from_file(request);
         if (url.ends_with("/logs")) return from_whole(request);
-        Json job = *parse_json(RayWorld::job("j", state.c_str()), "job");
+        Json job = *parse_json(RayFixture::job("j", state.c_str()), "job");
         if (!node) job["driver_node_id"] = nullptr;
         if (!request.on_chunk) return answer(200, job.dump());
         request.on_chunk(job.dump());
@@ -288,13 +288,13 @@ private:
     }
 };
 
-struct LogWorld : RayWorld {
+struct RayLogFixture : RayFixture {
     LogHttp server;
     std::unique_ptr<JobBackend> jobs;
     std::unique_ptr<JobLog> log;
     std::string got;
 
-    explicit LogWorld(bool with_agent) {
+    explicit RayLogFixture(bool with_agent) {
         route->has_agent = with_agent;
         jobs = backend(&server);
     }
@@ -328,7 +328,7 @@ inline std::string lines(int first, int last) {
 // Reading a log by each of the three ways: every byte exactly once, whatever happens on the way.
 
 TEST_CASE("log: the agent's file by ranges, 416 means nothing new, a pump is one request") {
-    LogWorld world(true);
+    RayLogFixture world(true);
     world.server.log = lines(0, 100);
     world.open({std::nullopt, true});
     CHECK(*world.pump() == world.server.log.size());
@@ -342,7 +342,7 @@ TEST_CASE("log: the agent's file by ranges, 416 means nothing new, a pump is one
 }
 
 TEST_CASE("log: an agent out of reach is asked once, then the dashboard is") {
-    LogWorld world(true);
+    RayLogFixture world(true);
     world.server.agent = false;
     world.server.log = lines(0, 100);
     world.open({std::nullopt, true});
@@ -352,7 +352,7 @@ TEST_CASE("log: an agent out of reach is asked once, then the dashboard is") {
 }
 
 TEST_CASE("log: an agent lost in the middle, no byte twice") {
-    LogWorld world(true);
+    RayLogFixture world(true);
     world.server.log = lines(0, 9000);
     world.open({std::nullopt, true});
     world.settle();
@@ -365,7 +365,7 @@ TEST_CASE("log: an agent lost in the middle, no byte twice") {
 }
 
 TEST_CASE("log: the dashboard's looks join without gap or overlap, and cost what is new") {
-    LogWorld world(false);
+    RayLogFixture world(false);
     world.server.log = lines(0, 20'000);
     world.open({std::nullopt, true});
     world.settle();
@@ -380,7 +380,7 @@ TEST_CASE("log: the dashboard's looks join without gap or overlap, and cost what
 }
 
 TEST_CASE("log: a burst larger than a look is caught up with") {
-    LogWorld world(false);
+    RayLogFixture world(false);
     world.server.log = lines(0, 20'000);
     world.open({std::nullopt, true});
     world.settle();
@@ -393,7 +393,7 @@ TEST_CASE("log: equal lines, periodic lines, no line end: each byte once") {
     for (const std::string& unit :
          {std::string("waiting\n"), std::string("a\nb\nc\n"), std::string("x"), std::string("\n"),
           std::string(700, 'q') + "\n", std::string(100'000, 'z') + "\n"}) {
-        LogWorld world(false);
+        RayLogFixture world(false);
         world.open({std::nullopt, true});
         for (int i = 0; i < 12; ++i) {
             const std::size_t amount = i == 5 ? 300'000 : 1'000;
@@ -407,7 +407,7 @@ TEST_CASE("log: equal lines, periodic lines, no line end: each byte once") {
 
 TEST_CASE("log: blocks that repeat beyond the window: each byte once") {
     const std::string block = lines(0, 6000);
-    LogWorld world(false);
+    RayLogFixture world(false);
     world.open({std::nullopt, true});
     for (int i = 0; i < 6; ++i) {
         world.server.log += block + (i % 2 == 0 ? "end\n" : "");
@@ -422,7 +422,7 @@ TEST_CASE("log: a second copy of a long text that comes within one look: each by
         for (const char* last : {"", "ends\n", "ends without a line end"}) {
             CAPTURE(first);
             CAPTURE(last);
-            LogWorld world(false);
+            RayLogFixture world(false);
             world.open({std::nullopt, true});
             world.server.log = first + block;
             world.settle();
@@ -439,7 +439,7 @@ TEST_CASE("log: a second copy of a long text that comes within one look: each by
 
 TEST_CASE("log: two copies of a long text and what follows, each within one look: each byte once, in order") {
     const std::string block = lines(0, 20'000);
-    LogWorld world(false);
+    RayLogFixture world(false);
     world.open({std::nullopt, true});
     world.server.log = "begins\n" + block.substr(0, block.size() / 2);
     world.settle();
@@ -449,7 +449,7 @@ TEST_CASE("log: two copies of a long text and what follows, each within one look
 }
 
 TEST_CASE("log: lines that come between a look and the question whether that was all do not matter") {
-    LogWorld world(false);
+    RayLogFixture world(false);
     world.open({std::nullopt, true});
     world.server.log = lines(0, 20'000);
     world.settle();
@@ -468,7 +468,7 @@ TEST_CASE("log: lines that come between a look and the question whether that was
 
 TEST_CASE("log: bytes that are not UTF-8, NUL, a line of 5 MB, no last newline") {
     for (const bool with_agent : {true, false}) {
-        LogWorld world(with_agent);
+        RayLogFixture world(with_agent);
         world.open({std::nullopt, true});
         for (const std::string& part : {std::string("ok\n\xff\xfe\0bad\n", 10), std::string(5'000'000, 'a'),
                                         std::string("\nmore\n"), std::string("no newline at end")}) {
@@ -484,7 +484,7 @@ TEST_CASE("log: connections cut at random places on random logs, every byte exac
     for (std::uint32_t seed = 0; seed < 40; ++seed) {
         std::mt19937 random(seed);
         const auto upto = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random()) % n; };
-        LogWorld world(seed % 3 == 0);
+        RayLogFixture world(seed % 3 == 0);
         if (seed % 5 == 4) world.server.file = false;
         world.open({std::nullopt, true});
         for (int round = 0; round < 30; ++round) {
@@ -505,7 +505,7 @@ TEST_CASE("log: connections cut at random places on random logs, every byte exac
 }
 
 TEST_CASE("log: as JSON at last, what was read raw before is not read again, whatever the line ends") {
-    LogWorld world(true);
+    RayLogFixture world(true);
     world.server.log = "a\r\nb\rc\n\r\n";
     world.open({std::nullopt, true});
     world.settle();
@@ -520,7 +520,7 @@ TEST_CASE("log: as JSON at last, what was read raw before is not read again, wha
 }
 
 TEST_CASE("log: the last lines in one request, of none, none") {
-    LogWorld world(true);
+    RayLogFixture world(true);
     world.server.log = lines(0, 5000);
     world.open({7});
     const std::size_t before = world.server.asked.size();
@@ -537,7 +537,7 @@ TEST_CASE("log: the last lines in one request, of none, none") {
 TEST_CASE("log: last lines first, then what comes, by each way") {
     for (const int way : {0, 1, 2}) {
         for (const std::size_t tail : {0U, 1U, 3U, 9000U}) {
-            LogWorld world(way == 0);
+            RayLogFixture world(way == 0);
             if (way == 2) world.server.file = false;
             world.server.log = lines(0, 3000) + "open";
             world.open({tail, true});
@@ -554,7 +554,7 @@ TEST_CASE("log: last lines first, then what comes, by each way") {
 }
 
 TEST_CASE("log: a tail of long lines is found backwards through the agent") {
-    LogWorld world(true);
+    RayLogFixture world(true);
     world.server.log = "first\n" + std::string(9'000'000, 'x') + "\nlast\n";
     world.open({2, true});
     world.settle();
@@ -562,7 +562,7 @@ TEST_CASE("log: a tail of long lines is found backwards through the agent") {
 }
 
 TEST_CASE("log: nothing is asked while the job waits, all of it is there when it has started") {
-    LogWorld world(false);
+    RayLogFixture world(false);
     world.server.state = "PENDING";
     world.server.node = false;
     world.open({std::nullopt, true});
@@ -577,7 +577,7 @@ TEST_CASE("log: nothing is asked while the job waits, all of it is there when it
 }
 
 TEST_CASE("log: the stream is never asked for") {
-    LogWorld world(true);
+    RayLogFixture world(true);
     world.server.log = "x\n";
     world.open({std::nullopt, true});
     world.settle();
@@ -587,7 +587,7 @@ TEST_CASE("log: the stream is never asked for") {
 
 TEST_CASE("log: gone with its node: said once and for all when the job is over, later when it runs") {
     for (const char* state : {"RUNNING", "FAILED"}) {
-        LogWorld world(false);
+        RayLogFixture world(false);
         world.server.state = state;
         world.server.before = [](const HttpRequest& r) -> std::optional<Result<HttpResponse>> {
             if (r.url.find("/logs") == std::string::npos) return std::nullopt;
@@ -606,7 +606,7 @@ TEST_CASE("log: gone with its node: said once and for all when the job is over, 
 }
 
 TEST_CASE("log: not UTF-8 and no raw way to it is said") {
-    LogWorld world(false);
+    RayLogFixture world(false);
     world.server.file = false;
     world.server.state = "FAILED";
     world.server.log = "\xff";
@@ -618,7 +618,7 @@ TEST_CASE("log: not UTF-8 and no raw way to it is said") {
 
 TEST_CASE("log: a dashboard that its own agents refuse: one look goes to the agent") {
     for (const bool agent : {true, false}) {
-        LogWorld world(true);
+        RayLogFixture world(true);
         world.server.state = "SUCCEEDED";
         world.server.agent = agent;
         world.server.log = agent ? "first\nbad \xff byte\nlast\n" : "first\nlast\n";
@@ -641,12 +641,12 @@ TEST_CASE("log: a dashboard that its own agents refuse: one look goes to the age
 }
 
 TEST_CASE("log: one look bears with a dashboard that is away, and keeps its place") {
-    LogWorld world(false);
+    RayLogFixture world(false);
     world.server.log = lines(0, 5000);
     int faults = 3;
     world.open({});
     world.server.before = [&](const HttpRequest&) -> std::optional<Result<HttpResponse>> {
-        if (faults-- > 0) return Result<HttpResponse>(tl::unexpected(RayWorld::refused()));
+        if (faults-- > 0) return Result<HttpResponse>(tl::unexpected(RayFixture::refused()));
         return std::nullopt;
     };
     world.server.cut_after = 50'000;
@@ -655,7 +655,7 @@ TEST_CASE("log: one look bears with a dashboard that is away, and keeps its plac
 }
 
 TEST_CASE("log: a hundred megabytes pass through without being kept") {
-    LogWorld world(false);
+    RayLogFixture world(false);
     const std::string block = lines(0, 4000);
     while (world.server.log.size() < (std::size_t{100} << 20)) world.server.log += block;
     world.open({});
@@ -672,7 +672,7 @@ TEST_CASE("log: a hundred megabytes pass through without being kept") {
 
 TEST_CASE("log: enough is enough") {
     for (const bool with_agent : {true, false}) {
-        LogWorld world(with_agent);
+        RayLogFixture world(with_agent);
         world.server.log = lines(0, 500'000);
         world.open({std::nullopt, true});
         const auto n = world.log->pump([](std::string_view) { return false; });

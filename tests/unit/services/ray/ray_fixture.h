@@ -31,19 +31,19 @@ struct PlainRoute final : RayRoute {
     bool has_agent = false;
 };
 
-struct RayWorld {
+struct RayFixture {
     test::FakeClock clock;
     test::FakeHttp http;
     std::shared_ptr<PlainRoute> route = std::make_shared<PlainRoute>();
     std::stop_source stop;
     std::string token;
 
-    RayWorld() {
+    RayFixture() {
         log::set_sink([](log::Level, std::string_view) {});
     }
-    ~RayWorld() { log::set_sink(nullptr); }
-    RayWorld(const RayWorld&) = delete;
-    RayWorld& operator=(const RayWorld&) = delete;
+    ~RayFixture() { log::set_sink(nullptr); }
+    RayFixture(const RayFixture&) = delete;
+    RayFixture& operator=(const RayFixture&) = delete;
 
     std::unique_ptr<JobBackend> backend(Http* other = nullptr, bool one_shot = false) {
         RayJobsConfig config;

@@ -6,10 +6,10 @@
 namespace gdnctl::ray {
 
 TEST_CASE("ray: a refused token costs one request and names the places looked at") {
-    RayWorld world;
+    RayFixture world;
     world.token = "s3cret-token";
     world.get("/api/version").reply(401, "Unauthorized: Missing authentication token");
-    const auto failed = world.backend()->submit(RayWorld::request());
+    const auto failed = world.backend()->submit(RayFixture::request());
     REQUIRE_FALSE(failed);
     CHECK(failed.error().kind == ErrorKind::authentication);
     CHECK(failed.error().hint.find("RAY_AUTH_TOKEN") != std::string::npos);
@@ -17,9 +17,9 @@ TEST_CASE("ray: a refused token costs one request and names the places looked at
 }
 
 TEST_CASE("ray: the token goes as a secret header, exactly spelt, and only so") {
-    RayWorld world;
+    RayFixture world;
     world.token = "s3cret-token";
-    world.get("/api/jobs/job-1").reply(200, RayWorld::job("job-1", "RUNNING")).look([](const HttpRequest& r) {
+    world.get("/api/jobs/job-1").reply(200, RayFixture::job("job-1", "RUNNING")).look([](const HttpRequest& r) {
         REQUIRE(r.secret_headers.size() == 1);
         CHECK(r.secret_headers[0] == std::pair<std::string, std::string>("Authorization", "Bearer s3cret-token"));
         CHECK(r.headers.empty());
@@ -29,7 +29,7 @@ TEST_CASE("ray: the token goes as a secret header, exactly spelt, and only so") 
 }
 
 TEST_CASE("ray: a job that is not there, a ghost, a route that is not there") {
-    RayWorld world;
+    RayFixture world;
     const auto jobs = world.backend();
     world.get("/api/jobs/nope").reply(404, "Job nope does not exist");
     CHECK(jobs->details("nope").error().message == "Job nope does not exist");
@@ -43,7 +43,7 @@ TEST_CASE("ray: a job that is not there, a ghost, a route that is not there") {
 }
 
 TEST_CASE("ray: a record with nulls, absent, unknown and mistyped fields is read") {
-    RayWorld world;
+    RayFixture world;
     world.get("/api/jobs/j")
         .reply(200,
                R"({"type":"SUBMISSION","status":"RUNNING","entrypoint":5,"message":null,"metadata":[1],"runtime_env":7,
@@ -56,7 +56,7 @@ TEST_CASE("ray: a record with nulls, absent, unknown and mistyped fields is read
 }
 
 TEST_CASE("ray: bytes that are not UTF-8 in a record are repaired, HTML is no record") {
-    RayWorld world;
+    RayFixture world;
     world.get("/api/jobs/j").reply(200, "{\"status\":\"FAILED\",\"message\":\"bad \xff byte\"}");
     CHECK(world.backend()->details("j")->message == "bad \xef\xbf\xbd byte");
     world.get("/api/jobs/j").reply(200, "<html><title>Sign in</title></html>");
@@ -67,7 +67,7 @@ TEST_CASE("ray: bytes that are not UTF-8 in a record are repaired, HTML is no re
 }
 
 TEST_CASE("ray: values of environment variables are never kept") {
-    RayWorld world;
+    RayFixture world;
     world.get("/api/jobs/j")
         .reply(200,
                R"({"status":"RUNNING","runtime_env":{"env_vars":{"HF_TOKEN":"hunter2","RAY_AUTH_TOKEN":"hunter3"}}})");
@@ -78,8 +78,8 @@ TEST_CASE("ray: values of environment variables are never kept") {
 }
 
 TEST_CASE("ray poll: one request, whatever comes") {
-    RayWorld world;
-    world.get("/api/jobs/j").fail(RayWorld::refused());
+    RayFixture world;
+    world.get("/api/jobs/j").fail(RayFixture::refused());
     CHECK(world.backend()->poll("j").error().kind == ErrorKind::infrastructure);
     world.get("/api/jobs/j").reply(502, "bad gateway");
     CHECK(world.backend()->poll("j").error().kind == ErrorKind::infrastructure);
@@ -89,10 +89,10 @@ TEST_CASE("ray poll: one request, whatever comes") {
 }
 
 TEST_CASE("ray details: the job server's crash and a restarting dashboard are borne") {
-    RayWorld world;
+    RayFixture world;
     world.get("/api/jobs/j").reply(500, "500 Internal Server Error\n\nServer got itself in trouble");
-    world.get("/api/jobs/j").fail(RayWorld::refused());
-    world.get("/api/jobs/j").reply(200, RayWorld::job("j", "RUNNING"));
+    world.get("/api/jobs/j").fail(RayFixture::refused());
+    world.get("/api/jobs/j").reply(200, RayFixture::job("j", "RUNNING"));
     CHECK(world.backend()->details("j"));
     CHECK(world.clock.sleeps() ==
           std::vector<std::chrono::milliseconds>{std::chrono::milliseconds(500), std::chrono::milliseconds(750)});
@@ -103,14 +103,14 @@ TEST_CASE("ray details: a refused connection is given 3 s at first, 30 s once th
     struct Refusing final : Http {
         int answers = 0;
         Result<HttpResponse> send(const HttpRequest&) override {
-            if (answers-- <= 0) return tl::unexpected(RayWorld::refused());
+            if (answers-- <= 0) return tl::unexpected(RayFixture::refused());
             HttpResponse answer;
             answer.status = 503;
             return answer;
         }
     };
     const auto waited = [](int answers, bool one_shot) {
-        RayWorld world;
+        RayFixture world;
         Refusing http;
         http.answers = answers;
         const auto backend = world.backend(&http, one_shot);
@@ -132,11 +132,11 @@ TEST_CASE("ray: no request and no waiting lasts beyond the deadline, but for a s
         std::vector<HttpRequest> seen;
         Result<HttpResponse> send(const HttpRequest& request) override {
             seen.push_back(request);
-            return tl::unexpected(RayWorld::refused());
+            return tl::unexpected(RayFixture::refused());
         }
     };
     using namespace std::chrono_literals;
-    RayWorld world;
+    RayFixture world;
     Recorder http;
     const auto backend = world.backend(&http);
     CHECK_FALSE(backend->poll("j"));
@@ -160,8 +160,8 @@ TEST_CASE("ray: no request and no waiting lasts beyond the deadline, but for a s
 }
 
 TEST_CASE("ray: a record of ten megabytes is read, one that is too large in all is refused") {
-    RayWorld world;
-    Json job = *parse_json(RayWorld::job("j", "FAILED"), "job");
+    RayFixture world;
+    Json job = *parse_json(RayFixture::job("j", "FAILED"), "job");
     job["message"] = std::string(10'000'000, 'x');
     world.get("/api/jobs/j").reply(200, job.dump());
     const auto read = world.backend()->details("j");
@@ -173,14 +173,14 @@ TEST_CASE("ray: a record of ten megabytes is read, one that is too large in all 
 }
 
 TEST_CASE("ray: a stop request ends the waiting between two tries") {
-    RayWorld world;
+    RayFixture world;
     world.clock.when_asleep([&] { world.stop.request_stop(); });
-    world.get("/api/jobs/j").fail(RayWorld::refused());
+    world.get("/api/jobs/j").fail(RayFixture::refused());
     CHECK(world.backend()->details("j").error().kind == ErrorKind::interrupted);
 }
 
 TEST_CASE("ray list: newest first, without ghosts and nonsense, whatever the pieces") {
-    RayWorld world;
+    RayFixture world;
     world.get("/api/jobs/")
         .reply(200, R"([{"submission_id":"a","status":"RUNNING","start_time":5},{"status":"FAILED","entrypoint":
         "Entrypoint not found.","start_time":null},{"x":1},{"submission_id":"b","status":"PENDING","start_time":9},
@@ -199,7 +199,7 @@ TEST_CASE("ray list: newest first, without ghosts and nonsense, whatever the pie
 }
 
 TEST_CASE("ray stop: true, false, unknown") {
-    RayWorld world;
+    RayFixture world;
     const auto jobs = world.backend();
     world.post("/api/jobs/j/stop").reply(200, R"({"stopped": true})");
     CHECK(*jobs->stop("j"));
@@ -214,62 +214,61 @@ TEST_CASE("ray stop: true, false, unknown") {
 }
 
 TEST_CASE("ray remove: not before the server has done with the job, never while it runs") {
-    RayWorld world;
+    RayFixture world;
     const auto jobs = world.backend();
-    world.get("/api/jobs/j").reply(200, RayWorld::job("j", "SUCCEEDED"));
+    world.get("/api/jobs/j").reply(200, RayFixture::job("j", "SUCCEEDED"));
     world.http.expect("DELETE", k_base + "/api/jobs/j").reply(200, R"({"deleted": true})");
     CHECK(jobs->remove("j"));
     CHECK(world.clock.sleeps() == std::vector<std::chrono::milliseconds>{std::chrono::seconds(5)});
-    world.get("/api/jobs/j").reply(200, RayWorld::job("j", "RUNNING"));
+    world.get("/api/jobs/j").reply(200, RayFixture::job("j", "RUNNING"));
     CHECK(jobs->remove("j").error().kind == ErrorKind::conflict);
-    world.get("/api/jobs/j").reply(200, RayWorld::job("j", "FAILED"));
+    world.get("/api/jobs/j").reply(200, RayFixture::job("j", "FAILED"));
     world.http.expect("DELETE", k_base + "/api/jobs/j")
         .reply(500, "RuntimeError: Attempted to delete job 'j', but it is in a non-terminal state RUNNING.");
     CHECK(jobs->remove("j").error().kind == ErrorKind::conflict);
 }
 
 TEST_CASE("ray: the date may jump, waiting does not care") {
-    RayWorld world;
+    RayFixture world;
     world.clock.when_asleep([&] { world.clock.jump_wall(std::chrono::hours(-24)); });
-    world.get("/api/jobs/j").fail(RayWorld::refused());
-    world.get("/api/jobs/j").reply(200, RayWorld::job("j", "RUNNING"));
+    world.get("/api/jobs/j").fail(RayFixture::refused());
+    world.get("/api/jobs/j").reply(200, RayFixture::job("j", "RUNNING"));
     CHECK(world.backend()->details("j"));
 }
 
 // Submitting to a dashboard by script: one job, whatever becomes of the answers; packages.
 
 TEST_CASE("ray submit: accepted, with the session it was accepted in") {
-    RayWorld world;
+    RayFixture world;
     world.version();
     world.post("/api/jobs/").reply(200, R"({"job_id":"job-1","submission_id":"job-1"})").look([](const HttpRequest& r) {
         CHECK(parse_json(r.body, "body")->at("metadata").at("nonce") == "0123456789abcdef");
-        CHECK(r.max_redirects == 0);
     });
-    const auto submitted = world.backend()->submit(RayWorld::request());
+    const auto submitted = world.backend()->submit(RayFixture::request());
     REQUIRE(submitted);
     CHECK(submitted->submission_id == "job-1");
     CHECK(submitted->session == "session_1");
 }
 
 TEST_CASE("ray submit: no available agent twice, then one job") {
-    RayWorld world;
+    RayFixture world;
     world.version();
     for (int i = 0; i < 2; ++i) {
         world.post("/api/jobs/").reply(500, k_no_agent);
         world.get("/api/jobs/job-1").reply(404, "Job job-1 does not exist");
     }
     world.post("/api/jobs/").reply(200, R"({"submission_id":"job-1"})");
-    CHECK(world.backend()->submit(RayWorld::request()));
+    CHECK(world.backend()->submit(RayFixture::request()));
 }
 
 TEST_CASE("ray submit: no available agent for ever is exit 4 after thirty seconds") {
-    RayWorld world;
+    RayFixture world;
     world.version();
     for (int i = 0; i < 10; ++i) {
         world.post("/api/jobs/").reply(500, k_no_agent);
         world.get("/api/jobs/job-1").reply(404, "Job job-1 does not exist");
     }
-    const auto submitted = world.backend()->submit(RayWorld::request());
+    const auto submitted = world.backend()->submit(RayFixture::request());
     REQUIRE_FALSE(submitted);
     CHECK(submitted.error().kind == ErrorKind::infrastructure);
     std::chrono::milliseconds waited{0};
@@ -279,66 +278,66 @@ TEST_CASE("ray submit: no available agent for ever is exit 4 after thirty second
 }
 
 TEST_CASE("ray submit: the answer is cut, the job is there: one job") {
-    RayWorld world;
+    RayFixture world;
     world.version();
-    world.post("/api/jobs/").fail(RayWorld::refused());
-    world.get("/api/jobs/job-1").reply(200, RayWorld::job("job-1", "PENDING"));
-    CHECK(world.backend()->submit(RayWorld::request()));
+    world.post("/api/jobs/").fail(RayFixture::refused());
+    world.get("/api/jobs/job-1").reply(200, RayFixture::job("job-1", "PENDING"));
+    CHECK(world.backend()->submit(RayFixture::request()));
 }
 
 TEST_CASE("ray submit: the answer is cut, GET says 404 first, the second POST says taken: one job") {
-    RayWorld world;
+    RayFixture world;
     world.version();
-    world.post("/api/jobs/").fail(RayWorld::refused());
+    world.post("/api/jobs/").fail(RayFixture::refused());
     world.get("/api/jobs/job-1").reply(404, "Job job-1 does not exist");
     world.post("/api/jobs/").reply(500, k_taken);
-    world.get("/api/jobs/job-1").reply(200, RayWorld::job("job-1", "PENDING"));
-    const auto submitted = world.backend()->submit(RayWorld::request());
+    world.get("/api/jobs/job-1").reply(200, RayFixture::job("job-1", "PENDING"));
+    const auto submitted = world.backend()->submit(RayFixture::request());
     REQUIRE(submitted);
     CHECK(submitted->submission_id == "job-1");
 }
 
 TEST_CASE("ray submit: taken with a foreign nonce is exit 2") {
-    RayWorld world;
+    RayFixture world;
     world.version();
-    world.post("/api/jobs/").fail(RayWorld::refused());
-    world.get("/api/jobs/job-1").fail(RayWorld::refused());
+    world.post("/api/jobs/").fail(RayFixture::refused());
+    world.get("/api/jobs/job-1").fail(RayFixture::refused());
     world.post("/api/jobs/").reply(500, k_taken);
-    world.get("/api/jobs/job-1").reply(200, RayWorld::job("job-1", "RUNNING", "another"));
-    const auto submitted = world.backend()->submit(RayWorld::request());
+    world.get("/api/jobs/job-1").reply(200, RayFixture::job("job-1", "RUNNING", "another"));
+    const auto submitted = world.backend()->submit(RayFixture::request());
     REQUIRE_FALSE(submitted);
     CHECK(submitted.error().kind == ErrorKind::usage);
     CHECK(submitted.error().message == job_message::already_exists("job-1"));
 }
 
 TEST_CASE("ray submit: an id that is there before us is exit 2 at once") {
-    RayWorld world;
+    RayFixture world;
     world.version();
     world.post("/api/jobs/").reply(500, k_taken);
-    world.get("/api/jobs/job-1").reply(200, RayWorld::job("job-1", "SUCCEEDED", "someone else's"));
-    CHECK(world.backend()->submit(RayWorld::request()).error().kind == ErrorKind::usage);
+    world.get("/api/jobs/job-1").reply(200, RayFixture::job("job-1", "SUCCEEDED", "someone else's"));
+    CHECK(world.backend()->submit(RayFixture::request()).error().kind == ErrorKind::usage);
     CHECK(world.clock.sleeps().empty());
 }
 
 TEST_CASE("ray submit: taken by ourselves on a connection that died below us is one job") {
-    RayWorld world;
+    RayFixture world;
     world.version();
     world.post("/api/jobs/").reply(500, k_taken);
-    world.get("/api/jobs/job-1").reply(200, RayWorld::job("job-1", "PENDING"));
-    CHECK(world.backend()->submit(RayWorld::request()));
+    world.get("/api/jobs/job-1").reply(200, RayFixture::job("job-1", "PENDING"));
+    CHECK(world.backend()->submit(RayFixture::request()));
 }
 
 TEST_CASE("ray submit: a crash of the job server may have taken the job: asked once, never sent again") {
-    RayWorld world;
+    RayFixture world;
     const char* trouble = "500 Internal Server Error\n\nServer got itself in trouble";
     world.version();
     world.post("/api/jobs/").reply(500, trouble);
-    world.get("/api/jobs/job-1").reply(200, RayWorld::job("job-1", "PENDING"));
-    CHECK(world.backend()->submit(RayWorld::request()));
+    world.get("/api/jobs/job-1").reply(200, RayFixture::job("job-1", "PENDING"));
+    CHECK(world.backend()->submit(RayFixture::request()));
     world.version();
     world.post("/api/jobs/").reply(500, trouble);
     world.get("/api/jobs/job-1").reply(404, "Job job-1 does not exist");
-    const auto failed = world.backend()->submit(RayWorld::request());
+    const auto failed = world.backend()->submit(RayFixture::request());
     REQUIRE_FALSE(failed);
     CHECK(failed.error().kind == ErrorKind::infrastructure);
     CHECK(failed.error().hint.find("ray-wait job-1") != std::string::npos);
@@ -348,17 +347,17 @@ TEST_CASE("ray submit: 400, 405 are exit 2 and 401, 403 exit 5, each after one P
     for (const auto& [status, kind] :
          {std::pair(400, ErrorKind::usage), std::pair(405, ErrorKind::usage), std::pair(401, ErrorKind::authentication),
           std::pair(403, ErrorKind::authentication)}) {
-        RayWorld world;
+        RayFixture world;
         world.version();
         world.post("/api/jobs/").reply(status, "no");
-        CHECK(world.backend()->submit(RayWorld::request()).error().kind == kind);
+        CHECK(world.backend()->submit(RayFixture::request()).error().kind == kind);
     }
 }
 
 TEST_CASE("ray submit: what only the local backend does is refused") {
-    RayWorld world;
+    RayFixture world;
     world.version();
-    JobRequest r = RayWorld::request();
+    JobRequest r = RayFixture::request();
     r.keep_workdir = true;
     CHECK(world.backend()->submit(r).error().kind == ErrorKind::usage);
 }
@@ -367,9 +366,9 @@ namespace {
 
 // A tree of two files, and the names under which it was asked for and sent.
 struct Upload {
-    RayWorld world;
+    RayFixture world;
     test::TempDir dir;
-    JobRequest request = RayWorld::request();
+    JobRequest request = RayFixture::request();
     std::string asked, sent, uri, bytes;
 
     Upload() {

@@ -1,5 +1,5 @@
 // How git behaves in a repository, before and after somebody changed it.
-#include "services/git/setup.h"
+#include "services/git/settings.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -37,12 +37,12 @@ struct Settled : GitRepo {
     }
     void remember() {
         m_checkout.emplace(open());
-        setup.emplace(ok(GitSetup::take(*m_checkout)));
+        setup.emplace(ok(GitSettings::take(*m_checkout)));
         before = shape();
     }
     std::vector<std::string> put_back() { return ok(setup->put_back(*m_checkout, "r1")); }
     const GitCheckout& checkout() const { return *m_checkout; }
-    std::optional<GitSetup> setup;
+    std::optional<GitSettings> setup;
     std::string base, before;
 
 private:
@@ -185,10 +185,10 @@ TEST_CASE("git setup: after a kill, what changed later than the session lived is
         repo.sh("git update-index --assume-unchanged a.txt; git replace HEAD:a.txt " + other);
         const std::string changed = repo.shape();
         const auto alive = now + (late ? -std::chrono::hours(1) : std::chrono::hours(1));
-        const auto names = ok(GitSetup::recover(repo.checkout(), "r1", alive));
+        const auto names = ok(GitSettings::recover(repo.checkout(), "r1", alive));
         CHECK(names.empty() == late);
         CHECK(repo.shape() == (late ? changed : repo.before));
-        CHECK_FALSE(ok(GitSetup::load(repo.checkout(), "r1")));
+        CHECK_FALSE(ok(GitSettings::load(repo.checkout(), "r1")));
         if (late) CHECK(repo.sh("cat .git/gdnctl-settings/r1-1/before-config").find("alias") != std::string::npos);
     }
 }
@@ -215,7 +215,7 @@ TEST_CASE("git setup: a shallow clone stays one where what is before its end was
         const auto at = from.outside("clone");
         from.sh("rm -rf ../clone; git clone -q --depth 1 file://$PWD ../clone");
         auto clone = ok(GitCheckout::open(at, system_process(), from.clock));
-        auto setup = ok(GitSetup::take(clone));
+        auto setup = ok(GitSettings::take(clone));
         from.sh(harm, at);
         CHECK(text::join(ok(setup.put_back(clone, "r1")), " ") == "shallow");
         CHECK(from.sh("git fsck 2>&1 && git log --format=%s", at) == "second");
@@ -228,14 +228,14 @@ TEST_CASE("git setup: what another process remembered is put back, too") {
     repo.remember();
     ok(repo.setup->save(repo.checkout(), "r1"));
     repo.sh("git config alias.st x; echo x >.git/hooks/post-merge; git update-index --assume-unchanged a.txt");
-    auto known = ok(GitSetup::load(repo.checkout(), "r1"));
+    auto known = ok(GitSettings::load(repo.checkout(), "r1"));
     REQUIRE(known);
     CHECK(text::join(ok(known->put_back(repo.checkout(), "r1")), " ") == "alias.st hooks/post-merge hidden file a.txt");
     CHECK(repo.shape() == repo.before);
-    GitSetup::forget(repo.checkout(), "r1");
-    CHECK_FALSE(ok(GitSetup::load(repo.checkout(), "r1")));
+    GitSettings::forget(repo.checkout(), "r1");
+    CHECK_FALSE(ok(GitSettings::load(repo.checkout(), "r1")));
     repo.write(".git/gdnctl-settings/before-r2", "3:abc9");
-    CHECK_FALSE(ok(GitSetup::load(repo.checkout(), "r2")));
+    CHECK_FALSE(ok(GitSettings::load(repo.checkout(), "r2")));
 }
 
 TEST_CASE("git setup: a branch that follows a known remote, comments and fetched history stay") {
@@ -254,7 +254,7 @@ TEST_CASE("git setup: a branch that follows a known remote, comments and fetched
     from.commit("second");
     from.sh("git clone -q --depth 1 file://$PWD ../shallow");
     auto clone = ok(GitCheckout::open(from.outside("shallow"), system_process(), from.clock));
-    auto setup = ok(GitSetup::take(clone));
+    auto setup = ok(GitSettings::take(clone));
     from.sh("git fetch -q --unshallow", from.outside("shallow"));
     CHECK(ok(setup.put_back(clone, "r1")).empty());
     CHECK(from.sh("git rev-list --count HEAD", from.outside("shallow")) == "2");
@@ -265,7 +265,7 @@ TEST_CASE("git setup: a new end of the history stays where what is before it was
     const auto at = from.outside("clone");
     from.sh("git clone -q file://$PWD ../clone");
     auto clone = ok(GitCheckout::open(at, system_process(), from.clock));
-    auto setup = ok(GitSetup::take(clone));
+    auto setup = ok(GitSettings::take(clone));
     from.write("a.txt", "two\n");
     from.commit("second");
     from.write("a.txt", "three\n");

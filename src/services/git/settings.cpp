@@ -1,5 +1,5 @@
-// Which values of a changed configuration file are put back.
-#include "services/git/setup.h"
+// GitSettings: what is watched, what differs, and which values of a changed configuration file are put back.
+#include "services/git/settings.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -22,18 +22,14 @@
 
 namespace gdnctl::git {
 
+namespace fs = std::filesystem;
+
+namespace {
+
 struct ConfigChoice {
     std::vector<std::string> changed;  // keys to put back
     std::string bytes;                 // of the file, with the values of before and what may stay
 };
-// Between a file's bytes `before` (nullopt: there was none) and those that were found. nullopt: git cannot read one of
-// them. `copy` is a file that may be written and is removed.
-Result<std::optional<ConfigChoice>> choose_config(const Calls& calls, const std::optional<std::string>& before,
-                                                  const std::string& found, const std::filesystem::path& copy);
-
-namespace fs = std::filesystem;
-
-namespace {
 
 using Values = std::map<std::string, std::vector<std::string>>;
 
@@ -87,8 +83,8 @@ Result<std::optional<Values>> values_of(const Calls& calls, const std::string& b
     return list.ok() ? std::optional(values_in(list.out)) : std::nullopt;
 }
 
-}  // namespace
-
+// Between a file's bytes `before` (nullopt: there was none) and those that were found. nullopt: git cannot read one of
+// them. `copy` is a file that may be written and is removed.
 Result<std::optional<ConfigChoice>> choose_config(const Calls& calls, const std::optional<std::string>& before,
                                                   const std::string& found, const fs::path& copy) {
     GDNCTL_TRY_ASSIGN(const auto now, values_of(calls, found, copy));
@@ -111,6 +107,8 @@ Result<std::optional<ConfigChoice>> choose_config(const Calls& calls, const std:
     fs::remove(copy, ignored);
     return choice;
 }
+
+}  // namespace
 
 }  // namespace gdnctl::git
 
@@ -170,10 +168,10 @@ std::optional<std::vector<std::string>> unpacked(std::string_view text) {
 
 }  // namespace
 
-fs::path GitSetup::folder_of(const GitCheckout& repository) { return repository.common_dir() / "gdnctl-settings"; }
+fs::path GitSettings::folder_of(const GitCheckout& repository) { return repository.common_dir() / "gdnctl-settings"; }
 
 // Marks that hide changes: lower case is assume-unchanged, S skip-worktree, which is normal in a sparse checkout.
-Result<std::map<std::string, char>> GitSetup::marks_of(const GitCheckout& repository) {
+Result<std::map<std::string, char>> GitSettings::marks_of(const GitCheckout& repository) {
     const Calls& calls = *repository.m_calls;
     GDNCTL_TRY_ASSIGN(const std::string out, calls.output({"ls-files", "-v", "-z"}));
     std::map<std::string, char> marks;
@@ -190,7 +188,7 @@ Result<std::map<std::string, char>> GitSetup::marks_of(const GitCheckout& reposi
     return marks;
 }
 
-GitSetup::Place GitSetup::look_at(const fs::path& path) {
+GitSettings::Place GitSettings::look_at(const fs::path& path) {
     Place place;
     struct stat facts{};
     if (lstat(path.c_str(), &facts) != 0) return place;
@@ -209,7 +207,7 @@ GitSetup::Place GitSetup::look_at(const fs::path& path) {
     return place;
 }
 
-void GitSetup::watch(const fs::path& home, const fs::path& path, bool config) {
+void GitSettings::watch(const fs::path& home, const fs::path& path, bool config) {
     const auto [at, anew] = m_places.emplace(path, Place());
     if (!anew) {
         at->second.config = at->second.config || config;
@@ -224,7 +222,7 @@ void GitSetup::watch(const fs::path& home, const fs::path& path, bool config) {
     if (!problem) watch(target.parent_path(), target, config);
 }
 
-void GitSetup::watch_repository(const fs::path& folder) {
+void GitSettings::watch_repository(const fs::path& folder) {
     watch(folder, folder / "config", true);
     watch(folder, folder / "config.worktree", true);
     for (const char* name : {"info/attributes", "info/exclude", "info/grafts", "info/sparse-checkout", "shallow",
@@ -234,7 +232,7 @@ void GitSetup::watch_repository(const fs::path& folder) {
     watch_hooks(folder, folder / "hooks");
 }
 
-void GitSetup::watch_hooks(const fs::path& home, const fs::path& folder) {
+void GitSettings::watch_hooks(const fs::path& home, const fs::path& folder) {
     std::error_code problem;
     if (fs::is_symlink(folder, problem)) watch(home, folder);
     m_hooks.emplace(folder, home);
@@ -242,7 +240,7 @@ void GitSetup::watch_hooks(const fs::path& home, const fs::path& folder) {
 }
 
 // Submodules' names may have slashes, and submodules may have submodules.
-void GitSetup::watch_modules(const fs::path& folder) {
+void GitSettings::watch_modules(const fs::path& folder) {
     std::error_code problem;
     for (fs::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
         std::error_code inner;
@@ -258,7 +256,7 @@ void GitSetup::watch_modules(const fs::path& folder) {
 
 // The user's own configuration, and files that any configuration names. Those in the checkout are the agent's to
 // change: the commit shows it.
-Status GitSetup::watch_users(const GitCheckout& repository) {
+Status GitSettings::watch_users(const GitCheckout& repository) {
     const fs::path& root = repository.root();
     const auto place_of = [&](const fs::path& name) -> std::optional<fs::path> {
         const fs::path path = name.is_absolute() ? name.lexically_normal() : (root / name).lexically_normal();
@@ -304,8 +302,8 @@ Status GitSetup::watch_users(const GitCheckout& repository) {
     return {};
 }
 
-Result<GitSetup> GitSetup::take(const GitCheckout& repository) {
-    GitSetup setup;
+Result<GitSettings> GitSettings::take(const GitCheckout& repository) {
+    GitSettings setup;
     const fs::path& common = repository.common_dir();
     setup.watch_repository(common);
     setup.watch_modules(common / "modules");
@@ -325,7 +323,7 @@ Result<GitSetup> GitSetup::take(const GitCheckout& repository) {
     return setup;
 }
 
-Status GitSetup::save(const GitCheckout& repository, const std::string& run) const {
+Status GitSettings::save(const GitCheckout& repository, const std::string& run) const {
     std::vector<std::string> items;
     for (const auto& [path, place] : m_places) {
         items.insert(items.end(), {"place", path.string(), place.home.string(), std::string(1, place.kind),
@@ -338,12 +336,12 @@ Status GitSetup::save(const GitCheckout& repository, const std::string& run) con
     return atomic_replace(before_file(folder_of(repository), run), packed(items), 0600);
 }
 
-Result<std::optional<GitSetup>> GitSetup::load(const GitCheckout& repository, const std::string& run) {
+Result<std::optional<GitSettings>> GitSettings::load(const GitCheckout& repository, const std::string& run) {
     GDNCTL_TRY_ASSIGN(const auto text,
                       read_file_if_exists(before_file(folder_of(repository), run), std::size_t{256} << 20));
-    if (!text) return std::optional<GitSetup>();
+    if (!text) return std::optional<GitSettings>();
     const auto items = unpacked(*text);
-    GitSetup setup;
+    GitSettings setup;
     for (std::size_t i = 0; items && i < items->size();) {
         const auto item = [&](std::size_t n) { return i + n < items->size() ? (*items)[i + n] : std::string(); };
         if (item(0) == "place") {
@@ -357,14 +355,14 @@ Result<std::optional<GitSetup>> GitSetup::load(const GitCheckout& repository, co
             if (item(0) == "mark" && !item(2).empty()) setup.m_marks[item(1)] = item(2).front();
             i += 3;
         } else {
-            return std::optional<GitSetup>();
+            return std::optional<GitSettings>();
         }
     }
     return items ? std::optional(std::move(setup)) : std::nullopt;
 }
 
-Status GitSetup::mend(const fs::path& start, const std::string& run, std::optional<Time> alive, Process& process,
-                      Clock& clock) {
+Status GitSettings::mend(const fs::path& start, const std::string& run, std::optional<Time> alive, Process& process,
+                         Clock& clock) {
     const auto root = find_repository_root(start);
     if (run.empty() || !root || GitCheckout::open(start, process, clock)) return {};
     fs::path git_dir = *root / ".git";
@@ -383,8 +381,8 @@ Status GitSetup::mend(const fs::path& start, const std::string& run, std::option
     return {};
 }
 
-Result<std::vector<std::string>> GitSetup::recover(const GitCheckout& repository, const std::string& run,
-                                                   std::optional<Time> alive) {
+Result<std::vector<std::string>> GitSettings::recover(const GitCheckout& repository, const std::string& run,
+                                                      std::optional<Time> alive) {
     GDNCTL_TRY_ASSIGN(auto setup, load(repository, run));
     if (!setup) return std::vector<std::string>();
     GDNCTL_TRY_ASSIGN(auto names, setup->put_back(repository, run, alive));
@@ -392,13 +390,13 @@ Result<std::vector<std::string>> GitSetup::recover(const GitCheckout& repository
     return names;
 }
 
-void GitSetup::forget(const GitCheckout& repository, const std::string& run) {
+void GitSettings::forget(const GitCheckout& repository, const std::string& run) {
     std::error_code ignored;
     fs::remove(before_file(folder_of(repository), run), ignored);
     fs::remove(folder_of(repository), ignored);  // if it is empty
 }
 
-GitSetup::Places GitSetup::differing() const {
+GitSettings::Places GitSettings::differing() const {
     Places found;
     std::error_code problem;
     for (const auto& [path, place] : m_places) {
@@ -418,7 +416,7 @@ GitSetup::Places GitSetup::differing() const {
 
 // When what is at a path was last changed. For a missing file, when its folder was, which is `home` or below; nullopt:
 // not known, as in a folder where git itself makes and removes files all the time.
-std::optional<GitSetup::Time> GitSetup::changed_at(const fs::path& path, const fs::path& home) {
+std::optional<GitSettings::Time> GitSettings::changed_at(const fs::path& path, const fs::path& home) {
     struct stat facts{};
     for (fs::path at = path; at != home; at = at.parent_path()) {
         if (lstat(at.c_str(), &facts) == 0) return change_of(facts);
@@ -428,7 +426,7 @@ std::optional<GitSetup::Time> GitSetup::changed_at(const fs::path& path, const f
 }
 
 // After `git worktree move`, the new place points back to this folder of administration.
-bool GitSetup::is_moved_worktree(const fs::path& gitdir, const Place& now) {
+bool GitSettings::is_moved_worktree(const fs::path& gitdir, const Place& now) {
     constexpr std::string_view k_start = "gitdir: ";
     const fs::path admin = gitdir.parent_path();
     if (admin.parent_path().filename() != "worktrees" || gitdir.filename() != "gitdir" || now.kind != 'f') return false;
@@ -443,9 +441,6 @@ bool GitSetup::is_moved_worktree(const fs::path& gitdir, const Place& now) {
 
 // What differs from an earlier setup is kept and put back.
 
-namespace fs = std::filesystem;
-using git::Calls;
-
 namespace {
 
 std::set<std::string> lines_of(std::string_view text) {
@@ -459,9 +454,9 @@ std::set<std::string> lines_of(std::string_view text) {
 }  // namespace
 
 // One restoration: the places that differ, what was found in them, and where that is kept.
-class GitSetup::Found {
+class GitSettings::Found {
 public:
-    Found(GitSetup& setup, const GitCheckout& repository, const std::string& run, std::optional<Time> alive)
+    Found(GitSettings& setup, const GitCheckout& repository, const std::string& run, std::optional<Time> alive)
         : m_setup(setup), m_repository(repository), m_calls(*repository.m_calls), m_run(run), m_alive(alive) {}
 
     Result<std::vector<std::string>> put_back() {
@@ -809,7 +804,7 @@ private:
         }
     }
 
-    GitSetup& m_setup;
+    GitSettings& m_setup;
     const GitCheckout& m_repository;
     const Calls& m_calls;
     const std::string& m_run;
@@ -820,8 +815,8 @@ private:
     std::vector<std::string> m_outside, m_late;
 };
 
-Result<std::vector<std::string>> GitSetup::put_back(const GitCheckout& repository, const std::string& run,
-                                                    std::optional<Time> alive) {
+Result<std::vector<std::string>> GitSettings::put_back(const GitCheckout& repository, const std::string& run,
+                                                       std::optional<Time> alive) {
     return Found(*this, repository, run, alive).put_back();
 }
 

@@ -22,12 +22,12 @@
 
 namespace gdnctl {
 
-class GitSetup {
+class GitSettings {
 public:
     // Of the checkout, of its repository with all other checkouts and submodules, and of the user.
-    static Result<GitSetup> take(const GitCheckout& repository);
+    static Result<GitSettings> take(const GitCheckout& repository);
     Status save(const GitCheckout& repository, const std::string& run) const;
-    static Result<std::optional<GitSetup>> load(const GitCheckout& repository, const std::string& run);
+    static Result<std::optional<GitSettings>> load(const GitCheckout& repository, const std::string& run);
     using Time = std::filesystem::file_time_type;
     // Before a killed run is continued: if git refuses to work at `start`, puts back what that run remembered.
     static Status mend(const std::filesystem::path& start, const std::string& run, std::optional<Time> alive,

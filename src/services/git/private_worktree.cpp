@@ -1,4 +1,4 @@
-// The linked worktree that moves from commit to commit.
+// PrivateWorktree: a linked worktree, outside the repository, that moves from commit to commit.
 #include <algorithm>
 #include <array>
 
@@ -32,11 +32,11 @@ fs::path admin_of(const GitCheckout& repository, const fs::path& folder) {
     return {};
 }
 
-// An unused path for files that are in the way of a slot.
-fs::path lost_place(const fs::path& slot) {
+// An unused path for files that are in the way of a worktree.
+fs::path lost_place(const fs::path& worktree) {
     std::error_code problem;
     for (int n = 1;; ++n) {
-        fs::path place = slot.string() + fmt::format(".lost-{}", n);
+        fs::path place = worktree.string() + fmt::format(".lost-{}", n);
         if (!fs::exists(fs::symlink_status(place, problem))) return place;
     }
 }
@@ -55,7 +55,7 @@ Status git::move_folder(const fs::path& from, const fs::path& to) {
     return {};
 }
 
-Status GitSlot::mend_link() const {
+Status PrivateWorktree::mend_link() const {
     const fs::path link = m_checkout.root() / ".git";
     const std::string wanted = "gitdir: " + m_admin.string() + "\n";
     std::error_code problem;
@@ -67,8 +67,8 @@ Status GitSlot::mend_link() const {
     return atomic_replace(link, wanted);
 }
 
-Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& folder, bool ours, Process& process,
-                              Clock& clock) {
+Result<PrivateWorktree> PrivateWorktree::open(const GitCheckout& repository, const fs::path& folder, bool ours,
+                                              Process& process, Clock& clock) {
     GDNCTL_TRY(make_private_directory(folder.parent_path()));
     std::error_code problem;
     // git stores the resolved path.
@@ -95,29 +95,74 @@ Result<GitSlot> GitSlot::open(const GitCheckout& repository, const fs::path& fol
     GitCheckout checkout(std::make_unique<git::Calls>(place, admin, repository.common_dir(), process, clock));
     checkout.m_calls->overrides = repository.m_calls->overrides;
     checkout.m_calls->is_private = true;
-    GitSlot slot(std::move(checkout), admin);
-    if (emptied) GDNCTL_TRY(slot.mend_link());
+    PrivateWorktree worktree(std::move(checkout), admin);
+    if (emptied) GDNCTL_TRY(worktree.mend_link());
     GDNCTL_TRY_ASSIGN(const GitHead users, repository.head());
-    GDNCTL_TRY(slot.m_checkout.leave_unborn(users.sha, {}));
-    GDNCTL_TRY_ASSIGN(const GitHead head, slot.m_checkout.head());
-    if (!whole || emptied) GDNCTL_TRY(slot.m_checkout.m_calls->done({"reset", "-q", "--hard", head.sha}));
-    if (!whole) return slot;
+    GDNCTL_TRY(worktree.m_checkout.leave_unborn(users.sha, {}));
+    GDNCTL_TRY_ASSIGN(const GitHead head, worktree.m_checkout.head());
+    if (!whole || emptied) GDNCTL_TRY(worktree.m_checkout.m_calls->done({"reset", "-q", "--hard", head.sha}));
+    if (!whole) return worktree;
     for (const char* name : {"index.lock", "HEAD.lock"}) fs::remove(admin / name, problem);
-    if (ours) return slot;
-    GDNCTL_TRY(slot.rescue_repositories());
-    GDNCTL_TRY_ASSIGN(const GitSnapshot left, slot.m_checkout.snapshot(head.sha, "left in a slot of codex-loop\n"));
+    if (ours) return worktree;
+    GDNCTL_TRY(worktree.rescue_repositories());
+    GDNCTL_TRY_ASSIGN(const GitSnapshot left, worktree.m_checkout.snapshot(head.sha, "left in a slot of codex-loop\n"));
     const std::string& tip = left.commit.empty() ? head.sha : left.commit;
-    GDNCTL_TRY_ASSIGN(const bool kept, slot.m_checkout.is_kept(tip));
+    GDNCTL_TRY_ASSIGN(const bool kept, worktree.m_checkout.is_kept(tip));
     if (!kept) {
         const GitRefUpdate pin{"refs/gdnctl/rescued/" + tip, tip};
         GDNCTL_TRY(repository.update_refs(std::span(&pin, 1)));
-        slot.m_rescued.push_back(pin.name);
+        worktree.m_rescued.push_back(pin.name);
         log::warning("work that was left in {} is kept at {}", place.string(), pin.name);
     }
-    return slot;
+    return worktree;
 }
 
-Status GitSlot::rescue_repositories() {
+namespace {
+
+// For calls outside our repository: git only uses `-C` to find the place.
+git::CallOptions elsewhere() {
+    git::CallOptions options;
+    for (const char* name : {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"}) options.env[name] = std::nullopt;
+    return options;
+}
+
+// Git does not look into an ignored folder. Finds repositories in it at any depth.
+void find_repositories(const fs::path& root, const fs::path& folder, std::vector<std::string>& found) {
+    std::error_code problem;
+    if (!fs::is_directory(fs::symlink_status(folder, problem))) return;
+    if (fs::exists(fs::symlink_status(folder / ".git", problem)))
+        found.push_back(folder.lexically_relative(root).string());
+    for (fs::directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
+        std::error_code inner;
+        if (at->path().filename() != ".git" && at->is_directory(inner) && !at->is_symlink(inner)) {
+            find_repositories(root, at->path(), found);
+        }
+    }
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> PrivateWorktree::unpublished() const {
+    const git::Calls& calls = *m_checkout.m_calls;
+    GDNCTL_TRY_ASSIGN(const std::string ignored,
+                      calls.output({"ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"}));
+    std::vector<std::string> all, found;
+    for (const auto path : text::split(ignored, '\0')) {
+        if (!path.ends_with('/')) continue;
+        find_repositories(m_checkout.root(), m_checkout.root() / path.substr(0, path.size() - 1), all);
+    }
+    for (const auto& path : all) {
+        // Is it below one that is already kept?
+        if (!found.empty() && (path + "/").starts_with(found.back() + "/")) continue;
+        const git::Words words = {
+            "-C", (m_checkout.root() / path).string(), "rev-list", "--max-count=1", "--all", "--not", "--remotes"};
+        GDNCTL_TRY_ASSIGN(const ProcessResult own, calls.run(words, elsewhere()));
+        if (own.ok() && !text::trim(own.out).empty()) found.push_back(path);
+    }
+    return found;
+}
+
+Status PrivateWorktree::rescue_repositories() {
     GDNCTL_TRY_ASSIGN(std::vector<std::string> paths, unpublished());
     GDNCTL_TRY_ASSIGN(const GitNested nested, m_checkout.nested());
     paths.insert(paths.end(), nested.links.begin(), nested.links.end());
@@ -135,7 +180,7 @@ Status GitSlot::rescue_repositories() {
     return {};
 }
 
-Status GitSlot::mend(const GitCheckout& repository) {
+Status PrivateWorktree::mend(const GitCheckout& repository) {
     const fs::path root = m_checkout.root();
     std::error_code problem;
     if (fs::exists(m_admin / "HEAD", problem) && fs::exists(m_admin / "gitdir", problem)) {
@@ -146,17 +191,17 @@ Status GitSlot::mend(const GitCheckout& repository) {
     }
     log::warning("{} is no longer a worktree of the repository: recreating it", root.string());
     const git::Calls& calls = *repository.m_calls;
-    GDNCTL_TRY_ASSIGN(GitSlot anew, open(repository, root, true, calls.process, calls.clock));
+    GDNCTL_TRY_ASSIGN(PrivateWorktree anew, open(repository, root, true, calls.process, calls.clock));
     *this = std::move(anew);
     return {};
 }
 
-Status GitSlot::show(const std::vector<std::string>& hidden) {
+Status PrivateWorktree::show(const std::vector<std::string>& hidden) {
     return git::show_files(*m_checkout.m_calls, hidden, {});
 }
 
-Result<std::vector<fs::path>> GitSlot::move_repositories_aside(std::span<const std::string> paths,
-                                                               const fs::path& folder) {
+Result<std::vector<fs::path>> PrivateWorktree::move_repositories_aside(std::span<const std::string> paths,
+                                                                       const fs::path& folder) {
     std::vector<fs::path> places;
     std::error_code problem;
     if (fs::is_directory(fs::symlink_status(m_checkout.root() / ".git", problem))) {
@@ -165,7 +210,7 @@ Result<std::vector<fs::path>> GitSlot::move_repositories_aside(std::span<const s
         GDNCTL_TRY(git::move_folder(m_checkout.root() / ".git", to));
         places.push_back(std::move(to));
     }
-    // Later calls look for the slot's own.
+    // Later calls look for the worktree's own.
     GDNCTL_TRY(mend_link());
     GDNCTL_TRY_ASSIGN(auto inside, m_checkout.move_inside(paths, folder));
     places.insert(places.end(), std::make_move_iterator(inside.begin()), std::make_move_iterator(inside.end()));
@@ -196,7 +241,7 @@ bool is_denied(const Error& error) {
 
 }  // namespace
 
-Result<GitSnapshot> GitSlot::snapshot(std::string_view parent, std::string_view message) {
+Result<GitSnapshot> PrivateWorktree::snapshot(std::string_view parent, std::string_view message) {
     auto left = m_checkout.snapshot(parent, message);
     const auto unread = [&] { return left ? left->unread : is_denied(left.error()); };
     if (!unread()) return left;
@@ -209,7 +254,7 @@ Result<GitSnapshot> GitSlot::snapshot(std::string_view parent, std::string_view 
     return m_checkout.snapshot(parent, message);
 }
 
-Status GitSlot::move_aside() {
+Status PrivateWorktree::move_aside() {
     const fs::path root = m_checkout.root();
     const fs::path aside = lost_place(root);
     std::error_code problem;
@@ -220,7 +265,7 @@ Status GitSlot::move_aside() {
     return mend_link();
 }
 
-Status GitSlot::move_to(std::string_view commit, std::span<const std::string> keep) {
+Status PrivateWorktree::move_to(std::string_view commit, std::span<const std::string> keep) {
     Status moved = try_move_to(commit, keep);
     if (moved || !is_denied(moved.error())) return moved;
     open_up(m_checkout.root());
@@ -230,7 +275,7 @@ Status GitSlot::move_to(std::string_view commit, std::span<const std::string> ke
     return try_move_to(commit, keep);
 }
 
-Status GitSlot::try_move_to(std::string_view commit, std::span<const std::string> keep) {
+Status PrivateWorktree::try_move_to(std::string_view commit, std::span<const std::string> keep) {
     const git::Calls& calls = *m_checkout.m_calls;
     std::error_code problem;
     fs::create_directories(m_checkout.root(), problem);
@@ -258,18 +303,10 @@ Status GitSlot::try_move_to(std::string_view commit, std::span<const std::string
     return refused;
 }
 
-// Submodules in a slot: cloned from the user's checkout with shared objects, so that nothing is fetched from a remote.
-
-namespace fs = std::filesystem;
+// Submodules in a worktree: cloned from the user's checkout with shared objects, so that nothing is fetched from a
+// remote.
 
 namespace {
-
-// For calls outside our repository: git only uses `-C` to find the place.
-git::CallOptions elsewhere() {
-    git::CallOptions options;
-    for (const char* name : {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"}) options.env[name] = std::nullopt;
-    return options;
-}
 
 struct Link {
     std::string path, commit;
@@ -290,7 +327,7 @@ Result<std::vector<Link>> links_of(const git::Calls& calls) {
 
 }  // namespace
 
-Status GitSlot::fill_submodules(const GitCheckout& repository) {
+Status PrivateWorktree::fill_submodules(const GitCheckout& repository) {
     const git::Calls& calls = *m_checkout.m_calls;
     GDNCTL_TRY_ASSIGN(const auto links, links_of(calls));
     for (const auto& link : links) {
@@ -316,7 +353,7 @@ Status GitSlot::fill_submodules(const GitCheckout& repository) {
     return {};
 }
 
-Result<std::vector<std::string>> GitSlot::keep_submodules(const GitCheckout& repository, std::string_view ref) {
+Result<std::vector<std::string>> PrivateWorktree::keep_submodules(const GitCheckout& repository, std::string_view ref) {
     const git::Calls& calls = *m_checkout.m_calls;
     GDNCTL_TRY_ASSIGN(const auto links, links_of(calls));
     std::vector<std::string> kept;
@@ -330,7 +367,7 @@ Result<std::vector<std::string>> GitSlot::keep_submodules(const GitCheckout& rep
         auto inside = GitCheckout::open(here, calls.process, calls.clock);
         if (!inside && !users) continue;
         if (!inside) return tl::unexpected(inside.error());
-        if (inside->root() != fs::weakly_canonical(here, problem)) continue;  // not a repository: the slot itself
+        if (inside->root() != fs::weakly_canonical(here, problem)) continue;  // not a repository: the worktree itself
         GDNCTL_TRY_ASSIGN(const GitHead head, inside->head());
         GDNCTL_TRY_ASSIGN(const GitSnapshot left, inside->snapshot(head.sha, "left in a submodule\n"));
         const std::string& tip = left.commit.empty() ? head.sha : left.commit;
