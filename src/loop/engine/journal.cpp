@@ -459,7 +459,7 @@ Result<std::optional<RunState>> read_state(const std::filesystem::path& path) {
     bool whole = !schema.empty();
     each_field(state, [&](const char* key, auto& value) {
         whole = whole && has_type_of(json::field(json, key), value);
-        if (whole) json.at(key).get_to(value);
+        if (whole) value = json.at(key).get<std::remove_cvref_t<decltype(value)>>();
     });
     if (!whole) return refused("lacks a field or has one of the wrong type");
     return std::optional(std::move(state));

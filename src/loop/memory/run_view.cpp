@@ -330,13 +330,6 @@ std::string shown(std::string_view text) { return shown(text, std::string::npos)
 
 std::string grouped(const std::optional<std::int64_t>& number) { return number ? grouped(*number) : "unknown"; }
 
-std::string grouped(std::int64_t number) {
-    std::string digits = fmt::format("{}", number);
-    const std::ptrdiff_t first = number < 0 ? 1 : 0;
-    for (auto at = std::ssize(digits) - 3; at > first; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
-    return digits;
-}
-
 std::optional<RunningLoop> running(const std::filesystem::path& log_dir) {
     const auto lock = log_dir / "codex-loop.lock";
     const auto holder = read_file_if_exists(lock, 64);

@@ -20,7 +20,7 @@ namespace gdnctl::hub {
 namespace {
 
 constexpr std::int64_t k_worth_a_note = std::int64_t{1} << 20;
-constexpr std::size_t k_block = std::size_t{256} << 10;
+constexpr std::size_t k_read_block = std::size_t{256} << 10;
 constexpr std::size_t k_longest_note = std::size_t{64} << 10;
 
 }  // namespace
@@ -137,7 +137,7 @@ void PartFile::remove() {
 Status BlockWriter::add(std::string_view bytes, std::int64_t at) {
     if (m_bytes.empty()) m_at = at;
     m_bytes += bytes;
-    return m_bytes.size() < k_block ? Status() : flush();
+    return m_bytes.size() < k_read_block ? Status() : flush();
 }
 
 Status BlockWriter::flush() {
@@ -148,11 +148,11 @@ Status BlockWriter::flush() {
 
 namespace {
 
-constexpr std::int64_t k_mib = std::int64_t{1} << 20;
-constexpr std::int64_t k_worth_cutting = 64 * k_mib;
-constexpr std::int64_t k_smallest_part = 16 * k_mib;
+constexpr std::int64_t k_mebibyte = std::int64_t{1} << 20;
+constexpr std::int64_t k_worth_cutting = 64 * k_mebibyte;
+constexpr std::int64_t k_smallest_part = 16 * k_mebibyte;
 constexpr std::int64_t k_most_parts = 4;
-constexpr int k_partial = 206;
+constexpr int k_partial_content = 206;
 
 }  // namespace
 
@@ -224,7 +224,7 @@ std::int64_t TailRanges::bytes() const {
 std::int64_t TailRanges::take_arrived() { return std::exchange(m_arrived, 0); }
 
 bool TailRanges::Part::on_head(int status, const HttpHeaders& headers) {
-    return status == k_partial &&
+    return status == k_partial_content &&
            is_range(find_header(headers, "content-range").value_or(""), span.at, span.end, owner.m_size);
 }
 

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr int k_rate_limited = 429;
 constexpr milliseconds k_api_time{60'000};
-constexpr milliseconds k_step{50};
+constexpr milliseconds k_wait_step{50};
 constexpr milliseconds k_announced{1000};
 
 // Keeps a whole answer in memory.
@@ -121,7 +121,7 @@ Result<ServiceAnswer> RetryingClient::exchange(const RedirectStep& step, const S
             m_pool.cancel(collector);
             return tl::unexpected(stopped_error());
         }
-        if (const Status worked = m_pool.step(k_step); !worked) {
+        if (const Status worked = m_pool.step(k_wait_step); !worked) {
             m_pool.cancel(collector);
             return tl::unexpected(worked.error());
         }
