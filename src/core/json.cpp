@@ -37,7 +37,10 @@ bool is_pair(const Json& item) { return item.is_array() && item.size() == 2 && i
 
 }  // namespace
 
-Json::Json(std::string value) : m_kind(Kind::string) { m_value.string = new std::string(std::move(value)); }
+void Json::set(std::string value) {
+    m_value.string = new std::string(std::move(value));
+    m_kind = Kind::string;
+}
 
 Json::Json(std::initializer_list<Json> items) {
     const bool pairs = std::all_of(items.begin(), items.end(), is_pair);

@@ -60,14 +60,18 @@ public:
             set(static_cast<std::uint64_t>(value));
         }
     }
-    Json(const char* value) : Json(std::string(value)) {}
-    Json(std::string_view value) : Json(std::string(value)) {}
-    Json(std::string value);
+    // A template, so that a list in braces never is a string: Json({"a"}) is an array.
+    template <class Text>
+        requires(std::convertible_to<const Text&, std::string_view> && !std::is_same_v<std::remove_cvref_t<Text>, Json>)
+    Json(Text&& value) {
+        set(std::string(std::forward<Text>(value)));
+    }
     // An object if every item is a pair that begins with a string, otherwise an array.
     Json(std::initializer_list<Json> items);
     // An object of a map with strings as keys, an array of any other range.
     template <std::ranges::input_range Range>
-        requires(!std::convertible_to<Range, std::string_view> && !std::is_same_v<std::remove_cvref_t<Range>, Json>)
+        requires(!std::convertible_to<Range, std::string_view> && !std::convertible_to<Range, std::string> &&
+                 !std::is_same_v<std::remove_cvref_t<Range>, Json>)
     Json(const Range& range) {
         if constexpr (requires(std::ranges::range_value_t<Range> item) { item.second; }) {
             become(Kind::object);
@@ -183,6 +187,10 @@ public:
     // Adds the members of `other`, or replaces them.
     void update(const Json& other);
     std::size_t erase(std::string_view key);
+    template <std::integral Index>
+    void erase(Index index) {
+        erase(begin() + static_cast<std::ptrdiff_t>(index));
+    }
     void clear();
 
     // Elements of an array, or values of an object in order; nothing for other values.
@@ -252,12 +260,13 @@ public:
     template <bool Const>
     struct Item {
         Iterator<Const> at;
-        const std::string& key() const { return at.key(); }
+        std::string index;  // of an array's element; "": the value has a key
+        const std::string& key() const { return index.empty() ? at.key() : index; }
         auto& value() const { return *at; }
         template <std::size_t I>
         auto& get() const {
             if constexpr (I == 0) {
-                return at.key();
+                return key();
             } else {
                 return *at;
             }
@@ -268,27 +277,32 @@ public:
     public:
         class Walk {
         public:
-            explicit Walk(Iterator<Const> at) : m_at(at) {}
-            Item<Const> operator*() const { return {m_at}; }
+            Walk(Iterator<Const> at, bool has_keys) : m_at(at), m_has_keys(has_keys) {}
+            Item<Const> operator*() const { return {m_at, m_has_keys ? std::string() : std::to_string(m_index)}; }
             Walk& operator++() {
                 ++m_at;
+                ++m_index;
                 return *this;
             }
             bool operator==(const Walk& other) const { return m_at == other.m_at; }
 
         private:
             Iterator<Const> m_at;
+            bool m_has_keys;
+            std::size_t m_index = 0;
         };
-        Items(Iterator<Const> first, Iterator<Const> last) : m_first(first), m_last(last) {}
-        Walk begin() const { return Walk(m_first); }
-        Walk end() const { return Walk(m_last); }
+        Items(Iterator<Const> first, Iterator<Const> last, bool has_keys)
+            : m_first(first), m_last(last), m_has_keys(has_keys) {}
+        Walk begin() const { return Walk(m_first, m_has_keys); }
+        Walk end() const { return Walk(m_last, m_has_keys); }
 
     private:
         Iterator<Const> m_first, m_last;
+        bool m_has_keys;
     };
-    // Of an object; of other values nothing.
-    Items<false> items() { return is_object() ? Items<false>(begin(), end()) : Items<false>({}, {}); }
-    Items<true> items() const { return is_object() ? Items<true>(begin(), end()) : Items<true>({}, {}); }
+    // The keys of an array are "0", "1" and so on.
+    Items<false> items() { return {begin(), end(), is_object()}; }
+    Items<true> items() const { return {begin(), end(), is_object()}; }
 
     // "/a/0/b" (RFC 6901); throws if the text is none.
     struct json_pointer {
@@ -308,6 +322,7 @@ private:
     void set(bool value) noexcept { m_kind = Kind::boolean, m_value.boolean = value; }
     void set(std::int64_t value) noexcept { m_kind = Kind::integer, m_value.integer = value; }
     void set(std::uint64_t value) noexcept { m_kind = Kind::unsigned_integer, m_value.unsigned_integer = value; }
+    void set(std::string value);
     void set(double value) noexcept { m_kind = Kind::number, m_value.number = value; }
     void become(Kind kind);
     const Json& need(Kind kind) const;

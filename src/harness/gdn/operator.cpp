@@ -295,8 +295,8 @@ public:
     }
 
     std::span<const std::string_view> passes() const override {
-        static constexpr std::string_view k_passes[] = {"forward", "backward", "decode"};
-        return k_passes;
+        static constexpr std::string_view k_operator_passes[] = {"forward", "backward", "decode"};
+        return k_operator_passes;
     }
 
     Result<std::unique_ptr<Kernel>> open(const std::string& spelling, const Opening& how,

@@ -44,6 +44,13 @@ TEST_CASE("json: a list of pairs that begin with strings is an object, any other
     CHECK(Json::array().dump() == "[]");
     CHECK(Json(std::vector<std::string>{"a", "b"}).dump() == R"(["a","b"])");
     CHECK(Json(std::map<std::string, int>{{"a", 1}}).dump() == R"({"a":1})");
+    CHECK(Json({"a"}).dump() == R"(["a"])");
+    CHECK(Json({std::string("a")}).dump() == R"(["a"])");
+    CHECK(Json({{"a", "b"}}).dump() == R"({"a":"b"})");
+    Json filled;
+    filled["list"] = {"a"};
+    filled["list"].push_back({1});
+    CHECK(filled.dump() == R"({"list":["a",[1]]})");
     CHECK_THROWS_AS(Json::object({1}), Json::exception);
 }
 
@@ -77,6 +84,9 @@ TEST_CASE("json: members are found, added, replaced and removed, in their order"
     std::string walked;
     for (const auto& [key, value] : object.items()) walked += key + "=" + value.dump() + " ";
     CHECK(walked == "b=3 c=[1,2] ");
+    walked.clear();
+    for (const auto& [key, value] : object["c"].items()) walked += key + "=" + value.dump() + " ";
+    CHECK(walked == "0=1 1=2 ");
     int sum = 0;
     for (const Json& item : object["c"]) sum += item.get<int>();
     CHECK(sum == 3);
@@ -84,7 +94,9 @@ TEST_CASE("json: members are found, added, replaced and removed, in their order"
     CHECK_THROWS_AS((void)fixed["e"], Json::exception);
     CHECK_THROWS_AS((void)fixed["c"][2], Json::exception);
     CHECK(Json().empty());
-    CHECK(Json(7).items().begin() == Json(7).items().end());
+    Json list = {1, 2, 3};
+    list.erase(0);
+    CHECK(list.dump() == "[2,3]");
     Json copy = object;
     copy["b"] = "changed";
     CHECK(object["b"] == 3);

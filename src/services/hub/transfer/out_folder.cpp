@@ -224,9 +224,9 @@ std::vector<unsigned char> bytes_of(std::string_view hex) {
 }  // namespace
 
 bool has_room_for_records(std::string_view local) {
-    constexpr std::size_t k_longest_name = 255;
+    constexpr std::size_t k_longest_file_name = 255;
     const std::string_view name = local.substr(local.rfind('/') + 1);
-    return name.size() + std::string_view(".metadata").size() <= k_longest_name;
+    return name.size() + std::string_view(".metadata").size() <= k_longest_file_name;
 }
 
 std::string metadata_path(std::string_view local) { return record(local, ".metadata"); }
