@@ -82,9 +82,12 @@ function place(pattern, allowed, name) { patterns[++places] = pattern; allow[pla
             if (from !~ /^(libgdn|commands|harness)$/) bad("the installed C headers belong to libgdn and the harness")
         } else if (header !~ /\//) bad("a header is named from src/, not as " header)
         else {
-            a = folder_of(file); b = folder_of("src/" header)
-            if (a != b && !((a, b) in edge)) { edge[a, b] = 1; includes[a] = includes[a] " " b }
-            to = room_of("src/" header); if (from != to && !((from, to) in reach)) bad(from " may not include " header)
+            to = room_of("src/" header)
+            if (from != to && !((from, to) in reach)) bad(from " may not include " header)
+            else {
+                a = folder_of(file); b = folder_of("src/" header)
+                if (a != b && !((a, b) in edge)) { edge[a, b] = 1; includes[a] = includes[a] " " b }
+            }
         }
         next
     }

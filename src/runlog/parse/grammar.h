@@ -130,7 +130,7 @@ struct Equation {
 };
 
 // Each equation uses only sums of earlier ones.
-constexpr std::array k_equations = {
+inline constexpr std::array k_equations = {
     Equation{"kernel_budget_ms",
              {{{"forward_closed_call_ms", 1}, {"backward_closed_call_ms", 1}, {}}},
              "forward + backward",
@@ -148,7 +148,7 @@ constexpr std::array k_equations = {
 struct GapShare {
     std::string_view key, budget;
 };
-constexpr std::array k_gap_shares = {
+inline constexpr std::array k_gap_shares = {
     GapShare{"gap_explained_by_train_path", "train_path_budget_ms"},
     GapShare{"gap_explained_by_decoder_layer_shell", "decoder_layer_shell_budget_ms"},
     GapShare{"gap_explained_by_hybrid_generic_shell_delta", "hybrid_generic_shell_delta_budget_ms"}};
