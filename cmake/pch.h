@@ -17,4 +17,3 @@
 
 #include <fmt/format.h>
 #include <tl/expected.hpp>
-

@@ -19,7 +19,8 @@ JournalContents parse_journal(std::string_view text) {
         const std::size_t end = text.find('\n', start);
         const std::string_view line = text.substr(start, end == std::string_view::npos ? end : end - start);
         // A proper prefix of a JSON object is never an object, so a whole one was not torn.
-        if (end == std::string_view::npos && !(line.front() == '{' && !Json::parse(line, nullptr, false).is_discarded())) {
+        if (end == std::string_view::npos &&
+            !(line.front() == '{' && !Json::parse(line, nullptr, false).is_discarded())) {
             contents.torn = line;
             break;
         }

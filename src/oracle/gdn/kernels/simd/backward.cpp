@@ -326,7 +326,6 @@ private:
     const Data& m_;
 };
 
-
 // Every product is computed in tiles of Height x 2 vectors whose sums stay in registers. There are two kinds. One has
 // columns of v in the lanes (dU and the substitution, the state's gradient). The other has tokens in the lanes
 // (everything that ends in dQ and dK). For these, neither S nor D needs to be transposed: their elements are the
