@@ -149,7 +149,7 @@ public:
     template <class T>
     T value(std::string_view key, T otherwise) const {
         const Json* found = find_member(key);
-        return found == nullptr ? otherwise : found->get<T>();
+        return found == nullptr ? std::move(otherwise) : found->get<T>();
     }
     std::string value(std::string_view key, const char* otherwise) const { return value(key, std::string(otherwise)); }
 

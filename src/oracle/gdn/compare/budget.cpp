@@ -210,15 +210,15 @@ double inverse_norm_of(const Keys& keys, int chunk) {
 
 }  // namespace
 
-std::vector<double> inverse_norms(const GdnProblem& p, const GdnContract& c, const std::vector<std::size_t>& lanes,
+std::vector<double> inverse_norms(const GdnProblem& p, const GdnContract& c, const std::vector<std::size_t>& heads,
                                   int threads) {
-    std::vector<double> norms(lanes.size());
-    if (lanes.empty()) return norms;
-    const auto heads = static_cast<std::size_t>(p.dims.Hv);
+    std::vector<double> norms(heads.size());
+    if (heads.empty()) return norms;
+    const auto head_count = static_cast<std::size_t>(p.dims.Hv);
     const Prepared<double> in = prepare<double>(p, c, threads);
-    run_tasks(lanes.size(), threads, [&] {
+    run_tasks(heads.size(), threads, [&] {
         return [&](std::size_t i) {
-            norms[i] = inverse_norm_of(keys_of(p, in, lanes[i] / heads, lanes[i] % heads), c.chunk);
+            norms[i] = inverse_norm_of(keys_of(p, in, heads[i] / head_count, heads[i] % head_count), c.chunk);
         };
     });
     return norms;
