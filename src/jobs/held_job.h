@@ -69,7 +69,7 @@ struct HeldRun {
     std::optional<double> timeout_s, idle_timeout_s;
 };
 Result<std::vector<JobEnv>> extra_env(const HeldRun& options, const Context& context);
-std::chrono::milliseconds limit_of(const std::optional<double>& seconds);
+std::chrono::milliseconds limit_of(const std::optional<double>& limit_s);
 
 struct HeldRunOptions {
     HeldSync sync;

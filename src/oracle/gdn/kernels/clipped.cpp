@@ -216,26 +216,26 @@ bool clips_sums(const GdnProblem& p, const GdnContract& c) {
     return false;
 }
 
-void clipped_forward(const ClippedHead& lane) {
-    Reals S(lane.state, lane.state + lane.dk * lane.dv);
-    for (Index first = 0; first < lane.tokens; first += lane.chunk) {
-        const Chunk chunk(lane, first, std::move(S));
+void clipped_forward(const ClippedHead& head) {
+    Reals S(head.state, head.state + head.dk * head.dv);
+    for (Index first = 0; first < head.tokens; first += head.chunk) {
+        const Chunk chunk(head, first, std::move(S));
         chunk.write_out();
         S = chunk.state_after();
     }
-    std::copy(S.begin(), S.end(), lane.state);
+    std::copy(S.begin(), S.end(), head.state);
 }
 
-void clipped_backward(const ClippedHead& lane) {
-    std::vector<Reals> states = {Reals(lane.state, lane.state + lane.dk * lane.dv)};
-    for (Index first = 0; first < lane.tokens; first += lane.chunk)
-        states.push_back(Chunk(lane, first, states.back()).state_after());
-    Reals D(lane.d_state, lane.d_state + lane.dk * lane.dv);
+void clipped_backward(const ClippedHead& head) {
+    std::vector<Reals> states = {Reals(head.state, head.state + head.dk * head.dv)};
+    for (Index first = 0; first < head.tokens; first += head.chunk)
+        states.push_back(Chunk(head, first, states.back()).state_after());
+    Reals D(head.d_state, head.d_state + head.dk * head.dv);
     for (Index index = states.size() - 1; index-- > 0;) {
-        const Chunk chunk(lane, index * lane.chunk, std::move(states[index]));
+        const Chunk chunk(head, index * head.chunk, std::move(states[index]));
         ChunkAdjoint(chunk, D).run();
     }
-    std::copy(D.begin(), D.end(), lane.d_state);
+    std::copy(D.begin(), D.end(), head.d_state);
 }
 
 GdnOutputs run_clipped64(const GdnProblem& p, const GdnContract& c, int threads) {
