@@ -647,8 +647,11 @@ private:
             Item& analysed = m_done.items[alike.analysed];
             GDNCTL_TRY_ASSIGN(Judgement found, alike.made->problem->judge(alike.outputs, judging(alike.ask, true)));
             GDNCTL_TRY(check_stop());
-            if (!analysed.fault) analysed.judgement = std::move(found);
-            if (analysed.fault) analysed.judgement.stage = found.stage;
+            if (analysed.fault) {
+                analysed.judgement.stage = std::move(found.stage);
+            } else {
+                analysed.judgement = std::move(found);
+            }
             for (const std::size_t i : alike.items) {
                 if (i == alike.analysed) continue;
                 m_done.items[i].like = alike.analysed;
