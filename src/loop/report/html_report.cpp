@@ -194,7 +194,8 @@ std::string outcome_strip(const Report& report) {
     const std::size_t rows = (all.size() + k_row - 1) / k_row;
     std::string chart = svg::open(980, static_cast<double>(rows) * (k_cell + 3) + 4, "the outcomes in order", true);
     for (std::size_t n = 0; n < all.size(); ++n) {
-        const double y = static_cast<double>(n / k_row) * (k_cell + 3) + 2;
+        const std::size_t row = n / k_row;
+        const double y = static_cast<double>(row) * (k_cell + 3) + 2;
         if (n % k_row == 0) {
             chart += svg::text(k_left - 8, y + 12.5, fmt::format("{}", all[n].number), svg::Anchor::end);
         }
