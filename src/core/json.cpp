@@ -81,8 +81,9 @@ Json& Json::operator=(const Json& other) {
 }
 
 Json& Json::operator=(Json&& other) noexcept {
-    std::swap(m_kind, other.m_kind);
-    std::swap(m_value, other.m_value);
+    Json taken(std::move(other));  // `other` may be a part of this value, which must not come to hold itself
+    std::swap(m_kind, taken.m_kind);
+    std::swap(m_value, taken.m_value);
     return *this;
 }
 

@@ -97,6 +97,11 @@ TEST_CASE("json: members are found, added, replaced and removed, in their order"
     Json list = {1, 2, 3};
     list.erase(0);
     CHECK(list.dump() == "[2,3]");
+    Json nested = {{"x", {{"y", 1}}}};
+    nested = std::move(nested["x"]);  // a part of itself
+    CHECK(nested.dump() == R"({"y":1})");
+    nested = nested["y"];
+    CHECK(nested == 1);
     Json copy = object;
     copy["b"] = "changed";
     CHECK(object["b"] == 3);
