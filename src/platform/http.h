@@ -84,7 +84,7 @@ public:
     // phase and what to do), timeout, usage (bad URL), local_io (to_file), interrupted (stop requested), bad_input
     // (body over its limit). Blocks, but notices a stop request within 100 ms. Thread-safe.
     virtual Result<HttpResponse> send(const HttpRequest& request) = 0;
-    // For many exchanges at once (platform/http_pool.h). Error: infrastructure (no libcurl).
+    // For many exchanges at once (HttpPool below). Error: infrastructure (no libcurl).
     virtual Result<std::unique_ptr<HttpPool>> open_pool(const HttpPoolSettings& settings);
 };
 

@@ -52,7 +52,7 @@ test_gradients_and_their_cotangents_are_written() {
     done
     jq -e '.tensors[] | select(.name == "dq") | .dtype == "float64" and .shape == [1,70,2,16]' "$WORK/out" >/dev/null ||
         fail "dq is not float64 of q's shape"
-    # The golden has its own cotangents, and its gradients are known: tests/unit/oracle/own_gradients_test.cpp.
+    # The golden has its own cotangents, and its gradients are known: tests/unit/oracle/gradient_test.cpp.
     expect 0 "$GDNCTL" oracle compare gdn --inputs g1.safetensors --outputs g1.safetensors
     out_has 'verdict: OK'
     out_has 'd_A_log '

@@ -97,7 +97,7 @@ private:
     Status settle();
     Status verify_best();
 
-    // ---- driver_agent.cpp
+    // ---- the agent
     Status run_agent();
     Result<std::string> prompt();
     Result<AgentOutcome> ask(const std::string& prompt, const std::filesystem::path& worktree, std::string_view suffix);

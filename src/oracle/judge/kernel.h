@@ -52,8 +52,8 @@ struct KernelRun {
     std::optional<KernelFault> fault;  // the kernel's doing; our own troubles are errors
 };
 
-// A kernel under test, of whatever operator and wherever it runs: what the oracle asks of it. harness/kernel.h opens
-// those that do not run in this process.
+// A kernel under test, of whatever operator and wherever it runs: what the oracle asks of it.
+// harness/child/foreign_kernel.h opens those that do not run in this process.
 
 // What a kernel does with an array.
 enum class Role : std::uint32_t {

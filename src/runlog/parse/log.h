@@ -102,7 +102,7 @@ struct Document {
     bool final_newline = false;
     std::uint32_t line_count = 0;
     Template kind = Template::hillclimb;
-    std::vector<EntryHead> entries;        // hillclimb only; for experiment logs see experiment.h
+    std::vector<EntryHead> entries;        // hillclimb only; for experiment logs see ExperimentEntry
     std::vector<Line> malformed_headings;  // lines that (nearly) start with `### Iteration ` but are not an entry
     struct Unclosed {
         Line line;              // the line that opens it

@@ -62,7 +62,6 @@ void use_sums(ChunkParts& c, const std::vector<double>& sum) {
 
 }  // namespace
 
-// Of the same everywhere, in shorter chunks: stage_text_test.cpp.
 TEST_CASE("stage: a factor by token is found in one chunk of one head") {
     const auto odd = [](Row i) { return i % 3 == 1 ? 1.07 : 1.0; };
     expect_stage(

@@ -7,7 +7,7 @@ namespace gdnctl::oracle::linear_ce {
 
 namespace {
 
-constexpr std::size_t k_height = 12, k_vectors = 2, k_lanes = 16;  // as row_avx512.cpp
+constexpr std::size_t k_height = 12, k_vectors = 2, k_lanes = 16;  // as row.cpp has them for AVX-512
 
 void multiply_pairs(const float* a, const float* b, std::size_t depth, float* c, std::size_t stride, bool add) {
     __m512 sum[k_height][k_vectors];
