@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh [--touched]: every tests/conformance/*.sh but this one, function by function, and every tests/conformance/*/run.py,
 # against build/release/gdnctl. With --touched only the suites about whose rooms the last ten commits are: a line
-# `# rooms: PATH...` in the suite says which. Ends with the closing line of a test run.
+# `# rooms: PATH...` in the suite says which, and none with a line `# slow`. Ends with the closing line of a test run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 binary=$PWD/build/release/gdnctl
@@ -14,6 +14,7 @@ changed=''
 wanted() {
     [ -n "$changed" ] || return 0
     local path
+    ! grep -qx '# slow' "$1" || { echo "[conformance] $1: only without --touched"; return 1; }
     for path in "$1" $(sed -n 's/^# rooms: *//p' "$1"); do
         ! grep -q "^$path" <<<"$changed" || return 0
     done

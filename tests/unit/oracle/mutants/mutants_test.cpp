@@ -1,5 +1,5 @@
 // Mutants of gdn: faults planted in kernels of our own must be found and located, and correct variants must pass. All
-// of them with GDNCTL_SLOW=1, as tests/conformance/selftest.sh runs them; otherwise a part.
+// of them with GDNCTL_SLOW=1, as tests/conformance/mutants.sh runs them; otherwise a part.
 #include <cstdlib>
 
 #include "unit/oracle/judging.h"
