@@ -54,7 +54,7 @@ using Options = harness::HostOptions;
 
 namespace {
 
-constexpr std::string_view k_modes[] = {"lib", "linear-ce", "solution", "program"};
+constexpr std::string_view k_modes[] = {"lib", "linear-ce", "solution", "program", "python", "python-offline"};
 
 }  // namespace
 
@@ -65,22 +65,22 @@ void describe(cli::Args& args, Options& options) {
     args.positional(options.kernel, "KERNEL", "path of the shared object, or shell words");
 }
 
-Result<ExitCode> run(const Options& options, Context& /*context*/) { return harness::host_kernel(options); }
+Result<ExitCode> run(const Options& options, Context& context) { return harness::host_kernel(options, context); }
 
 }  // namespace gdnctl::commands::kernel_host
 
 namespace gdnctl::commands {
 
 Rows child_commands() {
-    static constexpr cli::Command k_rows[] = {
-        cli::make<&kernel_host::describe, &kernel_host::run>("__kernel-host", "", "run a kernel under test", Tier::none)
-            .without_config(),
-        cli::make<&dev_tpu_holder::describe, &dev_tpu_holder::run>("__dev-tpu-holder", "", "hold a TPU of this machine",
-                                                                   Tier::http)
-            .without_config(),
-        cli::make<&local_supervisor::describe, &local_supervisor::run>("__local-supervisor", "",
-                                                                       "supervise one local job", Tier::none)
-            .without_config()};
+    static constexpr cli::Command k_rows[] = {cli::make<&kernel_host::describe, &kernel_host::run>(
+                                                  "__kernel-host", "", "run a kernel under test", Tier::process)
+                                                  .without_config(),
+                                              cli::make<&dev_tpu_holder::describe, &dev_tpu_holder::run>(
+                                                  "__dev-tpu-holder", "", "hold a TPU of this machine", Tier::http)
+                                                  .without_config(),
+                                              cli::make<&local_supervisor::describe, &local_supervisor::run>(
+                                                  "__local-supervisor", "", "supervise one local job", Tier::none)
+                                                  .without_config()};
     return k_rows;
 }
 

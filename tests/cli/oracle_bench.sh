@@ -146,7 +146,7 @@ test_a_kernel_that_is_wrong_or_fails_has_no_time() {
     out_has 'BUILD_FAILED'
     out_has 'error:'
     expect 2 bench --kernel kernel.c
-    err_has 'name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME'
+    err_has 'name it lib:PATH, src:FILE.c, cmd:COMMAND, py:ADAPTER or builtin:NAME'
     expect 2 bench --kernel src:missing.c
 }
 

@@ -31,9 +31,9 @@ test_a_declared_precision_says_what_it_widens() {
 }
 
 test_a_longer_chunk_is_found_unless_one_is_declared() {
-    # From a chunked fp32 kernel in NumPy, with chunks of 128.
-    local dump=$FIXTURES/oracle/judged/gates_tails.chunk128.outputs.safetensors
-    expect 0 "$GDNCTL" oracle run gdn --case gates_tails --out "$WORK/in.safetensors"
+    # From a chunked fp32 kernel in C, with chunks of 128.
+    local dump=$FIXTURES/oracle/judged/d128.chunk128.outputs.safetensors
+    expect 0 "$GDNCTL" oracle run gdn --case d128 --out "$WORK/in.safetensors"
     expect 0 "$GDNCTL" oracle compare gdn --inputs "$WORK/in.safetensors" --outputs "$dump"
     out_has 'verdict: OK: judged with the error budget of chunks of 128 tokens; with chunks of 64 it would be SUSPECT'
     out_has 'declare: --contract marin --set chunk=128 (widens the budget of'

@@ -46,7 +46,7 @@ test_json() {
     python3 - "$WORK/out" <<'PY' || fail "not the promised object"
 import json, sys
 r = json.load(open(sys.argv[1]))
-assert list(r) == ["schema", "op", "kernel", "dtype", "seed", "verdict", "forward_only", "cases", "backward", "decode", "vectors", "relations", "failed", "not_run", "skipped", "network_barrier", "items"], list(r)
+assert list(r) == ["schema", "op", "kernel", "dtype", "seed", "verdict", "forward_only", "cases", "backward", "decode", "vectors", "relations", "failed", "not_run", "skipped", "network_barrier", "environment", "groups", "items"], list(r)
 assert r["schema"] == "gdnctl.oracle-verify/1" and r["verdict"] == "OK" and r["cases"] == 1 and r["failed"] == 0
 assert r["items"][0]["name"] == "t_hand"
 PY
@@ -142,7 +142,7 @@ test_kernels_and_cases_have_names() {
     expect 2 "$GDNCTL" oracle verify gdn --kernel builtin:chunck
     err_has "did you mean 'builtin:chunk'?"
     expect 2 "$GDNCTL" oracle verify gdn --kernel chunk
-    err_has 'name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME'
+    err_has 'name it lib:PATH, src:FILE.c, cmd:COMMAND, py:ADAPTER or builtin:NAME'
     expect 2 "$GDNCTL" oracle verify gdn
     expect 2 verify --case g11
     err_has 'did you mean'

@@ -1,5 +1,6 @@
 #include "commands/oracle/kernel_options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -8,26 +9,26 @@
 
 #include "core/json.h"
 #include "core/text.h"
+#include "harness/child/python_kernel.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
 
 namespace gdnctl::commands {
 
 void describe_limits(cli::Args& args, LimitOptions& options) {
-    args.option(options.time_limit_s,
-                {.names = "--time-limit",
-                 .value = "SECONDS",
-                 .help = "time limit for one call of a lib: or src: kernel, or one run of a cmd: kernel",
-                 .group = "Limits"});
-    args.option(options.memory_limit_mib, {.names = "--memory-limit",
-                                           .value = "MIB",
-                                           .help = "memory that the kernel may use in addition to its tensors",
-                                           .group = "Limits"});
+    args.option(options.time_limit_s, "--time-limit SECONDS",
+                "time limit for one call of a kernel (py: with its compilation), or one run of a cmd: kernel",
+                {.group = "Limits", .default_text = "60; py: 300"});
+    args.option(options.memory_limit_mib, "--memory-limit MIB",
+                "memory that the kernel may use in addition to its tensors",
+                {.group = "Limits", .default_text = "4096; py: none"});
     args.check([&options]() -> Status {
         constexpr double k_longest_s = 1e6;
-        if (!(options.time_limit_s > 0 && options.time_limit_s <= k_longest_s)) {
+        const double seconds = options.time_limit_s.value_or(1);
+        if (!(seconds > 0 && seconds <= k_longest_s)) {
             return fail(ErrorKind::usage, "--time-limit: expected more than 0 and at most 1e6 seconds");
         }
-        if (options.memory_limit_mib < 1 || options.memory_limit_mib > (std::int64_t{1} << 30U)) {
+        const std::int64_t mib = options.memory_limit_mib.value_or(1);
+        if (mib < 1 || mib > (std::int64_t{1} << 30U)) {
             return fail(ErrorKind::usage, "--memory-limit: expected 1 MiB or more");
         }
         return {};
@@ -35,8 +36,49 @@ void describe_limits(cli::Args& args, LimitOptions& options) {
 }
 
 harness::Limits limits_of(const LimitOptions& options) {
-    return {std::chrono::milliseconds(static_cast<std::int64_t>(options.time_limit_s * 1000)),
-            static_cast<std::size_t>(options.memory_limit_mib) << 20U};
+    harness::Limits limits;
+    if (options.time_limit_s) {
+        limits.wall = std::chrono::milliseconds(static_cast<std::int64_t>(*options.time_limit_s * 1000));
+    }
+    if (options.memory_limit_mib) limits.memory = static_cast<std::size_t>(*options.memory_limit_mib) << 20U;
+    return limits;
+}
+
+void describe_python(cli::Args& args, PythonChoice& options) {
+    args.option(options.command, "--python COMMAND", "interpreter for py: kernels, as words for a shell",
+                {.group = "Python", .default_text = "the virtual environment's, .venv/bin/python or python3"});
+    args.option(options.env, "--env NAME=VALUE", "variable for py: kernels, for example XLA_FLAGS",
+                {.group = "Python"});
+    args.flag(options.no_network, "--no-network", "block the network for py: kernels, too", {.group = "Python"});
+    args.check([&options]() -> Status {
+        for (const std::string& entry : options.env) {
+            if (const auto at = entry.find('='); at == std::string::npos || at == 0) {
+                return fail(ErrorKind::usage, fmt::format("--env {}: expected NAME=VALUE", entry));
+            }
+        }
+        return {};
+    });
+}
+
+Result<harness::Limits> limits_of(const LimitOptions& options, const PythonChoice& python,
+                                  const std::vector<std::string>& kernels, const Context& context) {
+    harness::Limits limits = limits_of(options);
+    const auto in_python = [](const std::string& kernel) { return kernel.starts_with("py:"); };
+    if (std::none_of(kernels.begin(), kernels.end(), in_python)) {
+        if (!python.command && python.env.empty() && !python.no_network) return limits;
+        return fail(ErrorKind::usage, "--python, --env and --no-network are for py: kernels");
+    }
+    harness::PythonOptions chosen;
+    chosen.command = python.command.value_or("");
+    for (const std::string& entry : python.env) {
+        const auto at = entry.find('=');
+        chosen.env.emplace_back(entry.substr(0, at), entry.substr(at + 1));
+    }
+    chosen.no_network = python.no_network;
+    if (options.time_limit_s) chosen.wall = limits.wall;
+    if (options.memory_limit_mib) chosen.memory = limits.memory;
+    limits.python = std::make_shared<harness::PythonHost>(std::move(chosen), context);
+    return limits;
 }
 
 Status check_seed(const std::optional<std::string>& given) {
@@ -56,6 +98,7 @@ std::optional<std::uint64_t> seed_of(const std::optional<std::string>& given) {
 const std::string& kernel_help() {
     static const std::string k_help =
         "kernel under test: lib:PATH (shared object), src:FILE.c (compiled first), cmd:COMMAND (program over files), "
+        "py:ADAPTER[:FUNCTION] (Python function), "
         "builtin:" +
         text::join(oracle::builtin_kernel_names(), ", builtin:");
     return k_help;

@@ -4,22 +4,36 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/args.h"
 #include "core/json.h"
 #include "core/result.h"
 #include "harness/child/library.h"
+#include "platform/context.h"
 #include "platform/env.h"
 
 namespace gdnctl::commands {
 
 // Limits as options.
 struct LimitOptions {
-    double time_limit_s = 60;
-    std::int64_t memory_limit_mib = 4096;
+    std::optional<double> time_limit_s;
+    std::optional<std::int64_t> memory_limit_mib;
 };
 void describe_limits(cli::Args& args, LimitOptions& options);
 harness::Limits limits_of(const LimitOptions& options);
+
+// Where py: kernels run.
+struct PythonChoice {
+    std::optional<std::string> command;
+    std::vector<std::string> env;  // "NAME=VALUE"
+    bool no_network = false;
+};
+void describe_python(cli::Args& args, PythonChoice& options);
+// The same limits, with a process for those of `kernels` that are Python functions. Usage error: options of such a
+// process, but none is. `context` must outlive it.
+Result<harness::Limits> limits_of(const LimitOptions& options, const PythonChoice& python,
+                                  const std::vector<std::string>& kernels, const Context& context);
 
 // The option --seed: a number, or `random` for an unpredictable one.
 Status check_seed(const std::optional<std::string>& given);

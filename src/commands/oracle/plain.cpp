@@ -1,5 +1,7 @@
 #include "commands/oracle/plain.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "commands/common.h"
@@ -31,8 +33,12 @@ std::optional<oracle::DType> dtype_of(oracle_verify::StoredAs stored) {
 
 }  // namespace
 
-Result<ExitCode> cases(const Operator& op, const oracle_cases::Options& /*options*/, Context& context) {
-    return oracle_cases::print(op.name, op.plain().cases(), context);
+Result<ExitCode> cases(const Operator& op, const oracle_cases::Options& options, Context& context) {
+    harness::CaseList list = op.plain().cases();
+    const bool device = options.chosen == oracle_verify::CaseChoice::device;
+    const bool known = std::any_of(list.rows.begin(), list.rows.end(), [](const auto& c) { return c.set == "device"; });
+    std::erase_if(list.rows, [&](const auto& c) { return (c.set == "device") != (device && known); });
+    return oracle_cases::print(op.name, list, context);
 }
 
 Result<std::unique_ptr<harness::Reading>> read(const Operator& op, const oracle::TensorFile& inputs,
@@ -82,9 +88,12 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
     request.hidden_seed = hidden.seed.has_value();
     request.metamorphic = options.metamorphic;
     request.slow = options.slow;
+    using oracle_verify::CaseChoice;
+    request.device_cases = options.chosen == CaseChoice::device ||
+                           (options.chosen == CaseChoice::as_suits_the_kernel && options.kernel.starts_with("py:"));
     request.fail_fast = options.fail_fast;
     request.verbose = context.global.verbose > 0;
-    request.limits = limits_of(options.limits);
+    GDNCTL_TRY_ASSIGN(request.limits, limits_of(options.limits, options.python, {options.kernel}, context));
     GDNCTL_TRY_ASSIGN(const harness::Verified done,
                       verify_cases(op.plain(), request, context, [&](const std::string& lines) {
                           if (!context.global.json) context.terminal.out(lines);

@@ -11,11 +11,24 @@
 #include "commands/table.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "harness/child/python_kernel.h"
 #include "harness/files.h"
 #include "oracle/gdn/bench/bench.h"
 #include "oracle/gdn/report/report.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
+
+namespace gdnctl::commands {
+
+namespace {
+
+constexpr std::array<cli::Choice<oracle_verify::CaseChoice>, 2> k_case_choices = {
+    {{"device", oracle_verify::CaseChoice::device, "few shapes, which accelerators compile, with inputs of every kind"},
+     {"full", oracle_verify::CaseChoice::full, "all others"}}};
+
+}  // namespace
+
+}  // namespace gdnctl::commands
 
 namespace gdnctl::commands::oracle_cases {
 
@@ -25,6 +38,7 @@ void describe(cli::Args& args, Options& options) {
         "that break kernels, goldens with results from other programs, a covering array of conditions and contract "
         "fields (`crossed`), and steps for kernels that decode. A case has the same bytes on every machine.");
     describe_operator(args, options, &Operator::cases);
+    args.option(options.chosen, k_case_choices, "--cases CASES", "which cases to list");
     args.example("gdnctl oracle cases gdn", "list the cases and what is special about each");
     args.example("gdnctl oracle cases gdn --json", "print JSON (gdnctl.oracle-cases/1)");
     args.see_also("oracle run");
@@ -266,6 +280,8 @@ void describe_cases(cli::Args& args, Options& options) {
                                 .help = "run only this case, vector or relation; a set of `oracle cases`, or a pattern "
                                         "such as gva_*, selects several",
                                 .complete = cli::Complete::oracle_case});
+    args.option(options.chosen, k_case_choices, "--cases CASES", "which cases to run where --case does not say",
+                {.default_text = "full; py: device"});
     args.option(options.dtype, std::span<const cli::Choice<StoredAs>>(k_dtypes),
                 {.names = "--dtype",
                  .value = "DTYPE",
@@ -346,6 +362,7 @@ void describe(cli::Args& args, Options& options) {
     args.check([&options] { return check(options); });
     oracle_gdn::describe_threads(args, options.threads);
     describe_limits(args, options.limits);
+    describe_python(args, options.python);
     args.flag(options.allow_suspect, {.names = "--allow-suspect", .help = "also exit with 0 for SUSPECT"});
     describe_examples(args);
     args.exit_code(1,
@@ -676,6 +693,79 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace gdnctl::commands::oracle_selftest
 
+namespace gdnctl::commands::oracle_adapter {
+
+namespace {
+
+// The value of a line NAME = "VALUE" of the adapter; "-": there is none.
+std::string stated(std::string_view source, std::string_view name) {
+    for (const std::string_view line : text::split(source, '\n')) {
+        if (!line.starts_with(fmt::format("{} = \"", name))) continue;
+        const auto first = line.find('"') + 1;
+        return std::string(line.substr(first, line.find('"', first) - first));
+    }
+    return "-";
+}
+
+std::string passes_of(const harness::Adapter& adapter) {
+    if (adapter.source.find("labels") != std::string_view::npos) return "forward, gradients";
+    const bool packed = adapter.source.find("no packed sequences") == std::string_view::npos;
+    return packed ? "forward, backward, packed" : "forward, backward";
+}
+
+}  // namespace
+
+void describe(cli::Args& args, Options& options) {
+    args.about(
+        "Lists the adapters for Python kernels that gdnctl brings along, or prints one: a file to start your own from. "
+        "An adapter says how a function is called; `oracle verify --kernel py:NAME` and py:./FILE.py use it.");
+    args.positional(options.name, "NAME", "print this adapter");
+    args.flag(options.host, "--host", "print the program that runs the adapters");
+    args.example("gdnctl oracle adapter", "list them");
+    args.example("gdnctl oracle adapter levanter", "print one");
+    args.see_also("oracle verify");
+}
+
+Result<ExitCode> run(const Options& options, Context& context) {
+    if (options.host) {
+        context.terminal.out(harness::python_host_source());
+        return ExitCode::ok;
+    }
+    const auto all = harness::python_adapters();
+    if (options.name) {
+        const auto found = std::find_if(all.begin(), all.end(), [&](const auto& a) { return a.name == *options.name; });
+        if (found != all.end()) {
+            context.terminal.out(found->source);
+            return ExitCode::ok;
+        }
+        std::vector<std::string> names;
+        for (const harness::Adapter& adapter : all) names.emplace_back(adapter.name);
+        return fail(ErrorKind::usage, fmt::format("no adapter is named '{}'", *options.name),
+                    "known: " + text::join(names, ", "));
+    }
+    Json report = {{"schema", "gdnctl.oracle-adapters/1"}, {"adapters", Json::array()}};
+    std::string lines;
+    for (const harness::Adapter& adapter : all) {
+        const std::string framework = stated(adapter.source, "framework"),
+                          contract = stated(adapter.source, "contract");
+        const std::string function = stated(adapter.source, "function"), passes = passes_of(adapter);
+        lines += fmt::format("{:<14} {:<6} {:<8} {:<26} {}\n", adapter.name, framework, contract, passes, function);
+        report["adapters"].push_back({{"name", adapter.name},
+                                      {"framework", framework},
+                                      {"contract", contract == "-" ? Json(nullptr) : Json(contract)},
+                                      {"passes", passes},
+                                      {"function", function == "-" ? Json(nullptr) : Json(function)}});
+    }
+    if (context.global.json) {
+        print_json(report, context);
+    } else {
+        context.terminal.out(lines);
+    }
+    return ExitCode::ok;
+}
+
+}  // namespace gdnctl::commands::oracle_adapter
+
 namespace gdnctl::commands {
 
 Rows oracle_commands() {
@@ -690,6 +780,8 @@ Rows oracle_commands() {
             "oracle bench", "Oracle", "time kernels and compare them with sgemm", Tier::process),
         cli::make<&oracle_cases::describe, &oracle_cases::run>("oracle cases", "Oracle", "list the generated cases",
                                                                Tier::none),
+        cli::make<&oracle_adapter::describe, &oracle_adapter::run>(
+            "oracle adapter", "Oracle", "list or print the adapters for Python kernels", Tier::none),
         cli::make<&oracle_selftest::describe, &oracle_selftest::run>(
             "oracle selftest", "Oracle", "check that the oracle finds planted faults on this machine", Tier::none)};
     return k_rows;

@@ -23,10 +23,17 @@
 #include "oracle/tensor/tensor.h"
 #include "platform/context.h"
 
+namespace gdnctl::commands::oracle_verify {
+
+enum class CaseChoice { as_suits_the_kernel, device, full };
+
+}  // namespace gdnctl::commands::oracle_verify
+
 namespace gdnctl::commands::oracle_cases {
 
 struct Options {
     std::string op;
+    oracle_verify::CaseChoice chosen = oracle_verify::CaseChoice::full;
     Operators operators = commands::operators();
 };
 
@@ -99,6 +106,7 @@ struct Options {
     std::vector<std::string> sets;
     std::optional<std::string> vectors;
     std::vector<std::string> cases;
+    CaseChoice chosen = CaseChoice::as_suits_the_kernel;
     StoredAs dtype = StoredAs::as_listed;
     std::optional<std::string> seed;
     bool allow_suspect = false;
@@ -108,6 +116,7 @@ struct Options {
     std::optional<std::string> save_failures;
     std::int64_t threads = 0;
     LimitOptions limits;
+    PythonChoice python;
     Hidden hidden;
     Operators operators = commands::operators();
 };
@@ -198,6 +207,20 @@ void describe(cli::Args& args, Options& options);
 Result<ExitCode> run(const Options& options, Context& context);
 
 }  // namespace gdnctl::commands::oracle_bench
+
+namespace gdnctl::commands::oracle_adapter {
+
+// gdnctl oracle adapter
+
+struct Options {
+    std::optional<std::string> name;
+    bool host = false;
+};
+
+void describe(cli::Args& args, Options& options);
+Result<ExitCode> run(const Options& options, Context& context);
+
+}  // namespace gdnctl::commands::oracle_adapter
 
 namespace gdnctl::commands::oracle_selftest {
 

@@ -12,6 +12,7 @@
 
 #include "core/text.h"
 #include "harness/child/process.h"
+#include "harness/child/python_kernel.h"
 #include "harness/files.h"
 #include "harness/timing.h"
 #include "oracle/judge/kernel.h"
@@ -223,8 +224,9 @@ Result<std::unique_ptr<Kernel>> open_foreign(const std::string& spelling, std::s
         GDNCTL_TRY(check_program(spelling));
         return std::make_unique<ProgramKernel>(spelling, limits, context);
     }
+    if (spelling.starts_with("py:")) return open_python(spelling, mode, limits, context);
     return fail(ErrorKind::usage, fmt::format("unknown kind of kernel '{}'", spelling),
-                "name it lib:PATH, src:FILE.c, cmd:COMMAND or builtin:NAME");
+                "name it lib:PATH, src:FILE.c, cmd:COMMAND, py:ADAPTER or builtin:NAME");
 }
 
 }  // namespace gdnctl::harness

@@ -34,7 +34,7 @@ public:
     Faulted collect(oracle::TensorFile& outputs) override { return m_process.collect(outputs); }
     std::string_view timed() const override { return "call"; }
     std::string network() const override;
-    std::int64_t stated_chunk() const override { return m_process.chunk(); }
+    oracle::KernelFacts facts() const override { return {.chunk = m_process.chunk()}; }
 
 private:
     std::optional<Library> m_library;
@@ -42,8 +42,8 @@ private:
     bool m_opened = false;
 };
 
-// lib:PATH, src:FILE.c or cmd:COMMAND. Usage errors: another kind, a file that does not exist, no command. `context`
-// must outlive the kernel.
+// lib:PATH, src:FILE.c, cmd:COMMAND or py:ADAPTER[:FUNCTION]. Usage errors: another kind, a file that does not exist,
+// no command. `context` must outlive the kernel.
 Result<std::unique_ptr<Kernel>> open_foreign(const std::string& spelling, std::string_view mode, const Limits& limits,
                                              const Context& context);
 

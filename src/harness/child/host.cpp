@@ -12,6 +12,7 @@
 
 #include "harness/child/arena.h"
 #include "harness/child/entry.h"
+#include "harness/child/python_kernel.h"
 #include "platform/fs.h"
 #include "platform/process.h"
 #include "platform/sandbox.h"
@@ -226,8 +227,11 @@ Result<ExitCode> become_program(const HostOptions& options) {
 
 }  // namespace
 
-Result<ExitCode> host_kernel(const HostOptions& options) {
+Result<ExitCode> host_kernel(const HostOptions& options, Context& context) {
     dup2(STDERR_FILENO, STDOUT_FILENO);  // what a kernel prints is for people
+    if (options.mode.starts_with("python")) {
+        return keep_python(options.folder, options.kernel, options.mode == "python", context);
+    }
     return options.mode == "program" ? become_program(options) : serve_library(options);
 }
 

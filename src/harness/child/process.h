@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -26,9 +27,12 @@ Result<Folder> make_folder(const Context& context);  // error: local_io
 
 // A loaded kernel in a child process: arrays in shared memory, one call at a time, and what became of it.
 
+class PythonHost;
+
 struct Limits {
     std::chrono::milliseconds wall{60000};         // of one call, or one run of a program
-    std::size_t memory = std::size_t{4096} << 20;  // bytes in addition to its tensors
+    std::size_t memory = std::size_t{4096} << 20;  // bytes in addition to its tensors; 0: no limit (py: only)
+    std::shared_ptr<PythonHost> python = {};       // where all py: kernels of a command run
 };
 
 using oracle::Faulted;

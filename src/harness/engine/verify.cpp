@@ -232,6 +232,8 @@ std::string group_text(const FailureGroup& group, const std::vector<Item>& items
     return text + indented(fmt::format("and {}: {}", plural(others.size(), "other"), text::join(others, ", ")));
 }
 
+constexpr std::string_view k_device_set = "device";
+
 bool is_glob(std::string_view pattern) { return pattern.find_first_of("*?[") != std::string_view::npos; }
 
 // Recorded inputs and outputs of real implementations.
@@ -358,6 +360,8 @@ public:
 
     Result<Verified> run() {
         const CaseList cases = m_operator.cases();
+        m_device = m_request.device_cases && std::any_of(cases.rows.begin(), cases.rows.end(),
+                                                         [](const CaseRow& c) { return c.set == k_device_set; });
         GDNCTL_TRY_ASSIGN(m_kernel, m_operator.open(m_request.kernel, {m_request.limits}, m_context));
         std::vector<RecordedVector> vectors;
         if (m_request.vectors) {
@@ -407,11 +411,13 @@ private:
     bool given_up() const {
         if (m_done.items.empty()) return false;
         const Item& last = m_done.items.back();
-        return (last.fault && oracle::ends_everything(*last.fault)) || (m_failed && m_request.fail_fast);
+        return (last.fault && m_kernel->ends_everything(*last.fault)) || (m_failed && m_request.fail_fast);
     }
 
     bool wanted(const std::string& name, const std::string& set) const {
-        if (m_request.cases.empty()) return set != "slow" || m_request.slow;
+        if (m_request.cases.empty()) {
+            return m_device == (set == k_device_set) && (set != "slow" || m_request.slow);
+        }
         return std::any_of(m_request.cases.begin(), m_request.cases.end(), [&](const std::string& pattern) {
             if (pattern == name || pattern == set) return true;
             return is_glob(pattern) && glob_matches(pattern, name) && (set != "slow" || m_request.slow);
@@ -452,8 +458,7 @@ private:
         log::info("judging {} on the generated cases{}", m_request.kernel,
                   vectors.empty() ? "" : fmt::format(" and {} recorded inputs", vectors.size()));
         GDNCTL_TRY_ASSIGN(m_options.entries, m_operator.entries(*m_kernel));
-        m_options.program = m_kernel->is_program();
-        m_options.stated_chunk = m_kernel->stated_chunk();
+        take_facts();
         for (const CaseRow& c : cases.rows) {
             if (c.set != m_set) end_set(c.set);
             if (!wanted(c.name, c.set)) continue;
@@ -474,6 +479,31 @@ private:
         }
         end_set("");
         return {};
+    }
+
+    // What the kernel says about itself counts where the command says nothing.
+    void take_facts() {
+        oracle::KernelFacts facts = m_kernel->facts();
+        m_options.program = facts.takes_files;
+        m_options.stated_chunk = facts.chunk;
+        if (!m_options.contract) {
+            const auto field_of = [](const std::string& set) { return set.substr(0, set.find('=')); };
+            std::erase_if(facts.sets, [&](const std::string& set) {
+                return std::any_of(m_options.sets.begin(), m_options.sets.end(),
+                                   [&](const std::string& own) { return field_of(own) == field_of(set); });
+            });
+            m_options.contract = std::move(facts.contract);
+            m_options.sets.insert(m_options.sets.begin(), facts.sets.begin(), facts.sets.end());
+        }
+        constexpr std::pair<std::string_view, oracle::DType> k_dtypes[] = {
+            {"f32", oracle::DType::f32}, {"bf16", oracle::DType::bf16}, {"f16", oracle::DType::f16}};
+        for (const auto& [name, dtype] : k_dtypes) {
+            if (facts.dtype != name || m_options.dtype_name != "case") continue;
+            m_options.dtype = dtype;
+            m_options.dtype_name = name;
+        }
+        m_done.dtype_name = m_options.dtype_name;
+        m_done.environment = std::move(facts.environment);
     }
 
     void end_set(std::string next) {
@@ -498,7 +528,9 @@ private:
         for (const Question& what : made->asks) {
             if (m_done.items.size() > first && given_up()) return {};
             if ((m_options.entries & (1U << what.entry)) != 0) {
+                const std::size_t skipped = m_done.skipped.size();
                 GDNCTL_TRY(run_ask(name, made, what, first));
+                if (m_done.skipped.size() > skipped) return {};
                 continue;
             }
             // A program gives gradients along with its outputs; one that fails may have them.
@@ -526,6 +558,17 @@ private:
         if (unstable && m_options.declares()) {
             m_done.skipped.push_back({name, "cannot be judged as declared: " + tried.judgement.reason});
             return {};
+        }
+        if (tried.fault && tried.fault->counts == KernelFault::Counts::as_skipped) {
+            m_done.skipped.push_back({name, tried.fault->text, true});
+            return {};
+        }
+        if (tried.fault && tried.fault->counts == KernelFault::Counts::as_not_run) {
+            ++m_done.not_run;
+            return {};
+        }
+        for (const auto& [key, value] : tried.outputs.metadata) {
+            if (key.starts_with(oracle::k_without)) m_done.without.insert(key.substr(oracle::k_without.size()));
         }
         Item item;
         item.kind = what.kind;
@@ -670,6 +713,7 @@ private:
     std::unique_ptr<Kernel> m_kernel;
     std::string m_set;
     SetSummary m_summary;
+    bool m_device = false;  // only the cases for compiled kernels
     bool m_failed = false;
     std::vector<Alike> m_alike;
     Verified m_done;
@@ -694,15 +738,21 @@ std::string skipped_text(const Verified& done) {
     }
     std::string text;
     if (!parts.empty()) text = fmt::format("skipped, not in the kernel: {}\n", text::join(parts, ", "));
-    if (done.skipped.empty()) return text;
-    text += fmt::format("skipped, not as declared: {}\n", plural(done.skipped.size(), "case"));
-    std::vector<std::pair<std::string, int>> reasons;
-    for (const SkippedCase& c : done.skipped) {
-        const auto at =
-            std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == c.reason; });
-        ++(at != reasons.end() ? *at : reasons.emplace_back(c.reason, 0)).second;
+    for (const bool by_kernel : {false, true}) {
+        std::vector<std::pair<std::string, int>> reasons;
+        std::size_t all = 0;
+        for (const SkippedCase& c : done.skipped) {
+            if (c.by_kernel != by_kernel) continue;
+            const auto at =
+                std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == c.reason; });
+            ++(at != reasons.end() ? *at : reasons.emplace_back(c.reason, 0)).second;
+            ++all;
+        }
+        if (all == 0) continue;
+        text += fmt::format("skipped, not {}: {}\n", by_kernel ? "supported by the kernel" : "as declared",
+                            plural(all, "case"));
+        for (const auto& [reason, count] : reasons) text += fmt::format("       {:>4}  {}\n", count, reason);
     }
-    for (const auto& [reason, count] : reasons) text += fmt::format("       {:>4}  {}\n", count, reason);
     return text;
 }
 
@@ -716,8 +766,56 @@ Json skipped_json(const Operator& op, const Verified& done) {
     }
     if (done.skipped.empty() && !object.empty()) return object;
     object["contract"] = Json::array();
-    for (const SkippedCase& c : done.skipped) object["contract"].push_back({{"name", c.name}, {"reason", c.reason}});
+    const auto by_kernel = [](const SkippedCase& c) { return c.by_kernel; };
+    if (std::any_of(done.skipped.begin(), done.skipped.end(), by_kernel)) object["unsupported"] = Json::array();
+    for (const SkippedCase& c : done.skipped) {
+        object[c.by_kernel ? "unsupported" : "contract"].push_back({{"name", c.name}, {"reason", c.reason}});
+    }
     return object;
+}
+
+// "on: jax 0.10.2, TPU v5p (4), matmul precision default (bf16 operands)", and the variables that change results.
+std::string environment_text(const Json& on) {
+    if (!on.is_object()) return {};
+    const auto count = json::integer(on, "device_count").value_or(1);
+    std::string text = fmt::format("on: {} {}, {}{}, matmul precision {} ({} operands)\n", json::text(on, "framework"),
+                                   json::text(on, "version"), json::text(on, "device_kind"),
+                                   count > 1 ? fmt::format(" ({})", count) : "", json::text(on, "matmul_precision"),
+                                   json::text(on, "matmul_operands"));
+    for (const auto& [name, value] : json::field(on, "variables").items()) {
+        if (value.is_string()) text += fmt::format("    {}={}\n", name, value.get<std::string>());
+    }
+    return text;
+}
+
+// What to try where products may be less exact than declared.
+std::string precision_hint(const Verified& done) {
+    const std::string operands = json::text(done.environment, "matmul_operands");
+    if (operands.empty() || operands == "f32" || done.failed() == 0) return {};
+    return fmt::format(
+        "hint: matmul precision is {} ({} default on {}); declare it with --set matmul={}, or set {}\n", operands,
+        json::text(done.environment, "framework"), json::text(done.environment, "device_kind"), operands,
+        json::text(done.environment, "framework") == "jax" ? "JAX_DEFAULT_MATMUL_PRECISION=highest"
+                                                           : "torch.backends.cuda.matmul.allow_tf32 = False");
+}
+
+Json groups_json(const Verified& done) {
+    Json groups = Json::array();
+    for (const FailureGroup& group : groups_of(done.items)) {
+        const Item& shown = done.items[group.shown];
+        const Judgement& j = shown.judgement;
+        Json cases = Json::array();
+        for (const std::size_t i : group.items) cases.push_back(done.items[i].name);
+        groups.push_back({{"verdict", shown.verdict_name()},
+                          {"tensor", json::or_null(j.worst ? j.worst->tensor : std::string())},
+                          {"stage", json::or_null(j.stage)},
+                          {"hint", json::or_null(shown.fault ? shown.fault->text : j.hint)},
+                          {"kind", shown.kind},
+                          {"case", shown.name},
+                          {"cases", std::move(cases)},
+                          {"error_x_budget", oracle_report::number(j.error)}});
+    }
+    return groups;
 }
 
 }  // namespace
@@ -776,22 +874,28 @@ std::string ending_text(const VerifyRequest& request, const Verified& done, cons
         text += fmt::format("saved {} of {} to {}\n", saved, plural(done.failed(), "failure"),
                             request.save_failures->string());
     }
-    if (!done.network.empty()) text += fmt::format("network blocked by: {}\n", done.network);
+    if (!done.network.empty()) {
+        text += fmt::format("network{}: {}\n", done.environment.is_object() ? "" : " blocked by", done.network);
+    }
     text += skipped_text(done);
     if (request.options.seed && !request.hidden_seed) text += fmt::format("inputs: --seed {}\n", *request.options.seed);
     text += notes;
+    for (const std::string& name : done.without) text += fmt::format("{} was not returned: not judged\n", name);
+    text += precision_hint(done);
     if (done.forward_only() && !done.items.empty()) {
         const bool decode_only = done.count_of("case") == 0 && done.count_of("decode") > 0;
         text += fmt::format("{} ONLY: no gradient was compared\n", decode_only ? "DECODE" : "FORWARD");
     }
-    return text + fmt::format("verdict: {} ({}{}{})\n", done.verdict_name(), counted_text(request, done),
-                              done.failed() == 0 ? "" : fmt::format("; {} failed", done.failed()),
-                              done.not_run == 0 ? "" : fmt::format(", {} not run", done.not_run));
+    return text +
+           fmt::format("verdict: {} ({}{}{})\n", done.verdict_name(), counted_text(request, done),
+                       done.failed() == 0 ? "" : fmt::format("; {} failed", done.failed()),
+                       done.not_run == 0 ? "" : fmt::format(", {} not run", done.not_run)) +
+           environment_text(done.environment);
 }
 
 Json json_of(const Operator& op, const VerifyRequest& request, const Verified& done, const Json& notes) {
     Json report = {{"schema", "gdnctl.oracle-verify/1"}, {"op", op.name()}, {"kernel", request.kernel}};
-    report["dtype"] = request.options.dtype_name;
+    report["dtype"] = done.dtype_name.empty() ? request.options.dtype_name : done.dtype_name;
     report["seed"] = request.options.seed && !request.hidden_seed ? Json(*request.options.seed) : Json(nullptr);
     report.update(notes);
     report["verdict"] = done.verdict_name();
@@ -804,6 +908,9 @@ Json json_of(const Operator& op, const VerifyRequest& request, const Verified& d
     report["not_run"] = done.not_run;
     report["skipped"] = skipped_json(op, done);
     report["network_barrier"] = done.network.empty() ? Json(nullptr) : Json(done.network);
+    report["environment"] = done.environment;
+    if (!done.without.empty()) report["not_returned"] = done.without;
+    report["groups"] = groups_json(done);
     report["items"] = Json::array();
     for (const Item& item : done.items) report["items"].push_back(item_json(item, done.items));
     return report;

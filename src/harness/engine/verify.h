@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,16 +58,18 @@ struct VerifyRequest {
     CaseOptions options = {};
     bool hidden_seed = false;  // nobody is to know options.seed
     bool metamorphic = false, slow = false;
+    bool device_cases = false;                                // without `cases`: those of the set "device" alone
     bool fail_fast = false;                                   // nothing is run after the first failure
     bool verbose = false;                                     // a line for each item
     std::optional<std::filesystem::path> save_failures = {};  // folder, relative to the working directory
     Limits limits = {};
 };
 
-// Cases that a declared contract leaves out.
+// Cases that a declared contract leaves out, or the kernel.
 struct SkippedCase {
     std::string name;
-    std::string reason;  // "needs head_map=tiled"
+    std::string reason;      // "needs head_map=tiled"
+    bool by_kernel = false;  // it says itself that it does not support the case
 };
 
 struct Verified {
@@ -76,6 +79,9 @@ struct Verified {
     std::vector<std::pair<std::string_view, int>> no_entry;
     int not_run = 0;
     std::string network;
+    std::string_view dtype_name;         // of generated inputs
+    Json environment = nullptr;          // as KernelFacts has it
+    std::set<std::string> without = {};  // results that the kernel does not return
 
     const oracle::KernelFault* fault() const;  // the gravest; nullptr: none
     // The gravest of those without a fault: what could not be judged is not OK.

@@ -145,6 +145,17 @@ private:
     std::optional<oracle::GdnInputs> m_asked;
 };
 
+// Gradients are of something where the forward is, and there are tokens.
+std::vector<Question> questions_of(const GdnCase& c) {
+    if (c.decode) {
+        return {question("decode", KernelPass::decode), question("decode", KernelPass::decode_in_place)};
+    }
+    std::vector<Question> asks = {question("case", KernelPass::forward)};
+    if (c.gradients && c.expected == Verdict::ok && c.dims.T > 0)
+        asks.push_back(question("backward", KernelPass::backward));
+    return asks;
+}
+
 void add_case_fields(const GdnCase& c, Json& object) {
     const oracle::GdnDims& d = c.dims;
     Json values = Json::object();
@@ -156,6 +167,9 @@ void add_case_fields(const GdnCase& c, Json& object) {
     object["values"] = std::move(values);
     object["contract_fields"] = c.contract;
     object["expected_verdict"] = oracle::name_of(c.expected);
+    object["signature"] = oracle::signature_of(c);
+    object["passes"] = Json::array();
+    for (const Question& ask : questions_of(c)) object["passes"].push_back(ask.kind == "case" ? "forward" : ask.kind);
 }
 
 // The case with other random numbers, or longer; a golden case is made of formulas.
@@ -184,16 +198,6 @@ Status as_given(TensorFile& inputs, const oracle::Declared& declared, const Case
     return {};
 }
 
-// Gradients are of something where the forward is, and there are tokens.
-std::vector<Question> questions_of(const GdnCase& c) {
-    if (c.set == "decode") {
-        return {question("decode", KernelPass::decode), question("decode", KernelPass::decode_in_place)};
-    }
-    std::vector<Question> asks = {question("case", KernelPass::forward)};
-    if (c.expected == Verdict::ok && c.dims.T > 0) asks.push_back(question("backward", KernelPass::backward));
-    return asks;
-}
-
 class GatedDeltaNet : public Operator {
 public:
     std::string_view name() const override { return "gdn"; }
@@ -203,7 +207,11 @@ public:
     }
 
     CaseList cases() const override {
-        static const std::vector<GdnCase> k_all = oracle::all_cases();
+        static const std::vector<GdnCase> k_all = [] {
+            std::vector<GdnCase> all = oracle::all_cases();
+            all.insert(all.end(), oracle::device_cases().begin(), oracle::device_cases().end());
+            return all;
+        }();
         CaseList list{"B,Hk,Hv,T,dk,dv", 18, {}};
         for (const GdnCase& c : k_all) {
             const oracle::GdnDims& d = c.dims;
@@ -236,6 +244,7 @@ public:
         }
         GDNCTL_TRY(as_given(*made.inputs, declared, options));
         made.asks = questions_of(c);
+        if (options.program) std::erase_if(made.asks, [](const Question& q) { return !q.suffix.empty(); });
         made.seed = c.seed;
         made.expected = c.expected;
         const bool gradients = made.asks.back().kind == "backward";

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/json.h"
 #include "core/result.h"
 #include "oracle/tensor/tensor.h"
 
@@ -42,10 +43,16 @@ struct KernelFault {
     std::string text;       // one line: what happened, and where
     std::string output;     // what the kernel or the compiler printed at the end; may be empty
     bool at_start = false;  // before it could know what it was asked: it would do the same for all inputs
+    // What becomes of the case: a kernel may say before the call that it does not do it, or is not asked.
+    enum class Counts { as_fault, as_skipped, as_not_run } counts = Counts::as_fault;
 };
 
 // Whether other cases are not worth a try after this fault.
 bool ends_everything(const KernelFault& fault);
+
+// Keys in the metadata of outputs: with the name of a result that the kernel does not return, and with the name of a
+// cotangent that was rounded to the dtype that is the value ("bfloat16").
+inline constexpr std::string_view k_without = "without_", k_cotangent_dtype = "dtype_of_";
 
 struct KernelRun {
     TensorFile outputs;                // what the pass gives, in the contract's layout; empty with a fault
@@ -108,6 +115,17 @@ struct Asked {
 // nullopt: all went well; errors are our own troubles.
 using Faulted = Result<std::optional<KernelFault>>;
 
+// What a kernel says about itself.
+struct KernelFacts {
+    std::int64_t chunk = 0;  // length of the chunks that it works in; 0: it does not say
+    // What it is declared to compute, where the command does not say.
+    std::optional<std::string> contract = std::nullopt;
+    std::vector<std::string> sets = {};  // "field=value"
+    std::string dtype = {};              // of generated inputs, as --dtype spells it; empty: as each case says
+    bool takes_files = false;            // Inputs::file(), not Inputs::call()
+    Json environment = nullptr;          // where it runs: an object; null: on this machine's processor
+};
+
 // place(), call() and collect() in turn, of which the call alone is timed.
 class Kernel {
 public:
@@ -119,8 +137,7 @@ public:
         GDNCTL_TRY_ASSIGN(const std::uint32_t all, entries());
         return (all & (1U << pass)) != 0;
     }
-    // The length of the chunks that it works in, once entries() has answered; 0: it does not say.
-    virtual std::int64_t stated_chunk() const { return 0; }
+    virtual KernelFacts facts() const { return {.takes_files = is_program()}; }  // once entries() has answered
     virtual Faulted place(const Asked& asked) = 0;
     virtual Faulted call() = 0;
     // What the last call of that pass gave, by the names of its interface.
@@ -129,6 +146,8 @@ public:
     virtual std::string_view timed() const = 0;
     bool is_foreign() const { return timed() != "in_process"; }
     bool is_program() const { return timed() == "program"; }
+    // Whether other cases are not worth a try after this fault.
+    virtual bool ends_everything(const KernelFault& fault) const { return oracle::ends_everything(fault); }
     // Whether another call may show what the first one did not.
     virtual bool worth_repeating() const { return is_foreign(); }
     // How network access was blocked: "namespace", "seccomp", "none"; empty: it runs in this process, or has not run.

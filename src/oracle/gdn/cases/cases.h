@@ -47,7 +47,8 @@ enum class BetaRecipe {
 
 struct GdnCase {
     std::string name;
-    std::string set;    // "marin-tests", "numerics", "edges", "golden", "crossed", "slow", "decode"
+    std::string set;    // "marin-tests", "numerics", "edges", "golden", "crossed", "slow", "decode",
+                        // "device"
     std::string about;  // what is special about it, one line
     GdnDims dims;
     std::uint64_t seed = 1;
@@ -59,7 +60,10 @@ struct GdnCase {
     BetaRecipe beta = BetaRecipe::uniform;
     double beta_value = 0;
     double value_scale = 1;
-    double state_scale = 0;  // S0 = state_scale * N(0,1); 0: no initial state
+    double state_scale = 0;   // S0 = state_scale * N(0,1); 0: no initial state,
+    bool zero_state = false;  // or one of zeros
+    bool gradients = true;    // that kernels are asked for them, too
+    bool decode = false;      // a step for kernels that decode
     DType state_dtype = DType::f32;
     std::vector<std::int64_t> cu_seqlens;  // empty: one sequence per batch row
     bool nan_padding = false;              // NaN in all tokens after the last one of cu_seqlens
@@ -75,9 +79,13 @@ const std::vector<GdnCase>& crossed_cases();
 const std::vector<GdnCase>& slow_cases();
 // Steps of 1 to 8 tokens, for kernels that decode.
 const std::vector<GdnCase>& decode_cases();
-// All of the lists above, concatenated.
+// Few shapes with inputs of every kind, for kernels that are compiled for each shape; in the order of the run.
+const std::vector<GdnCase>& device_cases();
+// "B1_T64_Hk2_Hv2_dk64_dv64_state": cases with the same need one compilation.
+std::string signature_of(const GdnCase& c);
+// All of the lists above but device_cases(), concatenated.
 std::vector<GdnCase> all_cases();
-// Searches all lists; ignores case and treats '-' as '_'. nullptr: no such case.
+// Searches all lists, device_cases() too; ignores case and treats '-' as '_'. nullptr: no such case.
 const GdnCase* find_gdn_case(std::string_view name);
 std::vector<std::string> gdn_case_names();
 

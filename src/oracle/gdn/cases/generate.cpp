@@ -286,7 +286,7 @@ private:
     }
 
     void add_state() {
-        if (m_case.state_scale == 0) return;
+        if (m_case.state_scale == 0 && !m_case.zero_state) return;
         const GdnDims& d = m_case.dims;
         const auto n = m_case.cu_seqlens.empty() ? d.B : static_cast<std::int64_t>(m_case.cu_seqlens.size()) - 1;
         const std::vector<double> state =

@@ -16,6 +16,7 @@ GdnCase step(std::string name, std::string about, GdnDims dims) {
     GdnCase c;
     c.name = std::move(name);
     c.set = "decode";
+    c.decode = true;
     c.about = std::move(about);
     c.dims = dims;
     c.state_scale = 0.1;
@@ -309,7 +310,7 @@ const GdnCase* find_gdn_case(std::string_view name) {
         return plain;
     };
     const auto plain = spelt(name);
-    for (const auto* cases : {&gdn_cases(), &crossed_cases(), &slow_cases(), &decode_cases()}) {
+    for (const auto* cases : {&gdn_cases(), &crossed_cases(), &slow_cases(), &decode_cases(), &device_cases()}) {
         for (const GdnCase& c : *cases) {
             if (spelt(c.name) == plain) return &c;
         }
@@ -320,6 +321,7 @@ const GdnCase* find_gdn_case(std::string_view name) {
 std::vector<std::string> gdn_case_names() {
     std::vector<std::string> names;
     for (const GdnCase& c : all_cases()) names.push_back(c.name);
+    for (const GdnCase& c : device_cases()) names.push_back(c.name);
     return names;
 }
 

@@ -175,7 +175,9 @@ Result<std::vector<KernelPass>> passes_of(Kernel& kernel) {
     GDNCTL_TRY_ASSIGN(const std::uint32_t entries, kernel.entries());
     if (entries == 0) return std::vector{KernelPass::forward, KernelPass::decode};  // cannot be asked
     std::vector<KernelPass> passes;
+    const bool in_files = kernel.facts().takes_files;
     for (const KernelPass pass : k_passes) {
+        if (in_files && pass == KernelPass::decode_in_place) continue;
         if ((entries & (1U << entry_of(pass))) != 0) passes.push_back(pass);
     }
     return passes;
@@ -217,7 +219,9 @@ std::string missing_output(const TensorFile& outputs, KernelPass pass) {
         const bool there = std::any_of(outputs.tensors.begin(), outputs.tensors.end(), [&](const NamedTensor& t) {
             return std::find(wanted.begin(), wanted.end(), canonical_name(t.name).canonical) != wanted.end();
         });
-        if (!there) return std::string(wanted.front());
+        if (!there && !outputs.metadata.contains(fmt::format("{}{}", k_without, wanted.front()))) {
+            return std::string(wanted.front());
+        }
     }
     return {};
 }
@@ -231,13 +235,34 @@ struct Question {
     bool hints = true;
 };
 
+// The cotangents that the gradients are of: none of a result that the kernel does not return, and rounded to the dtype
+// that it returns a result in.
+TensorFile with_used_cotangents(TensorFile inputs, const TensorFile& outputs) {
+    for (NamedTensor& entry : inputs.tensors) {
+        const std::string_view name = canonical_name(entry.name).canonical;
+        const auto dtype = outputs.metadata.find(fmt::format("{}{}", k_cotangent_dtype, name));
+        if (name.starts_with("d_") && outputs.metadata.contains(fmt::format("{}{}", k_without, name.substr(2)))) {
+            std::fill(entry.tensor.bytes.begin(), entry.tensor.bytes.end(), std::uint8_t{0});
+        } else if (dtype != outputs.metadata.end()) {
+            const DType narrow = dtype->second == "float16" ? DType::f16 : DType::bf16;
+            entry.tensor = from_f64(to_f64(entry.tensor), entry.tensor.shape, narrow);
+        }
+    }
+    return inputs;
+}
+
 // The report; a shape that cannot be compared is an error.
 Result<GdnReport> compared(const TensorFile& outputs, const Question& asked) {
     GdnReference with_truth;
     const GdnReference* reference = &asked.reference;
     if (has_gradients(outputs)) {
         with_truth = asked.reference;
-        GDNCTL_TRY(add_backward(with_truth, asked.inputs, outputs, asked.threads));
+        const bool changed = std::any_of(outputs.metadata.begin(), outputs.metadata.end(), [](const auto& entry) {
+            return entry.first.starts_with(k_without) || entry.first.starts_with(k_cotangent_dtype);
+        });
+        GDNCTL_TRY(changed
+                       ? add_backward(with_truth, with_used_cotangents(asked.inputs, outputs), outputs, asked.threads)
+                       : add_backward(with_truth, asked.inputs, outputs, asked.threads));
         reference = &with_truth;
     }
     CompareOptions options;

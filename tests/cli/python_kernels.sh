@@ -1,0 +1,296 @@
+# Kernels that are Python functions: every fault, in the first call and in a later one, and what is left afterwards.
+PY=''
+for each in /usr/bin/python3 python3; do "$each" -c 'import numpy' 2>/dev/null && PY=$each && break; done
+
+# An adapter that computes as it should, and does something else where $FAULT says so: in call number $AT (1 to 6).
+adapter() {
+    [ -n "$PY" ] || skip 'no python3 with numpy'
+    cat >mine.py <<'PYTHON'
+import os
+import sys
+
+import numpy as np
+
+framework = os.environ.get("FRAMEWORK", "numpy")
+contract = "marin"
+fields = {"head_map": "interleaved"}
+FAULT, AT, calls = os.environ.get("FAULT", ""), int(os.environ.get("AT", "1")), [0]
+if FAULT == "import": import no_such_module
+if FAULT == "syntax": exec("def f(:")
+if FAULT == "exit": sys.exit(3)
+if FAULT == "_exit": os._exit(3)
+if FAULT in ("prints", "prints in import"):
+    print('{"id": 1, "error": {}}')
+    os.write(1, b"by C\n")
+
+
+def supports(case):
+    return {"no": False, "why": "needs dk = 999"}.get(FAULT, True)
+
+
+def compute(q, k, v, g, beta, s, contract, case):
+    B, T, Hv = g.shape
+    r = case["Hv"] // case["Hk"]
+    q, k = (np.repeat(x.astype(np.float64), r, axis=2) for x in (q, k))
+    q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + contract["eps"]) for x in (q, k))
+    q = q * case["dk"] ** -0.5
+    out = np.zeros(v.shape)
+    S = np.zeros((B, Hv, case["dk"], case["dv"])) if s is None else s.astype(np.float64)
+    for t in range(T):
+        S = S * np.exp(g[:, t].astype(np.float64))[..., None, None]
+        d = beta[:, t, :, None] * (v[:, t] - np.einsum("bhkv,bhk->bhv", S, k[:, t]))
+        S = S + np.einsum("bhk,bhv->bhkv", k[:, t], d)
+        out[:, t] = np.einsum("bhkv,bhk->bhv", S, q[:, t])
+    return out.astype(np.float32), S.astype(np.float32)
+
+
+def forward(fn, q, k, v, g, beta, initial_state, *, cu_seqlens=None, scale=None, contract, case):
+    calls[0] += 1
+    hit = calls[0] == AT
+    if FAULT == "prints": os.write(1, b"{}\n")
+    if FAULT == "floods": sys.stderr.write("x" * 79 + "\n" * (26_000_000 // 80))
+    if FAULT == "reads" and os.read(0, 1) != b"": raise RuntimeError("read something")
+    if FAULT == "forks" and hit and os.fork() == 0:
+        if os.environ.get("DAEMON"): os.setsid()
+        import time
+        time.sleep(7013)
+    if hit:
+        if FAULT == "raises": raise ValueError("of no use")
+        if FAULT == "input": input()
+        if FAULT == "long": raise ValueError("y" * 10_000_000)
+        if FAULT == "not implemented": raise NotImplementedError("only dk = 64")
+        if FAULT == "sleeps": import time; time.sleep(600)
+        if FAULT == "stubborn":
+            import signal, time
+            for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP): signal.signal(s, signal.SIG_IGN)
+            open("asleep", "w").close()
+            while True: time.sleep(600)
+        if FAULT == "dies": os._exit(0)
+        if FAULT == "segfault": os.kill(os.getpid(), 11)
+        if FAULT == "closes": os.closerange(0, 4096); import time; time.sleep(600)
+        if FAULT == "memory": np.zeros(2**58, np.uint8)
+        if FAULT == "deletes":
+            import glob, shutil
+            for folder in glob.glob("/dev/shm/gdnctl-tensors.*") + glob.glob(os.environ["TMPDIR"] + "/gdnctl-kernel.*"):
+                shutil.rmtree(folder, ignore_errors=True)
+        if FAULT == "writes": q[...] = 0
+        if FAULT == "none": return None
+        if FAULT == "three": return 1, 2, 3
+    if FAULT == "remembers" and calls[0] > 1: return tuple(x.copy() for x in first)
+    out, state = compute(q, k, v, g, beta, initial_state, contract, case)
+    if hit:
+        if FAULT == "shape": out = out[:, :, :, :-1]
+        if FAULT == "double": out = out.astype(np.float64)
+        if FAULT == "list": out = out.tolist()
+        if FAULT == "nan": out[0, 0] = np.nan
+        if FAULT == "wrong": out *= 1.01
+    if FAULT == "no state": state = None
+    globals().setdefault("first", (out, state))
+    return out, state
+PYTHON
+}
+
+# verify CODE FAULT AT [ARGUMENT...]: of three small cases.
+verify() {
+    local code=$1 fault=$2 at=$3
+    shift 3
+    expect "$code" "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --env "FAULT=$fault" --env "AT=$at" \
+        --case device_001 --case device_006 --case marin_7_C4 "$@"
+    ! pgrep -f "$TMPDIR/gdnctl-kernel" >/dev/null || fail "a process is left: $(pgrep -af "$TMPDIR/gdnctl-kernel")"
+    [ -z "$(ls "$TMPDIR")" ] || fail "left in TMPDIR: $(ls "$TMPDIR")"
+}
+
+test_an_honest_function_is_ok_and_the_verdict_says_where_it_ran() {
+    adapter
+    verify 0 '' 1
+    out_has 'network: open'
+    grep -A1 '^verdict: OK (3 cases)' "$WORK/out" | grep -q '^on: numpy [0-9.]*, cpu' || fail 'no second line'
+    verify 0 '' 1 --json
+    jq -e '.environment.framework == "numpy" and .environment.variables.FAULT == "" and .groups == [] and
+           .kernel == "py:mine.py" and .network_barrier == "open"' "$WORK/out" >/dev/null || fail 'not the promised JSON'
+    verify 0 '' 1 --no-network
+    out_has 'network: blocked'
+}
+
+test_an_adapter_that_cannot_be_imported_is_no_entry_point() {
+    adapter
+    for fault in import syntax exit _exit; do
+        verify 9 "$fault" 1
+        out_has 'NO_ENTRY_POINT'
+    done
+    verify 9 import 1
+    out_has "No module named 'no_such_module'"
+    verify 9 '' 1 --env FRAMEWORK=tensorflow
+    out_has 'framework = '
+    echo 'framework = "numpy"' >empty.py
+    expect 9 "$GDNCTL" oracle verify gdn --kernel py:./empty.py --python "$PY" --case device_001
+    out_has 'no function forward()'
+    expect 9 "$GDNCTL" oracle verify gdn --kernel py:mine.py:no.such.function --python "$PY" --case device_001
+    out_has "No module named 'no'"
+}
+
+test_what_is_no_interpreter_or_no_adapter_is_a_usage_error() {
+    adapter
+    expect 2 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python ./no-such-python --case device_001
+    err_has 'cannot run Python kernels with'
+    expect 2 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python true --case device_001
+    expect 2 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "sleep 600;" --time-limit 0.5 --case device_001
+    err_has 'no result after 0.5 s'
+    expect 2 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python 'echo {}' --case device_001
+    expect 2 "$GDNCTL" oracle verify gdn --kernel py:mine.py --env FAULT --case device_001
+    err_has 'expected NAME=VALUE'
+    expect 2 "$GDNCTL" oracle verify gdn --kernel py:nothing --case device_001
+    err_has 'known: '
+    expect 2 "$GDNCTL" oracle verify gdn --kernel py:no/such.py --case device_001
+    err_has 'no such adapter: no/such.py'
+    expect 2 "$GDNCTL" oracle verify gdn --kernel builtin:chunk --python python3 --case t_hand
+    err_has 'are for py: kernels'
+}
+
+test_what_a_kernel_prints_reads_and_forks_is_no_harm() {
+    adapter
+    for fault in prints floods reads forks; do verify 0 "$fault" 1; done
+    verify 0 forks 4 --env DAEMON=1
+    ! pgrep -f 'sleep.7013' >/dev/null || fail 'a child is left'
+}
+
+test_exceptions_are_refused_and_other_cases_are_judged() {
+    adapter
+    for at in 1 4; do
+        verify 1 raises $at
+        out_has 'REFUSED'
+        out_has 'ValueError: of no use'
+        out_has '(3 cases; 1 failed)'
+        verify 1 input $at
+        out_has 'EOFError'
+        verify 1 long $at
+        [ "$(wc -c <"$WORK/out")" -lt 8000 ] || fail "$(wc -c <"$WORK/out") bytes"
+        verify 1 'not implemented' $at
+        out_has 'UNSUPPORTED'
+        verify 1 memory $at
+        out_has 'MEMORY_LIMIT'
+        out_has '3 cases'
+    done
+}
+
+test_wrong_results_are_told_apart() {
+    adapter
+    for at in 1 4; do
+        for fault in none three shape double list; do
+            verify 9 $fault $at
+            out_has 'WRONG_SHAPE'
+        done
+        verify 1 nan $at
+        out_has 'NON_FINITE'
+        verify 1 writes $at
+        out_has 'wrote to input q'
+        verify 1 wrong $at
+        out_has 'WRONG '
+    done
+    verify 1 wrong 2
+    out_has 'UNSTEADY'
+    verify 1 remembers 1
+    grep -qE 'UNSTEADY|WRONG' "$WORK/out" || fail 'not seen'
+    verify 0 'no state' 1
+    out_has 'final_state was not returned: not judged'
+}
+
+test_a_kernel_that_ends_its_process_is_crashed_and_the_rest_is_judged() {
+    adapter
+    for at in 1 4; do
+        for fault in dies segfault closes; do
+            # A new process counts its calls from 1, and so dies in its first call again.
+            [ $at = 1 ] && cases='3 cases; 3 failed' || cases='3 cases; 1 failed'
+            verify 1 $fault $at
+            out_has 'CRASHED'
+            out_has "($cases"
+        done
+    done
+}
+
+test_after_three_in_a_row_it_stops() {
+    adapter
+    expect 1 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --env FAULT=dies --case 'device_00*'
+    out_has '; 3 failed, 6 not run)'
+}
+
+test_a_time_limit_is_124() {
+    adapter
+    verify 124 sleeps 4 --time-limit 2
+    out_has 'TIMED_OUT'
+    out_has '(3 cases; 1 failed)'
+}
+
+test_a_deleted_folder_costs_at_most_its_case() {
+    adapter
+    for at in 1 4; do
+        "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --env FAULT=deletes --env "AT=$at" \
+            --case device_001 --case device_006 --case marin_7_C4 >"$WORK/out" 2>"$WORK/err"
+        case $? in 0 | 1) ;; *) fail 'another exit code' ;; esac
+        grep -qE '^verdict: [A-Z_]* \(3 cases(; 1 failed)?\)$' "$WORK/out" || fail 'the rest was not judged'
+    done
+}
+
+test_a_case_that_is_not_supported_is_skipped_and_nothing_judged_is_no_data() {
+    adapter
+    verify 9 no 1
+    out_has 'not supported'
+    out_has 'verdict: NO_DATA'
+    verify 9 why 1
+    out_has '3  needs dk = 999'
+}
+
+# The test of a process that is asked to end: which signal, and the exit code.
+ended_by() {
+    local signal=$1 code=$2 at
+    adapter
+    rm -f asleep
+    launch "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --env FAULT=stubborn --case device_001
+    for at in $(seq 200); do [ -e asleep ] && break; sleep 0.05; done
+    [ -e asleep ] || fail 'it was never called'
+    kill -"$signal" $pid
+    wait $pid
+    local got=$?
+    [ $got = "$code" ] || fail "exit code $got, expected $code"
+    for at in $(seq 100); do pgrep -f "$TMPDIR/gdnctl-kernel" >/dev/null || break; sleep 0.05; done
+    ! pgrep -f "$TMPDIR/gdnctl-kernel" >/dev/null || fail "left: $(pgrep -af "$TMPDIR/gdnctl-kernel")"
+}
+test_ctrl_c_in_a_call_ends_a_kernel_that_ignores_signals() { ended_by INT 130; [ -z "$(ls "$TMPDIR")" ] || fail "$(ls "$TMPDIR")"; }
+test_sigterm_in_a_call_ends_it() { ended_by TERM 143; [ -z "$(ls "$TMPDIR")" ] || fail "$(ls "$TMPDIR")"; }
+test_kill_9_leaves_no_process() { ended_by KILL 137; }
+
+test_secrets_do_not_reach_it() {
+    adapter
+    cat >>mine.py <<'PYTHON'
+bad = [n for n, v in os.environ.items() if "s3cret" in v]
+if bad: raise RuntimeError(f"sees {bad}")
+PYTHON
+    expect 0 env HF_TOKEN=s3cret WANDB_API_KEY=s3cret AWS_SECRET_ACCESS_KEY=s3cret "$GDNCTL" oracle verify gdn \
+        --kernel py:mine.py --python "$PY" --case device_001
+}
+
+test_two_at_once_do_not_meet() {
+    adapter
+    "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --case 'device_00[1-6]' >one 2>&1 &
+    expect 0 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --case 'device_00[1-6]'
+    wait $! || fail "$(cat one)"
+}
+
+test_the_device_cases_are_few_shapes_with_every_pair_of_kinds() {
+    expect 0 "$GDNCTL" oracle cases gdn --cases device --json
+    jq -e '.cases | ([.[].signature] | unique | length) == 15 and (length >= 60 and length <= 120) and
+           ([.[] | select(.passes | index("backward")) | .signature] | unique | length) <= 6 and
+           ([.[] | select((.passes | index("forward")) and (.cu_seqlens == null)) | .signature] | unique | length) == 12' \
+        "$WORK/out" >/dev/null || fail 'other shapes'
+}
+
+test_adapters_are_listed_and_printed() {
+    expect 0 "$GDNCTL" oracle adapter
+    for name in levanter fla transformers levanter-ce torch-ce; do out_has "$name "; done
+    expect 0 "$GDNCTL" oracle adapter levanter
+    out_has 'def forward(fn, q, k, v, g, beta, initial_state, *, cu_seqlens=None, scale=None, contract, case):'
+    expect 0 "$GDNCTL" oracle adapter --host
+    out_has 'def serve():'
+    expect 2 "$GDNCTL" oracle adapter levant
+    err_has 'known: '
+}
