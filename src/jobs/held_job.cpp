@@ -326,8 +326,9 @@ Result<JobRun> run_by_connection(const FoundHold& hold, const JobPlan& plan, con
     }
     command.idle_limit = limit_of(options.run.idle_timeout_s);
     const LogFilter::Out print = log_printer(context);
+    DataLines data(plan.data_prefix, print);
     const auto take = [&](std::string_view bytes) {
-        print(bytes);
+        plan.data_prefix.empty() ? print(bytes) : data.feed(bytes);
         run.output.feed(bytes);
         if (run.metric) run.metric->feed(bytes);
     };
@@ -342,6 +343,7 @@ Result<JobRun> run_by_connection(const FoundHold& hold, const JobPlan& plan, con
     run.request.env = command.env;
     run.waited = true;
     const auto code = run_on_host(hold, command, context);
+    run.data = data.finish();
     run.output.finish();
     if (run.metric) run.metric->finish();
     run.details.end_time = context.clock.wall();

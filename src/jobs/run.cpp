@@ -15,7 +15,35 @@
 
 namespace gdnctl {
 
-namespace {}  // namespace
+void DataLines::feed(std::string_view bytes) {
+    constexpr std::size_t k_longest = std::size_t{64} << 20U;
+    while (!bytes.empty()) {
+        const auto end = bytes.find('\n');
+        const std::string_view piece = bytes.substr(0, end == std::string_view::npos ? end : end + 1);
+        bytes.remove_prefix(piece.size());
+        const bool ends = piece.back() == '\n';
+        if (m_passing) {
+            m_rest(piece);
+        } else {
+            m_line.append(piece);
+            const std::size_t compared = std::min(m_line.size(), m_prefix.size());
+            if (m_line.compare(0, compared, m_prefix, 0, compared) != 0 || m_line.size() > k_longest ||
+                (ends && compared < m_prefix.size())) {
+                m_rest(m_line);
+                m_line.clear();
+                m_passing = true;
+            } else if (ends) {
+                m_last = std::exchange(m_line, std::string());
+            }
+        }
+        if (ends) m_passing = false;
+    }
+}
+
+std::string DataLines::finish() {
+    if (m_line.size() >= m_prefix.size() && !m_prefix.empty()) m_last = m_line;
+    return std::move(m_last);
+}
 
 Json tests_json(const std::optional<PytestCounts>& counts) {
     if (!counts) return nullptr;
@@ -178,6 +206,8 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
     GDNCTL_TRY_ASSIGN(const auto log, backend.open_log(id, {.follow = true}));
     LogFilter::Out print = log_printer(context);
     // What runs on a held TPU prints the same over ssh and as a job.
+    DataLines data(plan.data_prefix, print);
+    if (!plan.data_prefix.empty()) print = [&data](std::string_view bytes) { data.feed(bytes); };
     WithoutRayLines own(id, run.request.entrypoint, print);
     if (!plan.beside.empty()) print = [&own](std::string_view bytes) { own.feed(bytes); };
     WatchOptions watch;
@@ -195,6 +225,7 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
         },
         context);
     own.finish();
+    run.data = data.finish();
     if (!watched) {
         const bool ended = is_terminal(run.details.state);
         if (is_interruption(watched.error()) && !ended) {

@@ -1,8 +1,11 @@
 // Submits a job, follows it, and interprets its end and results: shared by the commands that submit.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/json.h"
 #include "jobs/metric.h"
@@ -23,9 +26,27 @@ struct JobRun {
     bool waited = false;
     JobOutput output;                    // if the job was waited for
     std::optional<MetricReader> metric;  // the plan's metric, from the same log
+    std::string data;                    // the line that JobPlan::data_prefix asks for; empty: there was none
     // What ended the watch before the job's end, or the submission before its own. It becomes the command's error after
     // the known facts have been reported.
     std::optional<Error> cut_short;
+};
+
+// Takes the lines with the plan's data_prefix out of a job's output, and passes on the rest as it arrives.
+class DataLines {
+public:
+    DataLines(std::string prefix, std::function<void(std::string_view)> rest)
+        : m_prefix(std::move(prefix)), m_rest(std::move(rest)) {}
+
+    void feed(std::string_view bytes);
+    // The output has ended. Returns the last of those lines.
+    std::string finish();
+
+private:
+    std::string m_prefix;
+    std::function<void(std::string_view)> m_rest;
+    bool m_passing = false;  // the line so far was not one of them
+    std::string m_line, m_last;
 };
 
 // Submits the job, prints its id, and follows the log to the job's end unless --no-wait is given. With --resubmit, a

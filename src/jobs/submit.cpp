@@ -182,6 +182,7 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
         request.working_dir_uri = *options.working_dir;
     } else if (const auto folder = working_dir(options, context)) {
         GDNCTL_TRY_ASSIGN(request.working_dir, list_working_tree(*folder, context));
+        request.working_dir->added = plan.added;
         GDNCTL_TRY(check_workdir(plan, *request.working_dir));
     }
     return request;

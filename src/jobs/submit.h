@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,6 +55,10 @@ struct JobPlan {
     bool log_decides = false;                 // success depends on the log too, not on the job's status alone
     std::string beside = {};                  // a job whose machine to use, see JobRequest
     std::string guard = {};                   // shell text before the command of such a job; see devtpu::beside_guard()
+    std::map<std::string, std::filesystem::path> added = {};  // as WorkingTree has it
+    // The last line that begins with it is the job's result for this program: JobRun::data has it, and it is not
+    // printed. Empty: there is none.
+    std::string data_prefix = {};
 };
 
 // The request that run_job() would send to a cluster or to this machine. Errors: usage, config, local_io.

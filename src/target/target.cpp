@@ -16,6 +16,7 @@
 namespace gdnctl::detail {
 
 Result<JobCommand> levanter_profile(const Target& target, const ProfileSettings& settings);
+JobCommand levanter_oracle(const Target& target, const std::string& line);
 
 }  // namespace gdnctl::detail
 
@@ -99,7 +100,31 @@ void put(EnvList& env, std::string_view name, const std::optional<std::int64_t>&
     if (value) env.emplace_back(name, std::to_string(*value));
 }
 
+// All steps use one environment: the active one, or the project's, which uv creates on a fresh worker.
+std::string enter_project(const Target& target) {
+    const std::string workdir = text::shell_quote(target.test->workdir);
+    return std::string(target.here ? k_use_given : "") +
+           "venv=${VIRTUAL_ENV:-${UV_PROJECT_ENVIRONMENT:-.venv}}; "
+           "case $venv in /*) ;; *) venv=$PWD/$venv ;; esac; export UV_PROJECT_ENVIRONMENT=$venv; cd " +
+           workdir + " || { step=\"find \"" + workdir + "\", which is not there\"; exit 1; }";
+}
+
+std::string sync_step() {
+    return "if [ -n \"${VIRTUAL_ENV:-}\" ]; then uv sync --active --extra=tpu --group test; "
+           "else uv sync --extra=tpu --group test; fi" +
+           std::string(k_no_more_sync);
+}
+
 }  // namespace
+
+JobCommand levanter_oracle(const Target& target, const std::string& line) {
+    JobCommand command = with_defaults(*target.test);
+    command.workdir = target.test->workdir;
+    command.entrypoint =
+        script("root=$PWD; " + enter_project(target), {{"uv sync", sync_step()}, {"oracle", "cd \"$root\"; " + line}});
+    if (target.here) command.entrypoint += k_given;
+    return command;
+}
 
 Result<JobCommand> levanter_test(const Target& target, const TestSelection& selection) {
     const auto words = text::shell_split(selection.pytest_args);
@@ -109,17 +134,7 @@ Result<JobCommand> levanter_test(const Target& target, const TestSelection& sele
     std::string device(k_device_check);
     if (!selection.allow_cpu) device += k_require_tpu;
 
-    // All steps use one environment: the active one, or the project's, which uv creates on a fresh worker.
-    const std::string workdir = text::shell_quote(target.test->workdir);
-    const std::string before =
-        std::string(target.here ? k_use_given : "") +
-        "venv=${VIRTUAL_ENV:-${UV_PROJECT_ENVIRONMENT:-.venv}}; case $venv in /*) ;; *) venv=$PWD/$venv ;; esac; "
-        "export UV_PROJECT_ENVIRONMENT=$venv; cd " +
-        workdir + " || { step=\"find \"" + workdir + "\", which is not there\"; exit 1; }";
-    const std::string sync =
-        "if [ -n \"${VIRTUAL_ENV:-}\" ]; then uv sync --active --extra=tpu --group test; "
-        "else uv sync --extra=tpu --group test; fi" +
-        std::string(k_no_more_sync);
+    const std::string before = enter_project(target);
     constexpr std::string_view k_python = "\"$venv/bin/python\"";
     std::string pytest = "uv run pytest " + tests_of(selection.suite) + " -v";
     if (!words->empty()) pytest += " " + text::shell_join(*words);
@@ -127,7 +142,7 @@ Result<JobCommand> levanter_test(const Target& target, const TestSelection& sele
     JobCommand command = with_defaults(*target.test);
     command.workdir = target.test->workdir;
     command.entrypoint =
-        script(before, {{"uv sync", sync},
+        script(before, {{"uv sync", sync_step()},
                         torch_install(target, k_python),
                         {"install transformers", fmt::format("uv pip install --python {} transformers", k_python)},
                         {"JAX device check", fmt::format("{} -c {}", k_python, text::shell_quote(device))},
@@ -584,6 +599,14 @@ Status check_configured_targets(const Config& config, Status (*check)(const Targ
         GDNCTL_TRY(check(target));
     }
     return {};
+}
+
+JobCommand oracle_command(const Target& target, const std::string& line) {
+    if (target.style == TargetStyle::levanter && target.test) return detail::levanter_oracle(target, line);
+    JobCommand command;
+    command.entrypoint = line;
+    if (target.test) command.resources = target.test->resources;
+    return command;
 }
 
 Result<JobCommand> test_command(const Target& target, const TestSelection& selection, std::string_view self) {

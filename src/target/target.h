@@ -131,6 +131,9 @@ struct JobCommand {
 // target, pytest arguments that do not parse or that the target does not accept).
 Result<JobCommand> test_command(const Target& target, const TestSelection& selection, std::string_view self);
 Result<JobCommand> profile_command(const Target& target, const ProfileSettings& settings, std::string_view self);
+// `line` in the root of the target's repository, with its resources and environment. In style `levanter` the
+// environment is synced first, and `$venv` is its folder.
+JobCommand oracle_command(const Target& target, const std::string& line);
 
 // Whether a job of the target refers to its files.
 bool uses_files(const Target& target);

@@ -294,3 +294,53 @@ test_adapters_are_listed_and_printed() {
     expect 2 "$GDNCTL" oracle adapter levant
     err_has 'known: '
 }
+
+# --- as a job, and on a held TPU --------------------------------------------------------------------------------------
+repository() {
+    adapter
+    git init -q . && git add -A && git commit -qm 'A kernel'
+}
+
+test_as_a_local_job_the_verdict_there_is_the_verdict_here() {
+    repository
+    mkdir sub && cd sub || exit 1
+    there() { "$GDNCTL" oracle verify gdn --kernel py:../mine.py --python "$PY" --cluster local --case 'device_00[1-4]' "$@"; }
+    expect 0 there
+    out_has 'verdict: OK (4 cases)'
+    out_has 'on: numpy '
+    out_lacks '{"schema"'
+    expect 0 there --json
+    jq -e '.schema == "gdnctl.oracle-verify/1" and .verdict == "OK" and .job.backend == "local" and .job.status == "SUCCEEDED"' \
+        "$WORK/out" >/dev/null || fail 'not the promised JSON'
+    err_has 'verdict: OK (4 cases)'
+    expect 1 there --env FAULT=wrong
+    out_has 'verdict: WRONG (4 cases; 1 failed)'
+    expect 124 there --env FAULT=sleeps --time-limit 2
+    expect 9 there --env FAULT=import
+    expect 1 there --env FAULT=wrong --json
+    jq -e '.verdict == "WRONG" and .job.driver_exit_code == 1' "$WORK/out" >/dev/null || fail 'not the promised JSON'
+    expect 2 there --save-failures DIR
+    expect 2 there --submission-id 'not/valid'
+}
+
+test_a_job_that_is_not_waited_for_is_no_verdict() {
+    repository
+    expect 0 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --cluster local --case device_001 --no-wait --submission-id judged
+    out_lacks 'verdict'
+    expect 0 "$GDNCTL" ray-wait --cluster local --show-logs judged
+    grep -qF 'verdict: OK (1 case)' "$WORK/out" "$WORK/err" || fail 'no verdict in its log'
+}
+
+test_on_a_held_tpu_of_this_machine() {
+    repository
+    expect 0 "$GDNCTL" dev-tpu-allocate --cluster local --tpu-name here --detach
+    expect 0 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --cluster local --tpu-name here --case 'device_00[1-4]'
+    out_has 'verdict: OK (4 cases)'
+    expect 1 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --cluster local --tpu-name here --case device_001 --env FAULT=wrong
+    expect 0 "$GDNCTL" dev-tpu-release --cluster local --tpu-name here
+}
+
+test_options_of_a_job_need_a_place() {
+    expect 2 "$GDNCTL" oracle verify gdn --kernel builtin:chunk --case t_hand --no-wait
+    err_has 'name a --cluster'
+}

@@ -104,6 +104,9 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
         print_json(json_of(op.plain(), request, done, notes), context);
     } else {
         context.terminal.out(ending_text(request, done, hidden_text(hidden)));
+        if (context.env.get(k_verdict_line)) {
+            print_json(json_of(op.plain(), request, done, Json::object()), context, -1);
+        }
     }
     const oracle::KernelFault* fault = done.fault();
     return fault != nullptr ? harness::exit_code_of(fault->kind)

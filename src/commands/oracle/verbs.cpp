@@ -13,6 +13,7 @@
 #include "core/text.h"
 #include "harness/child/python_kernel.h"
 #include "harness/files.h"
+#include "jobs/job_destination.h"
 #include "oracle/gdn/bench/bench.h"
 #include "oracle/gdn/report/report.h"
 #include "platform/signals.h"
@@ -363,6 +364,7 @@ void describe(cli::Args& args, Options& options) {
     oracle_gdn::describe_threads(args, options.threads);
     describe_limits(args, options.limits);
     describe_python(args, options.python);
+    describe_elsewhere(args, options.elsewhere);
     args.flag(options.allow_suspect, {.names = "--allow-suspect", .help = "also exit with 0 for SUSPECT"});
     describe_examples(args);
     args.exit_code(1,
@@ -377,10 +379,66 @@ void describe(cli::Args& args, Options& options) {
     args.see_also("oracle compare");
 }
 
+namespace {
+
+// The same command for another machine, from the root of the repository.
+Result<std::vector<std::string>> words_there(const Options& o, const Context& context) {
+    const auto root = project_root(context);
+    const auto from_root = [&](const std::string& path) {
+        return (context.cwd / path).lexically_normal().lexically_relative(root).string();
+    };
+    std::string kernel = o.kernel;
+    if (kernel.starts_with("src:") || kernel.starts_with("lib:")) {
+        kernel = kernel.substr(0, 4) + from_root(kernel.substr(4));
+    } else if (kernel.starts_with("py:")) {
+        const auto end = std::min(kernel.find(':', 3), kernel.size());
+        const std::string adapter = kernel.substr(3, end - 3);
+        if (adapter.find('/') != std::string::npos || adapter.ends_with(".py")) {
+            kernel = "py:./" + from_root(adapter) + kernel.substr(end);
+        }
+    }
+    if (o.vectors || o.save_failures) {
+        return fail(ErrorKind::usage, "--vectors and --save-failures are for kernels on this machine",
+                    "`gdnctl oracle run gdn --case NAME --out FILE` writes the inputs of a case that fails there");
+    }
+    std::vector<std::string> words = {"oracle", "verify", o.op, "--kernel", kernel};
+    const auto add = [&](std::string_view name, const std::string& value) {
+        words.insert(words.end(), {std::string(name), value});
+    };
+    const auto flag = [&](std::string_view name, bool set) {
+        if (set) words.emplace_back(name);
+    };
+    for (const std::string& name : o.cases) add("--case", name);
+    if (o.chosen != CaseChoice::as_suits_the_kernel) {
+        add("--cases", o.chosen == CaseChoice::device ? "device" : "full");
+    }
+    if (o.contract) add("--contract", *o.contract);
+    for (const std::string& set : o.sets) add("--set", set);
+    if (o.dtype != StoredAs::as_listed) add("--dtype", std::string(name_of(o.dtype)));
+    if (o.seed) add("--seed", *o.seed);
+    if (o.threads > 0) add("--threads", fmt::format("{}", o.threads));
+    if (o.limits.time_limit_s) add("--time-limit", fmt::format("{}", *o.limits.time_limit_s));
+    if (o.limits.memory_limit_mib) add("--memory-limit", fmt::format("{}", *o.limits.memory_limit_mib));
+    if (o.python.command) add("--python", *o.python.command);
+    for (const std::string& entry : o.python.env) add("--env", entry);
+    flag("--no-network", o.python.no_network);
+    flag("--allow-suspect", o.allow_suspect);
+    flag("--metamorphic", o.metamorphic);
+    flag("--slow", o.slow);
+    flag("--fail-fast", o.fail_fast);
+    flag("-v", context.global.verbose > 0);
+    return words;
+}
+
+}  // namespace
+
 Result<ExitCode> run(const Options& options, Context& context) {
     Options all = options;
     GDNCTL_TRY_ASSIGN(all.hidden, take_hidden(context.env));
-    return run_operator(all, &Operator::verify, context);
+    if (!options.elsewhere.wanted()) return run_operator(all, &Operator::verify, context);
+    GDNCTL_TRY_ASSIGN(auto words, words_there(options, context));
+    const bool python = options.kernel.starts_with("py:") && !options.python.command;
+    return run_elsewhere(options.elsewhere, std::move(words), python, context);
 }
 
 }  // namespace gdnctl::commands::oracle_verify
@@ -771,7 +829,7 @@ namespace gdnctl::commands {
 Rows oracle_commands() {
     static constexpr cli::Command k_rows[] = {
         cli::make<&oracle_verify::describe, &oracle_verify::run>("oracle verify", "Oracle",
-                                                                 "judge a kernel on generated cases", Tier::process),
+                                                                 "judge a kernel on generated cases", Tier::http),
         cli::make<&oracle_compare::describe, &oracle_compare::run>("oracle compare", "Oracle",
                                                                    "judge tensors dumped from a run", Tier::process),
         cli::make<&oracle_run::describe, &oracle_run::run>("oracle run", "Oracle", "write inputs and the exact result",

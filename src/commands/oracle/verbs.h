@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/args.h"
+#include "commands/oracle/elsewhere.h"
 #include "commands/oracle/gdn.h"
 #include "commands/oracle/kernel_options.h"
 #include "commands/oracle/linear_ce.h"
@@ -117,6 +118,7 @@ struct Options {
     std::int64_t threads = 0;
     LimitOptions limits;
     PythonChoice python;
+    Elsewhere elsewhere;
     Hidden hidden;
     Operators operators = commands::operators();
 };

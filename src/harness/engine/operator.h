@@ -206,8 +206,11 @@ public:
     virtual Result<PreparedCase> prepare(std::string_view case_name, const CaseOptions& options) const;
     // The same for recorded inputs.
     virtual Result<PreparedCase> recorded(oracle::TensorFile inputs, const CaseOptions& options) const;
-    // The passes of a kernel, as bits 1 << entry.
-    virtual Result<std::uint32_t> entries(Kernel& kernel) const { return kernel.entries(); }
+    // The passes of a kernel, as bits 1 << entry. One that cannot be asked has a forward, which says why.
+    virtual Result<std::uint32_t> entries(Kernel& kernel) const {
+        GDNCTL_TRY_ASSIGN(const std::uint32_t all, kernel.entries());
+        return all == 0 ? 1U : all;
+    }
     virtual std::vector<RelationRow> relations() const { return {}; }
     // Usage error: the kernel is declared to compute something that relations do not apply to.
     virtual Status check_relations_apply(const CaseOptions& /*options*/) const { return {}; }

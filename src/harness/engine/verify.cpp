@@ -875,7 +875,8 @@ std::string ending_text(const VerifyRequest& request, const Verified& done, cons
                             request.save_failures->string());
     }
     if (!done.network.empty()) {
-        text += fmt::format("network{}: {}\n", done.environment.is_object() ? "" : " blocked by", done.network);
+        text += fmt::format("network{}: {}\n", done.network == "open" || done.network == "blocked" ? "" : " blocked by",
+                            done.network);
     }
     text += skipped_text(done);
     if (request.options.seed && !request.hidden_seed) text += fmt::format("inputs: --seed {}\n", *request.options.seed);

@@ -336,6 +336,8 @@ class LinearCe:
         self.contract = contract
         self.case = {"batch": x[0], "hidden": x[1], "vocab": vocab, "dtype": tensors["x"].dtype.lower(),
                      **{name: name in tensors for name in ("weight", "d_loss", "d_lse")}}
+        labels = tensors["labels"].values
+        self.case["ignored"] = bool(((labels < 0) | (labels >= vocab)).any())  # rows whose label is none
         self.case["name"] = "B{batch}_H{hidden}_V{vocab}_{dtype}".format(**self.case)
         self.shapes = {"loss": (x[0],), "lse": (x[0],), "reduced": ()}
 
@@ -513,7 +515,7 @@ class Kernel:
 
 
 def reduced_of(values, weight, contract):
-    """The scalar that a loss is reduced to: mean or sum of weight (loss + penalty lse^2)."""
+    """The scalar that a loss is reduced to: mean or sum of weight (loss + penalty lse^2); the sum without a reduction."""
     if "reduced" in values:
         return values["reduced"]
     rows, penalty = values["loss"], contract.get("logsumexp_weight") or 0
@@ -523,7 +525,7 @@ def reduced_of(values, weight, contract):
         rows = rows + penalty * values["lse"] ** 2
     if weight is not None:
         rows = rows * weight
-    if contract.get("reduction") == "sum":
+    if contract.get("reduction", "mean") != "mean":
         return rows.sum()
     if weight is None:
         return rows.mean()

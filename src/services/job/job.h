@@ -100,6 +100,8 @@ struct JobEnv {
 struct WorkingTree {
     std::filesystem::path root;
     std::vector<std::string> files;  // relative, sorted, '/' as separator
+    // Executable files from elsewhere that are added, by the names that they get.
+    std::map<std::string, std::filesystem::path> added = {};
 };
 
 struct JobRequest {

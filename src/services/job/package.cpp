@@ -76,8 +76,11 @@ Status for_each_file(const WorkingTree& tree, TreeReader::Take take) {
     std::error_code problem;
     const fs::path root = fs::canonical(tree.root, problem);
     if (problem) return tl::unexpected(file_error(ErrorKind::usage, "open", tree.root, problem.value()));
+    for (const auto& [name, file] : tree.added) GDNCTL_TRY(take(name, file, true));
     TreeReader reader(root, std::move(take));
-    for (const std::string& relative : tree.files) GDNCTL_TRY(reader.read(relative));
+    for (const std::string& relative : tree.files) {
+        if (!tree.added.contains(relative)) GDNCTL_TRY(reader.read(relative));
+    }
     return {};
 }
 

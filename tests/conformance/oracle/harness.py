@@ -109,7 +109,7 @@ class Gdnctl:
 
     def run(self, *words, code=0):
         environment = dict(os.environ, HOME=self.folder, LC_ALL="C.UTF-8")
-        got = subprocess.run([self.binary, *words], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+        got = subprocess.run([self.binary, *words], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
         if got.returncode != code:
             raise Failed(f"exit code {got.returncode} instead of {code}: gdnctl {' '.join(words)}\n{got.stdout[-3000:]}{got.stderr[-2000:]}")
         return got

@@ -16,6 +16,7 @@ import cases_layer_tests  # noqa: F401
 import cases_transformers  # noqa: F401
 import cases_files  # noqa: F401
 import cases_ce  # noqa: F401
+import cases_python  # noqa: F401
 
 
 def main():

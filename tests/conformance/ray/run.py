@@ -31,6 +31,7 @@ import cases_inputs  # noqa: F401
 import cases_logs  # noqa: F401
 import cases_faults  # noqa: F401
 import cases_lists  # noqa: F401
+import cases_oracle  # noqa: F401
 import cases_sweep  # noqa: F401
 import cases_uv  # noqa: F401
 

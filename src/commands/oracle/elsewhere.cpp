@@ -1,0 +1,178 @@
+#include "commands/oracle/elsewhere.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include "commands/common.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "jobs/held_job.h"
+#include "jobs/run.h"
+#include "jobs/target_job.h"
+#include "platform/fs.h"
+#include "platform/hash.h"
+
+namespace gdnctl::commands {
+
+namespace {
+
+constexpr std::string_view k_packed = ".gdnctl/gdnctl";
+constexpr std::string_view k_schema_start = R"({"schema":"gdnctl.oracle-)";
+
+// The command line there; `self` is a shell word.
+std::string line_of(std::string_view before, std::string_view self, const std::vector<std::string>& words,
+                    std::string_view python) {
+    return fmt::format("{}{}=1 {} {}{}", before, k_verdict_line, self, text::shell_join(words), python);
+}
+
+// Where the environment that the target sets up is; for others, the host finds one.
+std::string_view python_words(const Target& target, bool python) {
+    return python && target.style == TargetStyle::levanter ? " --python \"\\\"$venv\\\"/bin/python\"" : "";
+}
+
+// Sends this program to the host, unless it has it. Returns its path there, as a shell word.
+Result<std::string> send_self(const FoundHold& hold, Context& context) {
+    GDNCTL_TRY_ASSIGN(const std::string hash, hash_file_hex(HashKind::sha256, context.program));
+    const std::string path = fmt::format("$HOME/.gdnctl/bin/gdnctl-{}", hash.substr(0, 16));
+    const UniqueFd fd(open(context.program.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "open", context.program, errno));
+    HostRun run;
+    run.line = fmt::format(
+        "p={}; if [ -x \"$p\" ]; then cat >/dev/null; else umask 077 && mkdir -p \"${{p%/*}}\" && "
+        "cat >\"$p.$$\" && chmod +x \"$p.$$\" && mv \"$p.$$\" \"$p\"; fi",
+        path);
+    run.stdin_fd = fd.get();
+    GDNCTL_TRY_ASSIGN(const int code, run_on_host(hold, run, context));
+    if (code != 0) {
+        return fail(ErrorKind::infrastructure, fmt::format("cannot copy gdnctl to the host (exit code {})", code));
+    }
+    return "\"" + path + "\"";
+}
+
+struct Planned {
+    JobRun run;
+    std::string tpu;  // that was asked for; empty: none
+};
+
+Result<Planned> run_as_job(const Elsewhere& options, const std::vector<std::string>& words, bool python,
+                           Context& context) {
+    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
+    GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(options.place, context));
+    target.here = place.local;
+    GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu(options.tpu, place, target));
+    JobPlan plan{"oracle", target.name, {}, cluster_env(target), {}};
+    plan.data_prefix = k_schema_start;
+    if (place.local) {
+        plan.command = oracle_command(
+            target, line_of("", text::shell_quote(context.program), words, python_words(target, python)));
+    } else {
+        plan.added.emplace(k_packed, context.program);
+        plan.command = oracle_command(
+            target, line_of(fmt::format("chmod +x {0} && ", k_packed), k_packed, words, python_words(target, python)));
+    }
+    plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
+    GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, options.submit, *backend, context));
+    return Planned{std::move(run), place.local ? std::string() : tpu.type};
+}
+
+Result<Planned> run_on_hold(const Elsewhere& options, const std::vector<std::string>& words, bool python,
+                            Context& context) {
+    GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
+    Via via = Via::automatic;
+    HeldRunOptions held;
+    held.run.env = options.submit.env;
+    held.run.timeout_s = options.submit.timeout_s;
+    GDNCTL_TRY_ASSIGN(const FoundHold hold, ready_hold(*options.tpu_name, options.place, held.sync, via, context));
+    const bool here = hold.record.cluster == "local";
+    target.here = here;
+    JobPlan plan{"oracle", target.name, {}, cluster_env(target), {}};
+    plan.data_prefix = k_schema_start;
+    std::string before, self = text::shell_quote(context.program);
+    if (via == Via::ray) {
+        before = fmt::format("chmod +x {} && ", k_packed);
+        self = k_packed;
+        plan.added.emplace(k_packed, context.program);
+    } else if (!here) {
+        GDNCTL_TRY_ASSIGN(self, send_self(hold, context));
+    }
+    plan.command = oracle_command(target, line_of(before, self, words, python_words(target, python)));
+    GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, plan, held, context));
+    return Planned{std::move(run), here ? std::string() : hold.record.tpu_type};
+}
+
+// The verdict there is the verdict here.
+Result<ExitCode> judged(const Elsewhere& options, const Planned& planned, Context& context) {
+    const JobRun& run = planned.run;
+    if (!run.waited) return ExitCode::ok;
+    const auto verdict = run.data.empty() ? Result<Json>(Json()) : parse_json(run.data, "the job's verdict");
+    const bool found = verdict && verdict->is_object();
+    if (context.global.json && found) {
+        Json object = *verdict;
+        Json job = Json::object();
+        put_run(job, run);
+        object["job"] = std::move(job);
+        print_json(object, context);
+    }
+    if (run.cut_short) return tl::unexpected(*run.cut_short);
+    if (!found) {
+        report_end(run);
+        if (run.verdict.exit != ExitCode::ok) return run.verdict.exit;
+        return fail(ErrorKind::bad_input, "the job succeeded, but its log has no verdict");
+    }
+    const std::string platform = json::text(json::field(*verdict, "environment"), "platform");
+    if (!planned.tpu.empty() && !options.allow_cpu && platform != "tpu") {
+        return fail(
+            ErrorKind::bad_input,
+            fmt::format("no TPU was seen: the kernel ran on {}", platform.empty() ? "the host's processor" : platform),
+            "--allow-cpu accepts that");
+    }
+    const int succeeded = run.details.state == JobState::succeeded ? 0 : 1;
+    return static_cast<ExitCode>(run.details.driver_exit_code.value_or(succeeded));
+}
+
+}  // namespace
+
+void describe_elsewhere(cli::Args& args, Elsewhere& o) {
+    constexpr const char* k_group = "Where";
+    args.option(o.place.cluster, "--cluster NAME", "run as a job on this cluster; `local`: a job on this machine",
+                {.group = k_group, .default_text = "here, not as a job", .complete = cli::Complete::cluster});
+    args.option(o.place.cluster_config, "--cluster-config FILE", "cluster file (YAML) to use instead of a name",
+                {.group = k_group, .complete = cli::Complete::file});
+    args.option(o.place.ray_address, "--ray-address URL", "dashboard to use directly", {.group = k_group});
+    args.flag(o.place.allow_plaintext_token, "--allow-plaintext-token",
+              "allow sending the token to another machine over plain http", {.group = k_group});
+    args.option(o.tpu, "--tpu TYPE", "accelerator of the job, such as v5p-8; auto: the cluster's own, none on local",
+                {.group = k_group});
+    args.option(o.tpu_name, "--tpu-name NAME", "run on this held TPU (dev-tpu-allocate)", {.group = k_group});
+    args.flag(o.allow_cpu, "--allow-cpu", "accept that a job sees no TPU", {.group = k_group});
+    args.flag(o.submit.no_wait, "--no-wait", "print the job's id and return without waiting", {.group = k_group});
+    args.option(o.submit.submission_id, "--submission-id ID", "id of the job; must be new", {.group = k_group});
+    args.option(o.submit.env, "-e KEY=VALUE", "environment variable of the job", {.group = k_group});
+    args.flag(o.submit.no_secrets, "--no-secrets", "keep HF_TOKEN, WANDB_API_KEY and other secrets off the cluster",
+              {.group = k_group});
+    args.option(o.submit.timeout_s, "--timeout SECONDS", "give up on the job after this time; it keeps running",
+                {.group = k_group});
+    args.check([&o]() -> Status {
+        const bool job_only = o.submit.no_wait || o.submit.submission_id;
+        if (!o.wanted() &&
+            (job_only || !o.submit.env.empty() || o.submit.timeout_s || o.allow_cpu || o.tpu != "auto")) {
+            return fail(ErrorKind::usage, "--tpu, --no-wait, -e and the like are for a job: name a --cluster");
+        }
+        if (o.tpu_name && job_only) {
+            return fail(ErrorKind::usage, "--no-wait and --submission-id are for a job: drop --tpu-name");
+        }
+        return {};
+    });
+}
+
+Result<ExitCode> run_elsewhere(const Elsewhere& options, std::vector<std::string> words, bool python,
+                               Context& context) {
+    // Paths are relative to the repository, where the command runs.
+    GDNCTL_TRY_ASSIGN(const Planned planned, options.tpu_name ? run_on_hold(options, words, python, context)
+                                                              : run_as_job(options, words, python, context));
+    return judged(options, planned, context);
+}
+
+}  // namespace gdnctl::commands
