@@ -467,15 +467,16 @@ class Kernel:
         def automatic(arrays):
             wanted = {n: arrays[n] for n in op.gradients if n in arrays}
             seeds = {n: arrays[c] for n, c in op.cotangents.items() if c in arrays}
+            reduces = isinstance(op, LinearCe) and not seeds
 
             def forward(given):
                 values = results(given)
-                notes["without"] = [n for n in seeds if n not in values]
-                if isinstance(op, LinearCe) and not seeds:
+                notes["without"] = [] if reduces else [n for n in seeds if n not in values]
+                if reduces:
                     return {"reduced": reduced_of(values, given.get("weight"), op.contract)}
                 return {n: values[n] for n in seeds if n in values}
 
-            if isinstance(op, LinearCe) and not seeds:
+            if reduces:
                 seeds["reduced"] = arrays["x"].reshape(-1)[0] * 0 + 1
             pulled, values = framework.gradients(forward, wanted, arrays, seeds)
             notes["narrow"] = {op.cotangents[n]: framework.dtype_of(v) for n, v in values.items()
