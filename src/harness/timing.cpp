@@ -13,6 +13,7 @@
 
 #include "core/text.h"
 #include "oracle/gdn/bench/bench.h"
+#include "oracle/tensor/random.h"
 #include "platform/blas.h"
 #include "platform/fs.h"
 
@@ -83,8 +84,9 @@ Result<double> seconds_of(const Subject& subject, const Clock& clock) {
     const auto start = clock.monotonic();
     subject.run();
     const double seconds = std::chrono::duration<double>(clock.monotonic() - start).count();
+    const double counted = subject.counted ? subject.counted(seconds) : seconds;
     if (subject.after) GDNCTL_TRY(subject.after());
-    return seconds;
+    return counted;
 }
 
 // Median over rounds of subject's rate / other's.
@@ -121,6 +123,22 @@ double ratio_of_times(const Subject& one, const Subject& other) {
     std::vector<double> ratios;
     for (std::size_t i = 0; i < one.seconds.size(); ++i) ratios.push_back(one.seconds[i] / other.seconds[i]);
     return oracle::spread_of(std::move(ratios)).median;
+}
+
+RatioOfTimes interval_of_ratio(const Subject& one, const Subject& other) {
+    constexpr std::size_t k_draws = 2000;
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < one.seconds.size(); ++i) ratios.push_back(one.seconds[i] / other.seconds[i]);
+    oracle::Random random(1, 1);
+    std::vector<double> medians;
+    for (std::size_t draw = 0; draw < k_draws && !ratios.empty(); ++draw) {
+        std::vector<double> drawn;
+        for (std::size_t i = 0; i < ratios.size(); ++i) drawn.push_back(ratios[random.bits() % ratios.size()]);
+        medians.push_back(oracle::spread_of(std::move(drawn)).median);
+    }
+    std::sort(medians.begin(), medians.end());
+    if (medians.empty()) return {};
+    return {oracle::spread_of(std::move(ratios)).median, medians[k_draws / 40], medians[k_draws - 1 - k_draws / 40]};
 }
 
 Timing timing_of(const Subject& subject, const Subject* sgemm, const Subject& peak) {

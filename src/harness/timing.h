@@ -91,6 +91,8 @@ struct Subject {
     std::function<Status()> check;                    // after each round, outside the time; may be empty
     std::vector<double> seconds;                      // one a round: the least of its runs
     std::function<Status()> before = {}, after = {};  // around each run, outside the time; may be empty
+    // The time that counts of a run that took so long by our clock; empty: that.
+    std::function<double(double)> counted = {};
 };
 
 // Runs every subject once untimed, then `rounds` rounds of `runs` runs each. Error: interrupted, or what a check says.
@@ -107,6 +109,12 @@ struct Timing {
 
 // Median over rounds of one's time over other's.
 double ratio_of_times(const Subject& one, const Subject& other);
+
+// The same median with the interval that has it in 95 of 100 draws of as many rounds.
+struct RatioOfTimes {
+    double median = 1, low = 1, high = 1;
+};
+RatioOfTimes interval_of_ratio(const Subject& one, const Subject& other);
 
 // `sgemm` may be nullptr.
 Timing timing_of(const Subject& subject, const Subject* sgemm, const Subject& peak);

@@ -344,3 +344,19 @@ test_options_of_a_job_need_a_place() {
     expect 2 "$GDNCTL" oracle verify gdn --kernel builtin:chunk --case t_hand --no-wait
     err_has 'name a --cluster'
 }
+
+# --- times ------------------------------------------------------------------------------------------------------------
+test_times_are_of_right_results_with_a_ratio_and_its_interval() {
+    adapter
+    cp mine.py other.py
+    bench() { "$GDNCTL" oracle bench gdn --kernel py:mine.py --python "$PY" --shape 1,1,2,32,16,16 --rounds 3 --runs 1 --threads 1 "$@"; }
+    expect 0 bench --peer py:other.py
+    out_has 'network of py:mine.py: open'
+    grep -qE '^py:other.py takes [0-9.]+ times as long as py:mine.py \([0-9.]+ to [0-9.]+\)$' "$WORK/out" || fail 'no ratio'
+    expect 0 bench --peer py:other.py --json
+    jq -e '.environment.framework == "numpy" and .forward.verified and .forward.median_ms > 0 and .forward.peak_fraction == null and
+           .peers[0].forward.ratio.low <= .peers[0].forward.ratio.median' "$WORK/out" >/dev/null || fail 'not the promised JSON'
+    expect 1 bench --env FAULT=wrong
+    out_has 'no time, because the result is wrong'
+    expect 9 bench --env FAULT=import
+}

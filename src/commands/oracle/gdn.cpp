@@ -51,7 +51,7 @@ Status check_verify(const oracle_verify::Options& o) {
 
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    const harness::BenchRequest request = oracle_plain::bench_request(options, threads);
+    GDNCTL_TRY_ASSIGN(const harness::BenchRequest request, oracle_plain::bench_request(options, threads, context));
     std::string shape = options.shape;
     GDNCTL_TRY_ASSIGN(oracle::GdnDims d, harness::parse_shape(shape));
     if (options.hidden.unseen) {

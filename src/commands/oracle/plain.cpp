@@ -113,17 +113,21 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
                             : oracle_report::exit_code_of(done.verdict(), options.allow_suspect);
 }
 
-harness::BenchRequest bench_request(const oracle_bench::Options& options, int threads) {
-    return {options.kernel,
-            options.peers,
-            options.dtype == oracle_bench::DTypeChoice::bf16,
-            static_cast<std::uint64_t>(options.seed),
-            threads,
-            options.rounds,
-            options.runs,
-            oracle_bench::isa_of(options.isa),
-            limits_of(options.limits),
-            [hidden = options.hidden](Json& report) { add_hidden(report, hidden); }};
+Result<harness::BenchRequest> bench_request(const oracle_bench::Options& options, int threads, const Context& context) {
+    std::vector<std::string> kernels = options.peers;
+    if (options.kernel) kernels.push_back(*options.kernel);
+    GDNCTL_TRY_ASSIGN(const harness::Limits limits, limits_of(options.limits, options.python, kernels, context));
+    return harness::BenchRequest{options.kernel,
+                                 options.peers,
+                                 options.dtype == oracle_bench::DTypeChoice::bf16,
+                                 static_cast<std::uint64_t>(options.seed),
+                                 threads,
+                                 options.rounds,
+                                 options.runs,
+                                 oracle_bench::isa_of(options.isa),
+                                 limits,
+                                 options.peak_tflops,
+                                 [hidden = options.hidden](Json& report) { add_hidden(report, hidden); }};
 }
 
 Result<ExitCode> run_bench(std::string_view op, harness::BenchPlan& plan, const harness::BenchRequest& request,
@@ -150,7 +154,7 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
 Result<ExitCode> bench_on(const Operator& op, const oracle_bench::Options& options, Context& context,
                           const std::function<Result<harness::BenchCase>()>& inputs) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    harness::BenchRequest request = bench_request(options, threads);
+    GDNCTL_TRY_ASSIGN(harness::BenchRequest request, bench_request(options, threads, context));
     if (!request.kernel) request.kernel = "builtin:fused";
     if (!oracle::has_isa(request.isa)) {
         return fail(ErrorKind::nothing_done, fmt::format("this processor has no {}", oracle::name_of(request.isa)));

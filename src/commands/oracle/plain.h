@@ -15,7 +15,7 @@ Result<std::unique_ptr<harness::Reading>> read(const Operator& op, const oracle:
 // Of every operator that reads.
 Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& options, Context& context);
 Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& options, Context& context);
-harness::BenchRequest bench_request(const oracle_bench::Options& options, int threads);
+Result<harness::BenchRequest> bench_request(const oracle_bench::Options& options, int threads, const Context& context);
 // Times a plan and reports.
 Result<ExitCode> run_bench(std::string_view op, harness::BenchPlan& plan, const harness::BenchRequest& request,
                            const Hidden& hidden, Context& context);

@@ -612,7 +612,7 @@ void describe(cli::Args& args, Options& options) {
     describe_operator(args, options, &Operator::bench);
     static const std::string k_kernel_help =
         "kernel to time, instead of one for each pass: " + text::join(oracle::timed_kernel_names(), ", ") +
-        ", lib:PATH, src:FILE.c, cmd:COMMAND";
+        ", lib:PATH, src:FILE.c, cmd:COMMAND, py:ADAPTER[:FUNCTION]";
     args.option(
         options.kernel,
         {.names = "--kernel", .value = "KERNEL", .help = k_kernel_help, .complete = cli::Complete::timed_kernel});
@@ -631,7 +631,10 @@ void describe(cli::Args& args, Options& options) {
         options.rounds,
         {.names = "--rounds", .value = "N", .help = "number of rounds; median and minimum are over all of them"});
     args.option(options.runs, {.names = "--runs", .value = "N", .help = "runs per round; the fastest counts"});
+    args.option(options.peak_tflops, "--peak TFLOPS", "peak rate of the accelerator that py: kernels run on",
+                {.default_text = "as its name says"});
     describe_limits(args, options.limits);
+    describe_python(args, options.python);
     linear_ce::describe_bench(args, options.ce);
     args.check([&options] { return check(options); });
     args.example("gdnctl oracle bench gdn", "forward, backward and decode at the shape of docs/benchmarks.md");
@@ -641,6 +644,7 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl oracle bench gdn --shape 1,4,8,8192,64,64 --threads 1 --isa avx2 --json",
                  "output for a program");
     args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "your own kernel");
+    args.example("gdnctl oracle bench gdn --kernel py:./mine.py --peer py:levanter", "two JAX functions");
     args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");
     args.exit_code(3, "this processor lacks the instruction set");
     args.exit_code(8, "a file cannot be read or written, or there is no compiler for src:");

@@ -199,7 +199,9 @@ struct Options {
     std::int64_t runs = 5;
     IsaChoice isa = IsaChoice::best;
     DTypeChoice dtype = DTypeChoice::f32;
+    std::optional<double> peak_tflops;
     LimitOptions limits;
+    PythonChoice python;
     Hidden hidden;
     harness::linear_ce::BenchSizes ce;
     Operators operators = commands::operators();

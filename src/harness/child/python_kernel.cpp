@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "harness/child/entry.h"
 #include "harness/files.h"
+#include "harness/timing.h"
 #include "oracle/tensor/formats.h"
 #include "platform/clock.h"
 #include "platform/env.h"
@@ -327,14 +328,13 @@ public:
         : m_spelling(std::move(spelling)), m_gdn(mode == k_gdn_mode), m_host(std::move(host)), m_context(context) {}
 
     Result<std::uint32_t> entries() override {
-        GDNCTL_TRY_ASSIGN(m_import_fault, open());
-        return m_import_fault ? 0U : m_entries;
+        GDNCTL_TRY_ASSIGN(const auto fault, open());
+        return fault ? 0U : m_entries;
     }
 
     oracle::KernelFacts facts() const override { return m_facts; }
 
     oracle::Faulted place(const oracle::Asked& asked) override {
-        if (m_import_fault) return m_import_fault;
         GDNCTL_TRY_ASSIGN(auto fault, open());
         if (fault) return fault;
         if (m_threads == 0) m_threads = asked.threads;  // another number would be compiled again
@@ -347,10 +347,26 @@ public:
         GDNCTL_TRY_ASSIGN(const auto path, m_host->tensor_file("inputs.safetensors"));
         const auto bytes = oracle::serialize_safetensors(file);
         GDNCTL_TRY(atomic_replace(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 0600));
-        return asked_of({{"do", "place"}, {"pass", pass}, {"inputs", path.string()}});
+        Json answer;
+        GDNCTL_TRY_ASSIGN(fault, asked_of({{"do", "place"}, {"pass", pass}, {"inputs", path.string()}}, &answer));
+        m_times.compile += json::number(answer, "compile_seconds").value_or(0);
+        return fault;
     }
 
-    oracle::Faulted call() override { return asked_of({{"do", "run"}}); }
+    oracle::Faulted call() override {
+        Json answer;
+        const Stopwatch time(m_context.clock);
+        GDNCTL_TRY_ASSIGN(auto fault, asked_of({{"do", "run"}}, &answer));
+        // A kernel can change its own clock, but not ours: the way here and back takes little.
+        constexpr double k_way = 0.02;
+        const double ours = time.elapsed().clock;
+        const auto theirs = json::number(answer, "seconds");
+        const bool plausible = theirs && *theirs > 0 && *theirs <= ours && ours - *theirs < k_way + 0.05 * ours;
+        m_times.wall = plausible ? theirs : std::optional(ours);
+        m_times.device = json::number(answer, "device_seconds");
+        return fault;
+    }
+    oracle::CallTimes times() const override { return m_times; }
 
     oracle::Faulted collect(TensorFile& outputs) override {
         GDNCTL_TRY_ASSIGN(const auto path, m_host->tensor_file("outputs.safetensors"));
@@ -381,6 +397,7 @@ public:
 private:
     // Imports the adapter and its function, unless the process has them.
     oracle::Faulted open() {
+        if (m_import_fault) return m_import_fault;
         PythonHost& host = *m_host;
         GDNCTL_TRY(host.start());
         if (m_generation == host.generation()) return std::nullopt;
@@ -395,6 +412,7 @@ private:
             // Whatever it does, it does not get as far as to be asked.
             fault->kind = KernelFaultKind::no_entry_point;
             fault->at_start = true;
+            m_import_fault = fault;
             return fault;
         }
         m_number = json::integer(answer, "kernel").value_or(0);
@@ -451,6 +469,7 @@ private:
     std::uint32_t m_entries = 0;
     int m_threads = 0;
     oracle::KernelFacts m_facts;
+    oracle::CallTimes m_times;
     std::optional<KernelFault> m_import_fault;
 };
 

@@ -48,6 +48,7 @@ public:
         const std::vector<Subject> timed(m_subjects.begin() + static_cast<std::ptrdiff_t>(own),
                                          m_subjects.begin() + static_cast<std::ptrdiff_t>(first));
         GDNCTL_TRY(m_plan.finish(m_all, timed, m_subjects[0]));
+        for (Contestant& c : m_all) check_peak(c);
         return BenchDone{text(), json_text(), code()};
     }
 
@@ -67,6 +68,21 @@ private:
         }
         m_sgemm_name = sgemm->library;
         m_subjects.push_back(std::move(sgemm->subject));
+    }
+
+    // Nothing is faster than its accelerator.
+    void check_peak(Contestant& c) const {
+        const auto peak = peak_flop_of(c.environment, m_request.peak_tflops);
+        if (!peak || !c.verified) return;
+        c.floor_s = c.subject.flop / *peak;
+        if (c.timing.seconds.min >= c.floor_s) return;
+        c.verified = false;
+        c.fault = oracle::KernelFault{
+            oracle::KernelFaultKind::impossible,
+            fmt::format("{:.3g} ms, less than the {:.3g} ms that {} needs at its peak", c.timing.seconds.min * 1e3,
+                        c.floor_s * 1e3, json::text(c.environment, "device_kind")),
+            {}};
+        c.reason = "IMPOSSIBLE: " + c.fault->text;
     }
 
     // Of the first kernel that has a fault.
@@ -104,7 +120,17 @@ private:
                            t.seconds.min * 1e3, t.seconds.median * 1e3, t.seconds.max * 1e3, t.gflops,
                            t.of_sgemm ? fmt::format("{:.2f}", *t.of_sgemm) : "-", t.of_peak, c.error,
                            m_plan.error_unit()) +
-               c.text;
+               c.text + accelerator_text(c);
+    }
+
+    std::string accelerator_text(const Contestant& c) const {
+        std::string text;
+        if (c.times.compile > 0) text += fmt::format("  compiled in {:.1f} s\n", c.times.compile);
+        if (c.times.device) text += fmt::format("  {:.3f} ms of the last run on the device\n", *c.times.device * 1e3);
+        const auto peak = peak_flop_of(c.environment, m_request.peak_tflops);
+        if (!peak) return text;
+        return text + fmt::format("  {:.3f} of the {:.0f} TFLOP/s of {}\n", c.timing.gflops * 1e9 / *peak,
+                                  *peak * 1e-12, json::text(c.environment, "device_kind"));
     }
 
     std::string text() const {
@@ -122,8 +148,9 @@ private:
         for (const Contestant& c : m_all) {
             const Contestant* first = measured_of(c.pass);
             if (!c.peer || first == nullptr || !c.verified || !first->verified) continue;
-            out += fmt::format("{} takes {:.2f} times as long as {}\n", c.label,
-                               c.timing.seconds.median / first->timing.seconds.median, first->label);
+            const RatioOfTimes ratio = interval_of_ratio(c.subject, first->subject);
+            out += fmt::format("{} takes {:.2f} times as long as {} ({:.2f} to {:.2f})\n", c.label, ratio.median,
+                               first->label, ratio.low, ratio.high);
         }
         out += m_plan.notes(m_all);
         if (std::any_of(m_all.begin(), m_all.end(), [](const Contestant& c) { return c.timing.noisy; })) {
@@ -138,7 +165,7 @@ private:
                 {"gflops", nullptr}, {"sgemm_fraction", nullptr}, {"verified", nullptr}};
     }
 
-    static Json json_of(const Contestant& c) {
+    static Json json_of(const Contestant& c, const std::optional<double>& peak_tflops) {
         Json json = not_measured();
         json["kernel"] = c.kernel;
         json["timed"] = c.timed;
@@ -156,6 +183,12 @@ private:
         json["gflops"] = t.gflops;
         if (t.of_sgemm) json["sgemm_fraction"] = *t.of_sgemm;
         json.update({{"max_ms", t.seconds.max * 1e3}, {"fma_peak_fraction", t.of_peak}, {"noisy", t.noisy}});
+        if (c.environment.is_object()) {
+            json["compile_s"] = c.times.compile;
+            json["device_ms"] = c.times.device ? Json(*c.times.device * 1e3) : Json(nullptr);
+            const auto peak = peak_flop_of(c.environment, peak_tflops);
+            json["peak_fraction"] = peak ? Json(t.gflops * 1e9 / *peak) : Json(nullptr);
+        }
         if (c.fields) c.fields(json);
         return json;
     }
@@ -168,7 +201,7 @@ private:
         for (std::size_t pass = 0; pass < passes.size(); ++pass) {
             const std::string name(passes[pass]);
             const Contestant* c = measured_of(pass);
-            report[name] = c != nullptr ? json_of(*c) : not_measured();
+            report[name] = c != nullptr ? json_of(*c, m_request.peak_tflops) : not_measured();
             if (c != nullptr) continue;
             report["not_measured"][name] = m_missing.empty() ? fmt::format("{} has no {}", kernels(), name) : m_missing;
         }
@@ -182,7 +215,11 @@ private:
             if (peers.empty() || peers.back()["name"] != c.kernel || peers.back().contains(pass)) {
                 peers.push_back({{"name", c.kernel}});
             }
-            peers.back()[pass] = json_of(c);
+            peers.back()[pass] = json_of(c, m_request.peak_tflops);
+            const Contestant* first = measured_of(c.pass);
+            if (first == nullptr || !c.verified || !first->verified) continue;
+            const RatioOfTimes ratio = interval_of_ratio(c.subject, first->subject);
+            peers.back()[pass]["ratio"] = {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}};
         }
         report["sgemm"] = nullptr;
         if (m_no_sgemm.empty() && !m_all.empty()) {
@@ -192,6 +229,10 @@ private:
             {"cpu", m_machine.cpu},           {"isa", oracle::name_of(m_request.isa)},
             {"threads", m_request.threads},   {"compiler", m_machine.compiler},
             {"load_average", m_machine.load}, {"fma_peak_gflops", m_all.empty() ? Json(nullptr) : Json(m_peak.gflops)}};
+        report["environment"] = nullptr;
+        for (const Contestant& c : m_all) {
+            if (report["environment"].is_null()) report["environment"] = c.environment;
+        }
         report["dtype"] = m_request.bf16 ? "bf16" : "f32";
         report["nominal_gflop"] = Json::object();
         for (std::size_t pass = 0; pass < passes.size(); ++pass) {
@@ -271,7 +312,9 @@ public:
             Trial& t = *m_trials[i];
             Contestant& c = all[i];
             if (t.good() && !t.kernel->is_foreign()) GDNCTL_TRY(judge_own(t));
-            if (t.good() && t.kernel->is_foreign()) {
+            c.environment = t.kernel->facts().environment;
+            c.times = t.kernel->times();
+            if (t.good() && t.kernel->is_foreign() && !is_on_accelerator(c.environment)) {
                 c.floor_s = least;
                 t.fault = impossible_time(c.timing.seconds.min, least, m_request.threads);
             }
@@ -332,6 +375,7 @@ private:
                         {}};
         subject.before = [this, &t] { return place(t); };
         subject.after = [this, &t] { return look_at(t); };
+        subject.counted = [&t](double ours) { return t.kernel->times().wall.value_or(ours); };
         return subject;
     }
 
@@ -399,6 +443,29 @@ private:
 };
 
 }  // namespace
+
+std::optional<double> peak_flop_of(const Json& environment, const std::optional<double>& peak_tflops) {
+    struct Chip {
+        std::string_view name;
+        double tflops;
+    };
+    // Longer names first: "TPU v5" is a v5p.
+    constexpr Chip k_chips[] = {{"v5 lite", 197}, {"v5e", 197},  {"v6 lite", 918}, {"v6e", 918},  {"v4", 275},
+                                {"v5", 459},      {"H100", 989}, {"H200", 989},    {"B200", 2250}};
+    if (!is_on_accelerator(environment)) return std::nullopt;
+    constexpr double k_tera = 1e12;
+    if (peak_tflops) return *peak_tflops * k_tera;
+    const std::string kind = json::text(environment, "device_kind");
+    for (const Chip& chip : k_chips) {
+        if (kind.find(chip.name) != std::string::npos) return chip.tflops * k_tera;
+    }
+    return std::nullopt;
+}
+
+bool is_on_accelerator(const Json& environment) {
+    const std::string platform = json::text(environment, "platform");
+    return !platform.empty() && platform != "cpu";
+}
 
 Result<BenchDone> bench(std::string_view op, BenchPlan& plan, const BenchRequest& request, Context& context) {
     return Bench(op, plan, request, context).run();

@@ -26,6 +26,7 @@ struct BenchRequest {
     std::int64_t rounds = 8, runs = 5;
     oracle::Isa isa = oracle::best_isa();
     Limits limits = {};
+    std::optional<double> peak_tflops = {};         // of the accelerator; none: as its name says, if that is known
     std::function<void(Json& report)> fields = {};  // adds what else the report says
 };
 
@@ -46,6 +47,8 @@ struct Contestant {
     double floor_s = 0;                      // a shorter time is impossible; 0: not known
     std::string network = {};                // what blocked its network access
     std::string text = {};                   // lines below its row
+    Json environment = nullptr;              // as KernelFacts has it
+    oracle::CallTimes times = {};            // of the last run
     std::function<void(Json&)> fields = {};  // adds what --json says besides
 };
 
@@ -72,6 +75,10 @@ struct BenchDone {
     std::string text, json;  // gdnctl.oracle-bench/1
     ExitCode code = ExitCode::ok;
 };
+
+bool is_on_accelerator(const Json& environment);
+// What nothing on that accelerator exceeds, in bf16; nullopt: it is not known, or no accelerator.
+std::optional<double> peak_flop_of(const Json& environment, const std::optional<double>& peak_tflops);
 
 // Times a plan. Error: interrupted, or what the plan says.
 Result<BenchDone> bench(std::string_view op, BenchPlan& plan, const BenchRequest& request, Context& context);

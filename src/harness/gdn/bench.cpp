@@ -16,6 +16,7 @@
 #include "harness/gdn/read.h"
 #include "harness/timing.h"
 #include "oracle/gdn/bench/bench.h"
+#include "oracle/gdn/cases/cases.h"
 #include "oracle/gdn/kernels/decode32.h"
 
 namespace gdnctl::harness {
@@ -83,7 +84,8 @@ public:
         GDNCTL_TRY_ASSIGN(auto named, find_kernels());
         log::info("generating inputs and the exact result");
         const auto storage = m_request.bf16 ? oracle::Storage::bf16 : oracle::Storage::f32;
-        GDNCTL_TRY_ASSIGN(m_inputs, oracle::BenchInputs::make(m_dims, m_request.seed, storage));
+        GDNCTL_TRY_ASSIGN(const std::vector<std::string> declared, declared_by(named));
+        GDNCTL_TRY_ASSIGN(m_inputs, oracle::BenchInputs::make(m_dims, m_request.seed, storage, declared));
         GDNCTL_TRY_ASSIGN(const auto reading, GdnReading::read(m_inputs->file(), {}, std::nullopt, {}));
         GDNCTL_TRY_ASSIGN(m_reference, reading->take_reference(m_request.threads));
         // A second set of inputs, drawn again for every run of a third-party kernel. Built-in kernels keep nothing
@@ -91,7 +93,7 @@ public:
         const bool foreign =
             std::any_of(named.begin(), named.end(), [](const NamedKernel& k) { return k.foreign != nullptr; });
         if (m_dims.T > 0 && foreign) {
-            GDNCTL_TRY_ASSIGN(m_fresh, oracle::BenchInputs::make(m_dims, 1, storage));
+            GDNCTL_TRY_ASSIGN(m_fresh, oracle::BenchInputs::make(m_dims, 1, storage, declared));
         }
         m_task.emplace(Task{m_inputs->file(), *m_reference, m_request.threads,
                             [this] { return m_inputs->with_cotangents(); }, m_fresh ? &*m_fresh : nullptr});
@@ -127,6 +129,11 @@ public:
         for (const auto& p : m_timed) {
             if (p->foreign) GDNCTL_TRY(p->foreign->check_memory_of_results(m_context.clock));
         }
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            if (!m_timed[i]->foreign) continue;
+            all[i].environment = m_timed[i]->foreign->kernel().facts().environment;
+            all[i].times = m_timed[i]->foreign->kernel().times();
+        }
         check_floors(all);
         for (std::size_t i = 0; i < all.size(); ++i) {
             set_verdict(*m_timed[i], all[i]);
@@ -146,7 +153,9 @@ public:
         std::set<std::pair<std::string, std::string>> said;
         for (const Contestant& c : all) {
             if (c.network.empty() || !said.emplace(c.kernel, c.network).second) continue;
-            out += fmt::format("network blocked for {} by: {}\n", c.kernel, c.network);
+            const bool chosen = c.environment.is_object();  // by --no-network
+            out += chosen ? fmt::format("network of {}: {}\n", c.kernel, c.network)
+                          : fmt::format("network blocked for {} by: {}\n", c.kernel, c.network);
         }
         if (some("call", oracle::Pass::backward)) {
             out +=
@@ -160,6 +169,26 @@ public:
     }
 
 private:
+    // What the kernel says that it computes of the same tensors, or the first of its peers that says so. Kernels of
+    // ours have no l2norm: beside them, others have none, too.
+    static Result<std::vector<std::string>> declared_by(const std::vector<NamedKernel>& named) {
+        constexpr std::string_view k_fields[] = {"l2norm",   "eps",    "rounding",   "out_dtype",
+                                                 "exp_clip", "matmul", "state_dtype"};
+        std::vector<std::string> sets;
+        for (const NamedKernel& k : named) {
+            if (!k.foreign) return std::vector<std::string>();
+            GDNCTL_TRY(k.foreign->entries());
+            const oracle::KernelFacts facts = k.foreign->facts();
+            if (!facts.contract || !sets.empty()) continue;
+            GDNCTL_TRY_ASSIGN(const auto declared, oracle::read_declared(facts.contract, facts.sets));
+            for (const auto& field : declared.fields) {
+                if (std::find(std::begin(k_fields), std::end(k_fields), field.name) == std::end(k_fields)) continue;
+                sets.push_back(fmt::format("{}={}", field.name, field.value));
+            }
+        }
+        return sets;
+    }
+
     Result<std::vector<NamedKernel>> find_kernels() const {
         std::vector<std::string> names(std::begin(k_own_kernels), std::end(k_own_kernels));
         if (m_request.kernel) names = {*m_request.kernel};
@@ -235,7 +264,7 @@ private:
         const double most = most_flop_a_second(m_request.threads, m_context.clock);
         for (std::size_t i = 0; i < all.size(); ++i) {
             GdnPass& p = *m_timed[i];
-            if (!p.foreign || p.foreign->fault()) continue;
+            if (!p.foreign || p.foreign->fault() || is_on_accelerator(all[i].environment)) continue;
             double& floor = all[i].floor_s;
             floor = oracle::least_flop(m_dims, m_dims.B * m_dims.T, p.pass, true) / most;
             if (p.pass == oracle::Pass::decode) {

@@ -95,6 +95,7 @@ Subject TimedPass::subject(std::string name, double flop) {
     Subject subject{std::move(name), flop, [this] { run(); }, {}, {}};
     subject.before = [this] { return before(); };
     subject.after = [this] { return after(); };
+    subject.counted = [this](double ours) { return m_kernel->times().wall.value_or(ours); };
     return subject;
 }
 
@@ -245,6 +246,8 @@ Result<std::vector<std::unique_ptr<TimedPass>>> timed_passes(const std::shared_p
         if (gradients) entries |= 1U << GDN_BACKWARD;
     }
     if (entries == 0) entries = 1U << GDN_FORWARD;
+    // A step of a decode is timed in place.
+    if (kernel->facts().takes_files) entries &= ~(1U << GDN_DECODE);
     std::vector<std::unique_ptr<TimedPass>> passes;
     for (const oracle::Pass pass : {oracle::Pass::forward, oracle::Pass::backward, oracle::Pass::decode}) {
         if ((entries & (1U << entry_of(pass))) == 0) continue;

@@ -74,6 +74,7 @@ public:
     const std::optional<oracle::KernelFault>& fault() const { return m_fault; }
     const oracle::GdnReport& report() const { return m_report; }  // of the first run
     std::string_view timed() const { return m_kernel->timed(); }
+    const Kernel& kernel() const { return *m_kernel; }
     // What kept it from the network: "namespace", "seccomp", "none"; empty: it never ran.
     std::string network() const { return m_ran ? m_kernel->network() : std::string(); }
 

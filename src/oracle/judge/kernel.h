@@ -126,6 +126,13 @@ struct KernelFacts {
     Json environment = nullptr;          // where it runs: an object; null: on this machine's processor
 };
 
+// What a call took where it ran, in seconds.
+struct CallTimes {
+    std::optional<double> wall = std::nullopt;    // until the result was there; nullopt: what our clock says
+    std::optional<double> device = std::nullopt;  // of it, on the accelerator
+    double compile = 0;                           // in advance, of all calls so far
+};
+
 // place(), call() and collect() in turn, of which the call alone is timed.
 class Kernel {
 public:
@@ -150,6 +157,7 @@ public:
     virtual bool ends_everything(const KernelFault& fault) const { return oracle::ends_everything(fault); }
     // Whether another call may show what the first one did not.
     virtual bool worth_repeating() const { return is_foreign(); }
+    virtual CallTimes times() const { return {}; }  // of the last call
     // How network access was blocked: "namespace", "seccomp", "none"; empty: it runs in this process, or has not run.
     virtual std::string network() const { return {}; }
 };

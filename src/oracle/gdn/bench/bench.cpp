@@ -81,7 +81,8 @@ void negate_values(std::span<float> values, Isa isa) {
     run(values.data(), values.size());
 }
 
-Result<BenchInputs> BenchInputs::make(const GdnDims& dims, std::uint64_t seed, Storage storage) {
+Result<BenchInputs> BenchInputs::make(const GdnDims& dims, std::uint64_t seed, Storage storage,
+                                      const std::vector<std::string>& sets) {
     GdnCase c;
     c.name = "bench";
     c.dims = dims;
@@ -94,6 +95,7 @@ Result<BenchInputs> BenchInputs::make(const GdnDims& dims, std::uint64_t seed, S
     inputs.m_arrays = std::make_shared<Arrays>();
     Arrays& a = *inputs.m_arrays;
     a.file = make_inputs(c);
+    for (const std::string& set : sets) a.file.metadata[set.substr(0, set.find('='))] = set.substr(set.find('=') + 1);
     a.dims = dims;
     for (std::int64_t b = 0; b < dims.B; ++b) a.sequences.push_back({b * dims.T, (b + 1) * dims.T});
     inputs.m_checksum = k_seed;

@@ -62,11 +62,13 @@ double run_multiply_adds(std::size_t steps, int threads, Isa isa);
 void negate_values(std::span<float> values, Isa isa);
 
 // One set of inputs in the form of the kernels and of the oracle. Keys and queries have length 1 and there is no
-// l2norm; g = -0.1 |N|, beta in U(0,1), with an initial state; no denormals.
+// l2norm, unless `sets` ("field=value") say otherwise; g = -0.1 |N|, beta in U(0,1), with an initial state; no
+// denormals.
 class BenchInputs : public FreshInputs {
 public:
     // With bf16 storage, q, k, v, out, d_out, dq, dk and dv are bf16. Errors: as read_problem.
-    static Result<BenchInputs> make(const GdnDims& dims, std::uint64_t seed, Storage storage = Storage::f32);
+    static Result<BenchInputs> make(const GdnDims& dims, std::uint64_t seed, Storage storage = Storage::f32,
+                                    const std::vector<std::string>& sets = {});
 
     // Uniform values instead of normal ones, also for cotangents if there are any.
     Status draw(std::uint64_t seed) override;
