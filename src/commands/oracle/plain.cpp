@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "commands/common.h"
+#include "commands/oracle/elsewhere.h"
 #include "commands/oracle/verbs.h"
 #include "core/json.h"
 #include "harness/child/library.h"
