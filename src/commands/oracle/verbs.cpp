@@ -312,7 +312,11 @@ void describe_contract(cli::Args& args, Options& options) {
 
 void describe_examples(cli::Args& args) {
     args.example("gdnctl oracle verify gdn --kernel builtin:chunk", "the chunked fp32 kernel on every case");
-    args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "your own kernel (docs/writing-a-kernel.md)");
+    args.example("gdnctl oracle verify gdn --kernel src:kernel.c", "your own kernel in C (docs/writing-a-kernel.md)");
+    args.example("gdnctl oracle verify gdn --kernel py:./my_gdn.py",
+                 "a JAX or torch function (docs/python-kernels.md)");
+    args.example("gdnctl oracle verify gdn --kernel py:levanter --cluster us-central1 --tpu v5p-8",
+                 "the same on a cluster's TPU");
     args.example("gdnctl oracle verify gdn --kernel 'cmd:python run.py' --case g1", "a program over tensor files");
     args.example("gdnctl oracle verify gdn --kernel src:kernel.c --case golden --case 'gva_*' --fail-fast",
                  "one set and some cases, up to the first failure");
@@ -334,13 +338,15 @@ std::string_view name_of(StoredAs dtype) { return k_dtypes[static_cast<std::size
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Runs a kernel on every generated case and judges its results. A kernel that is not built in runs in a child "
-        "process without network. Each call gets new arrays between inaccessible pages, with poisoned outputs, and "
+        "process, in C without network. Each call in C gets new arrays between inaccessible pages, with poisoned "
+        "outputs, and "
         "each case runs three times. Forward, backward (gradients of every case) and decode (steps of 1 to 8 tokens, "
         "in place and not) are judged if the kernel has them; other cases are skipped and counted. With --vectors, "
         "recorded outputs of real implementations are judged too: each NAME.*.outputs.safetensors against "
         "NAME.inputs.safetensors in the same folder. The output counts what is OK in each set of cases. Failures that "
         "look "
-        "alike are shown once, with the smallest case in full; -v prints a line for each case. The last line is the "
+        "alike are shown once, with the smallest case in full; -v prints a line for each case. The line that begins "
+        "with verdict: is the "
         "overall verdict. --contract and --set "
         "declare what the kernel computes: fields of precision apply to every case, and cases that need another value "
         "of any "
