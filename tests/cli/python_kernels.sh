@@ -319,7 +319,8 @@ test_as_a_local_job_the_verdict_there_is_the_verdict_here() {
     expect 9 there --env FAULT=import
     expect 1 there --env FAULT=wrong --json
     jq -e '.verdict == "WRONG" and .job.driver_exit_code == 1' "$WORK/out" >/dev/null || fail 'not the promised JSON'
-    expect 2 there --save-failures DIR
+    expect 1 there --env FAULT=wrong --save-failures failed
+    [ -e failed/device_001.outputs.safetensors ] || fail "$(ls failed)"
     expect 2 there --submission-id 'not/valid'
 }
 

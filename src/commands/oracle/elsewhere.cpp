@@ -12,6 +12,8 @@
 #include "jobs/target_job.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
+#include "platform/machine.h"
+#include "platform/process.h"
 
 namespace gdnctl::commands {
 
@@ -52,11 +54,46 @@ Result<std::string> send_self(const FoundHold& hold, Context& context) {
 
 struct Planned {
     JobRun run;
-    std::string tpu;  // that was asked for; empty: none
+    std::string tpu;       // that was asked for; empty: none
+    bool at_home = false;  // its files are here
 };
 
-Result<Planned> run_as_job(const Elsewhere& options, const std::vector<std::string>& words, bool python,
-                           Context& context) {
+// --save-failures where it runs on this machine, too.
+void add_folder(const Elsewhere& options, std::vector<std::string>& words, const Context& context) {
+    if (!options.save_failures) return;
+    words.insert(words.end(), {"--save-failures", (context.cwd / *options.save_failures).lexically_normal().string()});
+}
+
+// Brings `there`, a folder in the tree on the host, home, and removes it there.
+Status fetch_failures(const FoundHold& hold, const std::string& there, const std::string& here, Context& context) {
+    std::string archive;
+    HostRun run;
+    run.line = fmt::format("[ ! -d {0} ] || tar -C {0} -cf - . && rm -rf {0}", text::shell_quote(there));
+    run.on_out = [&archive](std::string_view bytes) { archive.append(bytes); };
+    GDNCTL_TRY_ASSIGN(const int code, run_on_host(hold, run, context));
+    if (code != 0)
+        return fail(ErrorKind::infrastructure, fmt::format("cannot fetch the failures (exit code {})", code));
+    if (archive.empty()) return {};
+    std::error_code problem;
+    std::filesystem::create_directories(context.cwd / here, problem);
+    ProcessSpec spec;
+    spec.argv = {"tar", "-C", (context.cwd / here).string(), "--no-same-owner", "-xf", "-"};
+    spec.stdin_bytes = std::move(archive);
+    GDNCTL_TRY_ASSIGN(const ProcessResult end, context.process.run(spec));
+    if (end.ok()) return {};
+    return fail(ErrorKind::local_io, fmt::format("cannot write the failures to {}: {}", here, text::trim(end.err)));
+}
+
+// For a backend that gives back nothing but the log.
+void show_how_to_reproduce(const Json& verdict) {
+    for (const Json& group : json::field(verdict, "groups")) {
+        const std::string name = json::text(group, "case");
+        log::info("its inputs: gdnctl oracle run {} --case {} --out {}.safetensors", json::text(verdict, "op"), name,
+                  name);
+    }
+}
+
+Result<Planned> run_as_job(const Elsewhere& options, std::vector<std::string> words, bool python, Context& context) {
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(options.place, context));
     target.here = place.local;
@@ -64,6 +101,7 @@ Result<Planned> run_as_job(const Elsewhere& options, const std::vector<std::stri
     JobPlan plan{"oracle", target.name, {}, cluster_env(target), {}};
     plan.data_prefix = k_schema_start;
     if (place.local) {
+        add_folder(options, words, context);
         plan.command = oracle_command(
             target, line_of("", text::shell_quote(context.program), words, python_words(target, python)));
     } else {
@@ -74,11 +112,10 @@ Result<Planned> run_as_job(const Elsewhere& options, const std::vector<std::stri
     plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
     GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, options.submit, *backend, context));
-    return Planned{std::move(run), place.local ? std::string() : tpu.type};
+    return Planned{std::move(run), place.local ? std::string() : tpu.type, place.local};
 }
 
-Result<Planned> run_on_hold(const Elsewhere& options, const std::vector<std::string>& words, bool python,
-                            Context& context) {
+Result<Planned> run_on_hold(const Elsewhere& options, std::vector<std::string> words, bool python, Context& context) {
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     Via via = Via::automatic;
     HeldRunOptions held;
@@ -97,9 +134,14 @@ Result<Planned> run_on_hold(const Elsewhere& options, const std::vector<std::str
     } else if (!here) {
         GDNCTL_TRY_ASSIGN(self, send_self(hold, context));
     }
+    const bool fetch = options.save_failures && !here && via != Via::ray;
+    const std::string folder = fmt::format(".gdnctl/failures-{}", random_hex(8));
+    if (fetch) words.insert(words.end(), {"--save-failures", folder});
+    if (here) add_folder(options, words, context);
     plan.command = oracle_command(target, line_of(before, self, words, python_words(target, python)));
     GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, plan, held, context));
-    return Planned{std::move(run), here ? std::string() : hold.record.tpu_type};
+    if (fetch && !run.cut_short) GDNCTL_TRY(fetch_failures(hold, folder, *options.save_failures, context));
+    return Planned{std::move(run), here ? std::string() : hold.record.tpu_type, here || fetch};
 }
 
 // The verdict there is the verdict here.
@@ -121,6 +163,7 @@ Result<ExitCode> judged(const Elsewhere& options, const Planned& planned, Contex
         if (run.verdict.exit != ExitCode::ok) return run.verdict.exit;
         return fail(ErrorKind::bad_input, "the job succeeded, but its log has no verdict");
     }
+    if (options.save_failures && !planned.at_home) show_how_to_reproduce(*verdict);
     const std::string platform = json::text(json::field(*verdict, "environment"), "platform");
     if (!planned.tpu.empty() && !options.allow_cpu && platform != "tpu") {
         return fail(
@@ -167,7 +210,7 @@ void describe_elsewhere(cli::Args& args, Elsewhere& o) {
     });
 }
 
-Result<ExitCode> run_elsewhere(const Elsewhere& options, std::vector<std::string> words, bool python,
+Result<ExitCode> run_elsewhere(const Elsewhere& options, const std::vector<std::string>& words, bool python,
                                Context& context) {
     // Paths are relative to the repository, where the command runs.
     GDNCTL_TRY_ASSIGN(const Planned planned, options.tpu_name ? run_on_hold(options, words, python, context)

@@ -20,6 +20,7 @@ struct Elsewhere {
     std::string tpu = "auto";
     std::optional<std::string> tpu_name;
     bool allow_cpu = false;
+    std::optional<std::string> save_failures;  // the folder here, as --save-failures names it
 
     bool wanted() const { return tpu_name || place.cluster || place.cluster_config || place.ray_address; }
 };
@@ -29,7 +30,8 @@ void describe_elsewhere(cli::Args& args, Elsewhere& options);
 // Runs this program there with these words, prints what it prints, and exits as it does. `python`: whether the kernel
 // is a Python function whose interpreter the words do not name. Errors: those of a job, and bad_input if no TPU was
 // seen where one was asked for.
-Result<ExitCode> run_elsewhere(const Elsewhere& options, std::vector<std::string> words, bool python, Context& context);
+Result<ExitCode> run_elsewhere(const Elsewhere& options, const std::vector<std::string>& words, bool python,
+                               Context& context);
 
 // The variable that makes a command print its JSON on one line, after what it prints for people.
 inline constexpr const char* k_verdict_line = "GDNCTL_VERDICT_LINE";

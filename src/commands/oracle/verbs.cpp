@@ -403,10 +403,7 @@ Result<std::vector<std::string>> words_there(const Options& o, const Context& co
             kernel = "py:./" + from_root(adapter) + kernel.substr(end);
         }
     }
-    if (o.vectors || o.save_failures) {
-        return fail(ErrorKind::usage, "--vectors and --save-failures are for kernels on this machine",
-                    "`gdnctl oracle run gdn --case NAME --out FILE` writes the inputs of a case that fails there");
-    }
+    if (o.vectors) return fail(ErrorKind::usage, "--vectors is for kernels on this machine");
     std::vector<std::string> words = {"oracle", "verify", o.op, "--kernel", kernel};
     const auto add = [&](std::string_view name, const std::string& value) {
         words.insert(words.end(), {std::string(name), value});
@@ -442,9 +439,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
     Options all = options;
     GDNCTL_TRY_ASSIGN(all.hidden, take_hidden(context.env));
     if (!options.elsewhere.wanted()) return run_operator(all, &Operator::verify, context);
-    GDNCTL_TRY_ASSIGN(auto words, words_there(options, context));
+    GDNCTL_TRY_ASSIGN(const auto words, words_there(options, context));
     const bool python = options.kernel.starts_with("py:") && !options.python.command;
-    return run_elsewhere(options.elsewhere, std::move(words), python, context);
+    all.elsewhere.save_failures = options.save_failures;
+    return run_elsewhere(all.elsewhere, words, python, context);
 }
 
 }  // namespace gdnctl::commands::oracle_verify

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
@@ -42,7 +43,7 @@ public:
     // `kernel`: absolute path of a shared object, of a solution FUNCTION:PATH; `mode`: its kind (entry.h). Nothing
     // happens before open().
     KernelProcess(const Context& context, std::string kernel, Limits limits, std::string_view mode = k_gdn_mode)
-        : m_context(context), m_kernel(std::move(kernel)), m_mode(mode), m_limits(limits) {}
+        : m_context(context), m_kernel(std::move(kernel)), m_mode(mode), m_limits(std::move(limits)) {}
     KernelProcess(const KernelProcess&) = delete;
     KernelProcess& operator=(const KernelProcess&) = delete;
     ~KernelProcess() { close(); }
