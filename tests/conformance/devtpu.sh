@@ -252,3 +252,26 @@ test_killed_at_random_instants_frees_the_tpu() {
   cmp before "$HOME/.ssh/config" || fail 'the ssh configuration is not as it was'
   ! ls /tmp/gdnctl-hold | grep -q -- "-k$$-" || fail "lease files are left: $(ls /tmp/gdnctl-hold)"
 }
+
+# The program and the tree go there, the verdict and the files of failures come home.
+test_a_python_kernel_is_judged_on_the_host() {
+  host
+  /usr/bin/python3 -c 'import numpy' 2>/dev/null || skip 'no /usr/bin/python3 with numpy'
+  cp "$FIXTURES/python/my_gdn.py" wrong.py
+  sed '/^        S = S \* decay/d; s/^        d = /        S = S * decay[:, t]\n        d = /' wrong.py >mine.py
+  git add -A && git commit -qm kernels
+  allocate
+  there() { "$GDNCTL" oracle verify gdn --python /usr/bin/python3 "${HOLD[@]}" --allow-cpu --case device_003 "$@"; }
+  expect 0 there --kernel py:mine.py
+  out_has 'verdict: OK (1 case)'
+  [ "$(ls "$REMOTE/.gdnctl/bin" | wc -l)" = 1 ] || fail 'not one copy of the program'
+  expect 1 there --kernel py:wrong.py --save-failures failures --json
+  [ "$(jq -r '[.verdict, .environment.framework, .job.driver_exit_code] | join(" ")' "$WORK/out")" = 'WRONG numpy 1' ] || fail 'JSON'
+  expect 1 "$GDNCTL" oracle compare gdn --inputs failures/device_003.inputs.safetensors --outputs failures/device_003.outputs.safetensors
+  out_has 'verdict: WRONG'
+  [ -z "$(ls -d "$REMOTE"/marin/.gdnctl/failures-* 2>/dev/null)" ] || fail 'the failures are still there'
+  [ "$(ls "$REMOTE/.gdnctl/bin" | wc -l)" = 1 ] || fail 'the program was sent twice'
+  expect 9 "$GDNCTL" oracle verify gdn --python /usr/bin/python3 "${HOLD[@]}" --case device_003 --kernel py:mine.py
+  err_has 'no TPU was seen: the kernel ran on cpu'
+  release
+}
