@@ -195,7 +195,8 @@ TEST_CASE("slow: 65,537 tokens are one case, of a set of its own") {
     CHECK(slow_cases().front().dims.T == 65537);
     CHECK(find_gdn_case(slow_cases().front().name) == &slow_cases().front());
     const auto names = gdn_case_names();
-    CHECK(names.size() == gdn_cases().size() + crossed_cases().size() + 1 + decode_cases().size());
+    CHECK(names.size() ==
+          gdn_cases().size() + crossed_cases().size() + 1 + decode_cases().size() + device_cases().size());
     CHECK(std::count(names.begin(), names.end(), "crossed_001") == 1);
 }
 

@@ -481,6 +481,7 @@ TEST_CASE("budget: ordinary inputs get a tight one, so that no defect of ours ca
         CAPTURE(c.name);
         const GdnReference r = reference_for(make_inputs(c));
         CHECK(r.out.relative < 2e-5);
-        CHECK(r.final_state.relative < 2e-5);
+        // Raw gates sum up to some 700, of which fp32 loses 4e-5.
+        CHECK(r.final_state.relative < (c.gate == GateRecipe::raw ? 1e-4 : 2e-5));
     }
 }
