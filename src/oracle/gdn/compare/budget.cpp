@@ -351,9 +351,7 @@ struct OfState {
     const std::vector<double>&lost, &ages, &drifts;
 };
 
-// `final_sums`: of the final state; else empty.
-TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, const std::vector<double>& final_sums,
-                     double roundoff, const OfState& state) {
+TensorBudget combine(const Measured& m, const GateSums& sums, bool is_final, double roundoff, const OfState& state) {
     const std::size_t count = m.base_a.size();
     const auto lost_of = [&](std::size_t g) { return std::max(k_smallest, g < state.lost.size() ? state.lost[g] : 0); };
     TensorBudget budget;
@@ -362,9 +360,9 @@ TensorBudget combine(const Measured& m, const std::vector<double>& gate_sums, co
     double truth_squares = 0;
     for (std::size_t g = 0; g < count; ++g) {
         const GroupSums& truth = m.base_a[g];
-        const double gate_loss = g < gate_sums.size() ? k_fp32_roundoff * gate_sums[g] : 0;
+        const double gate_loss = g < sums.largest.size() ? k_fp32_roundoff * sums.largest[g] : 0;
         // A few decays are all that the final state's come from: whether their roundings show in a run is luck.
-        const double lost = g < final_sums.size() ? k_fp32_roundoff * final_sums[g] : 0;
+        const double lost = is_final && g < sums.last.size() ? k_fp32_roundoff * sums.last[g] : 0;
         const double by_luck = lost > k_small_gate_loss && lost < k_large_gate_loss ? lost : 0;
         const auto bounded = [&](double base, double chunk, double size) {
             return std::max(base, std::min(std::max(chunk, by_luck * size),
@@ -545,9 +543,8 @@ GdnReference make_reference(GdnProblem problem, ResolvedContract contract, int t
         keep_larger(local.base_b.state, errors.state);
     }
     const GateSums sums = gate_sums_of(r.problem, c);
-    r.out = combine(for_out, sums.largest, {}, roundoff, {sizes.largest_lost, sizes.out_age, sizes.out_drift});
-    r.final_state =
-        combine(for_state, sums.largest, sums.last, roundoff, {sizes.finally_lost, sizes.state_age, sizes.state_drift});
+    r.out = combine(for_out, sums, false, roundoff, {sizes.largest_lost, sizes.out_age, sizes.out_drift});
+    r.final_state = combine(for_state, sums, true, roundoff, {sizes.finally_lost, sizes.state_age, sizes.state_drift});
     r.unstable_reason = why_unstable(r);
     r.ill_conditioned = r.unstable_reason.empty() && !(can_judge(r.out) && can_judge(r.final_state));
     if (r.ill_conditioned) r.unstable_reason = why_ill_conditioned(r);
