@@ -53,7 +53,7 @@ def adapter_with(gdnctl, edit):
     return path
 
 
-FORWARD = ("scale_missing", "gate_sign", "decay_off_by_one", "M_sign", "inverse_to_first_order", "v_without_beta",
+FORWARD = ("scale_missing", "writes_without_decay", "decay_off_by_one", "M_sign", "inverse_to_first_order", "v_without_beta",
            "P_without_its_diagonal", "Q_S_without_decay", "state_without_decay")
 BACKWARD = ("gate_cut_off", "beta_cut_off", "initial_state_cut_off")
 
