@@ -361,3 +361,22 @@ test_times_are_of_right_results_with_a_ratio_and_its_interval() {
     out_has 'no time, because the result is wrong'
     expect 9 bench --env FAULT=import
 }
+
+# What only this program may say of a function, a program over files cannot say of itself.
+test_a_program_cannot_excuse_what_it_does_not_return() {
+    cat >claims.py <<'PYTHON'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+head = json.loads(data[8:8 + n])
+shape = head["v"]["shape"]
+count = 4
+for d in shape: count *= d
+text = json.dumps({"__metadata__": {"without_final_state": "1", "dtype_of_d_out": "bfloat16"},
+                   "out": {"dtype": "F32", "shape": shape, "data_offsets": [0, count]}}).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + bytes(count))
+PYTHON
+    expect 1 "$GDNCTL" oracle verify gdn --kernel 'cmd:python3 claims.py' --case t_hand
+    out_has 'final_state was not returned at all'
+    out_lacks 'not judged'
+}

@@ -379,6 +379,7 @@ public:
         std::filesystem::remove(path, ignored);
         if (!read) return KernelFault{KernelFaultKind::incomplete, "its outputs are gone: " + read.error().text(), {}};
         outputs = std::move(*read);
+        outputs.metadata.clear();
         for (const std::string& name : json::texts(answer, "without"))
             outputs.metadata[std::string(oracle::k_without) + name] = "1";
         for (const auto& [name, dtype] : json::field(answer, "narrow").items()) {
