@@ -343,7 +343,7 @@ test_on_a_held_tpu_of_this_machine() {
 
 test_options_of_a_job_need_a_place() {
     expect 2 "$GDNCTL" oracle verify gdn --kernel builtin:chunk --case t_hand --no-wait
-    err_has 'name a --cluster'
+    err_has 'need --cluster or --tpu-name'
 }
 
 # --- times ------------------------------------------------------------------------------------------------------------

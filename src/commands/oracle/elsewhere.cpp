@@ -201,7 +201,8 @@ void describe_elsewhere(cli::Args& args, Elsewhere& o) {
         const bool job_only = o.submit.no_wait || o.submit.submission_id;
         if (!o.wanted() &&
             (job_only || !o.submit.env.empty() || o.submit.timeout_s || o.allow_cpu || o.tpu != "auto")) {
-            return fail(ErrorKind::usage, "--tpu, --no-wait, -e and the like are for a job: name a --cluster");
+            return fail(ErrorKind::usage,
+                        "--tpu, --no-wait, -e, --timeout and --allow-cpu need --cluster or --tpu-name");
         }
         if (o.tpu_name && job_only) {
             return fail(ErrorKind::usage, "--no-wait and --submission-id are for a job: drop --tpu-name");

@@ -281,7 +281,7 @@ void describe_cases(cli::Args& args, Options& options) {
                                 .help = "run only this case, vector or relation; a set of `oracle cases`, or a pattern "
                                         "such as gva_*, selects several",
                                 .complete = cli::Complete::oracle_case});
-    args.option(options.chosen, k_case_choices, "--cases CASES", "which cases to run where --case does not say",
+    args.option(options.chosen, k_case_choices, "--cases CASES", "which cases to run without --case",
                 {.default_text = "full; py: device"});
     args.option(options.dtype, std::span<const cli::Choice<StoredAs>>(k_dtypes),
                 {.names = "--dtype",

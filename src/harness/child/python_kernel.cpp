@@ -163,7 +163,7 @@ void PythonHost::close() {
 KernelFault PythonHost::death(std::string text, KernelFaultKind kind) {
     ++m_deaths;
     m_child->stop.request_stop();
-    m_child->waiter.join();
+    if (m_child->waiter.joinable()) m_child->waiter.join();
     KernelFault fault{kind, std::move(text), m_child->said_last()};
     m_child.reset();
     return fault;
@@ -195,7 +195,6 @@ Result<std::optional<Json>> PythonHost::await(std::chrono::milliseconds limit, s
             if (alive) child.stop.request_stop();
             child.waiter.join();
             const std::string end = child.result ? describe_end(*child.result, {}) : child.result.error().text();
-            child.waiter = std::thread([] {});
             fault = death(alive ? "the Python process closed its pipes" : fmt::format("the Python process {}", end),
                           KernelFaultKind::crashed);
             return std::optional<Json>();

@@ -5,7 +5,6 @@ import contextlib
 import importlib
 import importlib.metadata
 import importlib.util
-import inspect
 import json
 import os
 import platform
@@ -30,7 +29,6 @@ except ImportError:
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
           "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?"}
 NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}  # that outputs may have
-FLOATS = ("F64", "F32", "F16", "BF16")
 MOST_LINES, MOST_BYTES = 10, 4096
 NOT_CONTRACT = ("op", "case", "seed", "method", "threads", "generator")
 
@@ -407,7 +405,7 @@ def import_function(name):
 class Kernel:
     """One adapter with one function; calls come as place(), run() and store()."""
 
-    def __init__(self, path, function, passes):
+    def __init__(self, path, function):
         name = f"gdnctl_adapter_{len(kernels)}"
         sys.path[:0] = [os.path.dirname(os.path.abspath(path))]
         spec = importlib.util.spec_from_file_location(name, path)
@@ -566,7 +564,7 @@ def open_kernel(path, function, cwd):
     if cwd not in sys.path:
         sys.path.insert(0, cwd)
     try:
-        kernel = Kernel(path, function, kernels)
+        kernel = Kernel(path, function)
         kernels.append(kernel)
         return {"kernel": len(kernels) - 1, **kernel.hello()}
     except Failure:
