@@ -1,11 +1,13 @@
 # codex-loop and its ends: a held TPU is released on each of them, a job that was submitted is stopped, exit codes hold.
 
 . "$REPO/tests/support/loop_repo.sh"
-allocator() {  # bash acts on a signal at once in `wait`, and may lose one that comes while it starts a program
+# Bash acts on a signal at once in `wait`, and may lose one that comes while it starts a program. A second SIGINT (to the
+# group, and at our death) can run the trap again before its exit: so one file each, however often.
+allocator() {
   cat >"$WORK/allocator" <<SH
 #!/bin/bash
 echo held >>$WORK/held
-trap 'echo released >>$WORK/released; exit 0' INT
+trap ': >$WORK/released.\$\$; exit 0' INT
 [ -e $WORK/slow ] && { touch $WORK/allocating; while :; do sleep 0.05 & wait \$!; done; }
 echo 'TPU allocated successfully!'
 while :; do sleep 0.05 & wait \$!; done
@@ -14,8 +16,12 @@ SH
 }
 tpu=(--hold-dev-tpu --dev-tpu-name me --dev-tpu-allocator "$WORK/allocator")
 released() { # CASE: as often as it was held, and nothing of it runs
-  until [ "$(wc -l <"$WORK/released" 2>/dev/null || echo 0)" = "$(wc -l <"$WORK/held")" ] || [ $((SECONDS - since)) -ge 20 ]; do sleep 0.05; done
-  [ "$(wc -l <"$WORK/released")" = "$(wc -l <"$WORK/held")" ] || fail "not released: $1"
+  local held ended
+  held=$(wc -l <"$WORK/held")
+  until ended=$(find "$WORK" -maxdepth 1 -name 'released.*' | wc -l) && [ "$ended" = "$held" ]; do
+    [ $((SECONDS - since)) -lt 20 ] || fail "released $ended of $held: $1"
+    sleep 0.05
+  done
   pgrep -f "$WORK/allocator" >/dev/null && fail "the allocator runs: $1"
   return 0
 }
