@@ -429,7 +429,7 @@ std::string error_of(const TensorFile& inputs) {
 }
 
 // Results and gradients of one head against those of the case with that length for all heads of the row.
-void check_lane_alone(const GdnReference& r, const GdnCase& c, std::size_t head, std::int64_t length) {
+void check_head_alone(const GdnReference& r, const GdnCase& c, std::size_t head, std::int64_t length) {
     const auto Hv = static_cast<std::size_t>(c.dims.Hv);
     const std::size_t n = head / Hv;
     const std::size_t h = head % Hv;
@@ -531,7 +531,7 @@ TEST_CASE("lengths: of each head are zeros written out, in every form, for resul
         REQUIRE(r.unstable_reason.empty());
         CHECK(judged(r, outputs_of(r, r.truth)).verdict == Verdict::ok);
 
-        for (std::size_t head = 0; head < lengths.size(); ++head) check_lane_alone(r, c, head, lengths[head]);
+        for (std::size_t head = 0; head < lengths.size(); ++head) check_head_alone(r, c, head, lengths[head]);
         for (const auto& [name, values] : {std::pair{"lengths", &lengths}, {"offsets", &lengths}, {"offsets", &sums}}) {
             TensorFile same = make_inputs(c);
             same.tensors.push_back({name, from_i64(*values, {static_cast<std::int64_t>(values->size())})});

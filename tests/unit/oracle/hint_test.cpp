@@ -400,11 +400,11 @@ GdnOutputs changed_recurrence(const GdnProblem& p, const GdnContract& c, const C
     const auto dv = static_cast<std::size_t>(p.dims.dv);
     GdnOutputs result{std::vector<double>(p.v.size()), in.state, 0};
     for (std::size_t task = 0; task < static_cast<std::size_t>(p.dims.B) * Hv * T; ++task) {
-        const std::size_t lane = task / T;
+        const std::size_t sequence_head = task / T;
         const std::size_t t = task % T;
-        const std::size_t h = lane % Hv;
-        const std::size_t row = lane / Hv * T + t;
-        double* S = result.final_state.data() + lane * dk * dv;
+        const std::size_t h = sequence_head % Hv;
+        const std::size_t row = sequence_head / Hv * T + t;
+        double* S = result.final_state.data() + sequence_head * dk * dv;
         if (change.lost(t)) std::fill_n(S, dk * dv, 0.0);
         const double* q = in.q.data() + (row * Hk + in.key_head[h]) * dk;
         const double* k = in.k.data() + (row * Hk + in.key_head[h]) * dk;
@@ -598,9 +598,9 @@ TEST_CASE("hint: bytes with heads before tokens, in out and in inputs") {
 
 namespace {
 
-GdnReference sized_lanes(GdnDims dims, const std::vector<std::int64_t>& lengths = {}, double state = 0.3) {
+GdnReference sized_heads(GdnDims dims, const std::vector<std::int64_t>& lengths = {}, double state = 0.3) {
     GdnCase c;
-    c.name = "lanes";
+    c.name = "heads";
     c.dims = dims;
     c.seed = 61;
     c.state_scale = state;
@@ -641,9 +641,9 @@ struct Site {
 GdnOutputs with_states_of(const GdnReference& r, const std::vector<std::size_t>& from) {
     GdnProblem p = r.problem;
     const std::size_t size = size_of_state(r);
-    for (std::size_t lane = 0; lane < from.size(); ++lane) {
-        std::copy_n(r.problem.initial_state.begin() + static_cast<std::ptrdiff_t>(from[lane] * size), size,
-                    p.initial_state.begin() + static_cast<std::ptrdiff_t>(lane * size));
+    for (std::size_t head = 0; head < from.size(); ++head) {
+        std::copy_n(r.problem.initial_state.begin() + static_cast<std::ptrdiff_t>(from[head] * size), size,
+                    p.initial_state.begin() + static_cast<std::ptrdiff_t>(head * size));
     }
     return run_recurrent64(p, r.contract.value, 2);
 }
@@ -656,7 +656,7 @@ TEST_CASE("hint: packed sequences whose state is never reset") {
         for (const double state : {0.0, 0.3}) {
             std::int64_t total = 0;
             for (const std::int64_t n : lengths) total += n;
-            const GdnReference r = sized_lanes({1, total, 2, 4, 16, 8}, lengths, state);
+            const GdnReference r = sized_heads({1, total, 2, 4, 16, 8}, lengths, state);
             GdnProblem p = r.problem;
             GdnOutputs leaked = r.truth;
             const std::size_t row = size_of_state(r) * 4;
@@ -681,40 +681,40 @@ TEST_CASE("hint: packed sequences whose state is never reset") {
 TEST_CASE("hint: initial states of other heads and sequences") {
     const std::string_view text = "the initial state is that of another head or sequence";
     for (const std::int64_t tokens : {40, 200}) {
-        const GdnReference heads = sized_lanes({1, tokens, 4, 4, 16, 16});
+        const GdnReference heads = sized_heads({1, tokens, 4, 4, 16, 16});
         expect_named(heads, with_states_of(heads, {1, 0, 2, 3}), "carry", text);
         expect_named(heads, with_states_of(heads, {1, 2, 3, 0}), "carry", text);
         expect_named(heads, with_states_of(heads, {0, 0, 0, 0}), "carry", text);
         expect_named(heads, with_states_of(heads, {0, 1, 2, 1}), "carry", "(value head 1)");
     }
-    const GdnReference rows = sized_lanes({3, 40, 2, 2, 16, 16});
+    const GdnReference rows = sized_heads({3, 40, 2, 2, 16, 16});
     expect_named(rows, with_states_of(rows, {2, 3, 4, 5, 0, 1}), "carry", text);
     expect_named(rows, with_states_of(rows, {0, 1, 4, 3, 4, 5}), "carry", "(sequence 2, value head 0)");
 }
 
-TEST_CASE("hint: a final state that is transposed in some lanes alone") {
+TEST_CASE("hint: a final state that is transposed in some heads alone") {
     for (const std::int64_t dv : {16, 8}) {
-        const GdnReference r = sized_lanes({2, 70, 2, 4, 16, dv});
+        const GdnReference r = sized_heads({2, 70, 2, 4, 16, dv});
         const std::size_t dk = 16;
         const auto width = static_cast<std::size_t>(dv);
-        for (const std::vector<std::size_t>& lanes : std::vector<std::vector<std::size_t>>{{6}, {4, 5, 6, 7}}) {
+        for (const std::vector<std::size_t>& heads : std::vector<std::vector<std::size_t>>{{6}, {4, 5, 6, 7}}) {
             GdnOutputs wrong = r.truth;
-            for (const std::size_t lane : lanes) {
+            for (const std::size_t head : heads) {
                 for (std::size_t i = 0; i < dk; ++i) {
                     for (std::size_t j = 0; j < width; ++j) {
-                        wrong.final_state[lane * dk * width + j * dk + i] =
-                            r.truth.final_state[lane * dk * width + i * width + j];
+                        wrong.final_state[head * dk * width + j * dk + i] =
+                            r.truth.final_state[head * dk * width + i * width + j];
                     }
                 }
             }
             expect_named(r, wrong, "layout",
-                         lanes.size() == 1 ? "(sequence/head) 1/2 alone" : "1/0, 1/1, 1/2, 1/3 alone");
+                         heads.size() == 1 ? "(sequence/head) 1/2 alone" : "1/0, 1/1, 1/2, 1/3 alone");
         }
     }
 }
 
 TEST_CASE("place: of a gradient that is wrong in one value head of a group, that head is named") {
-    GdnReference r = sized_lanes({1, 100, 2, 8, 16, 16});
+    GdnReference r = sized_heads({1, 100, 2, 8, 16, 16});
     TensorFile dump = outputs_of(r, r.truth);
     const GdnCotangents cotangents = random_cotangents(r.problem, 7);
     const TensorFile given = cotangents_file(r.problem, r.contract.value, cotangents);
@@ -749,7 +749,7 @@ TEST_CASE("place: of a gradient that is wrong in one value head of a group, that
 }
 
 TEST_CASE("hint: a tensor of zeros is called that") {
-    const GdnReference r = sized_lanes({1, 100, 2, 4, 16, 16});
+    const GdnReference r = sized_heads({1, 100, 2, 4, 16, 16});
     GdnOutputs zeros = r.truth;
     std::fill(zeros.out.begin(), zeros.out.end(), 0.0);
     expect_named(r, zeros, "output", "out is exactly 0 throughout");
@@ -771,8 +771,8 @@ TEST_CASE("hint: what is exactly 0 of out and final_state is named, before any t
         }
         for (std::size_t i = 0; i < x.final_state.size(); ++i) {
             const auto n = static_cast<std::int64_t>(i);
-            const std::int64_t lane = n / d.dv / d.dk;
-            if (state({lane / d.Hv, lane % d.Hv, n / d.dv % d.dk, n % d.dv})) x.final_state[i] = 0;
+            const std::int64_t sequence_head = n / d.dv / d.dk;
+            if (state({sequence_head / d.Hv, sequence_head % d.Hv, n / d.dv % d.dk, n % d.dv})) x.final_state[i] = 0;
         }
     };
     struct Zeros {
@@ -782,7 +782,7 @@ TEST_CASE("hint: what is exactly 0 of out and final_state is named, before any t
     const auto never = [](Site) { return false; };
     const auto head_1 = [](Site l) { return l.head == 1; };
     const auto batch_1 = [](Site l) { return l.sequence == 1; };
-    const GdnReference r = sized_lanes({2, 130, 2, 4, 16, 16});
+    const GdnReference r = sized_heads({2, 130, 2, 4, 16, 16});
     for (const Zeros& z : {
              Zeros{"out and final_state of value head 1 are exactly 0", "tile", head_1, head_1},
              {"out and final_state of batch row 1 are exactly 0", "tile", batch_1, batch_1},

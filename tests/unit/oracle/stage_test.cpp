@@ -21,7 +21,7 @@ namespace {
 
 using Row = std::size_t;
 
-const GdnReference& small_lanes() {
+const GdnReference& small_heads() {
     static const GdnReference k_reference = mutant_reference(mutant_case(false, {1, 80, 2, 4, 16, 16}), 2);
     return k_reference;
 }
@@ -31,10 +31,10 @@ GdnReport report_on(const ChunkEdit& chunk, bool everywhere) {
     Mutant m;
     m.fault.chunk = chunk;
     const MutantScope scope = everywhere ? MutantScope{} : MutantScope{{1}, 1};
-    return judged(small_lanes(), outputs_of(small_lanes(), run_mutant(small_lanes(), &m, scope, 2)));
+    return judged(small_heads(), outputs_of(small_heads(), run_mutant(small_heads(), &m, scope, 2)));
 }
 
-GdnReport report_on(const GdnOutputs& wrong) { return judged(small_lanes(), outputs_of(small_lanes(), wrong)); }
+GdnReport report_on(const GdnOutputs& wrong) { return judged(small_heads(), outputs_of(small_heads(), wrong)); }
 
 void expect_stage(const ChunkEdit& chunk, std::string_view stage, std::string_view text, bool everywhere = false) {
     const GdnReport report = report_on(chunk, everywhere);
@@ -133,7 +133,7 @@ TEST_CASE("stage: entries of M and P that are wrong by distance or by block") {
 }
 
 TEST_CASE("stage: columns of out that are exchanged") {
-    GdnOutputs wrong = small_lanes().truth;
+    GdnOutputs wrong = small_heads().truth;
     for (auto row = wrong.out.begin(); row != wrong.out.end(); row += 16) std::rotate(row, row + 8, row + 16);
     const GdnReport report = report_on(wrong);
     CHECK(report.stage == "layout");
@@ -143,14 +143,14 @@ TEST_CASE("stage: columns of out that are exchanged") {
 }
 
 TEST_CASE("stage: values of out of other tokens, and values that are clipped") {
-    GdnOutputs late = small_lanes().truth;
+    GdnOutputs late = small_heads().truth;
     const auto row = static_cast<std::ptrdiff_t>(4 * 16);
     std::copy_backward(late.out.begin(), late.out.end() - row, late.out.end());
     GdnReport report = report_on(late);
     CHECK(report.stage == "layout");
     REQUIRE_FALSE(report.hints.empty());
     CHECK(report.hints.front().text.find("at other tokens: token 1 holds that of 0") != std::string::npos);
-    GdnOutputs clipped = small_lanes().truth;
+    GdnOutputs clipped = small_heads().truth;
     double largest = 0;
     for (const double x : clipped.out) largest = std::max(largest, std::fabs(x));
     for (double& x : clipped.out) x = std::clamp(x, -largest / 4, largest / 4);
@@ -184,26 +184,26 @@ TEST_CASE("stage: what is left where every other stage is excluded") {
     };
     const std::pair<Tap, std::string_view> steps[] = {{Tap::Uu, "wu"}, {Tap::QS, "output"}};
     for (const auto& [tap, stage] : steps) {
-        const GdnReport report = report_on(run_tapped(small_lanes(), tap, noise, {}, 2));
+        const GdnReport report = report_on(run_tapped(small_heads(), tap, noise, {}, 2));
         CHECK(report.stage == stage);
     }
-    const GdnReport report = report_on(run_tapped(small_lanes(), Tap::state, noise, {{1}, 0}, 2));
+    const GdnReport report = report_on(run_tapped(small_heads(), Tap::state, noise, {{1}, 0}, 2));
     CHECK(report.stage == "carry");
 }
 
 TEST_CASE("stage: one input of another head, and one that is a token late") {
-    GdnProblem p = small_lanes().problem;
+    GdnProblem p = small_heads().problem;
     const std::vector<double> v = p.v;
     for (Row at = 0; at < v.size(); ++at) p.v[at] = v[at / 64 * 64 + (at + 16) % 64];
-    GdnReport report = report_on(run_recurrent64(p, small_lanes().contract.value, 2));
+    GdnReport report = report_on(run_recurrent64(p, small_heads().contract.value, 2));
     CHECK(report.stage == "head_map");
     REQUIRE_FALSE(report.hints.empty());
     CHECK(report.hints.front().text.find("v alone is that of value head") != std::string::npos);
-    p = small_lanes().problem;
+    p = small_heads().problem;
     constexpr std::ptrdiff_t token = 32;  // two key heads
     std::copy_backward(p.q.begin(), p.q.end() - token, p.q.end());
     std::fill_n(p.q.begin(), token, 0.0);
-    report = report_on(run_recurrent64(p, small_lanes().contract.value, 2));
+    report = report_on(run_recurrent64(p, small_heads().contract.value, 2));
     CHECK(report.stage == "layout");
     REQUIRE_FALSE(report.hints.empty());
     CHECK(report.hints.front().text.find("q is that of the token before") != std::string::npos);

@@ -142,13 +142,14 @@ std::vector<double> usual_dbeta(const GdnProblem& p, const GdnCotangents& cotang
     const auto dv = static_cast<std::size_t>(p.dims.dv);
     const auto size = static_cast<std::size_t>(p.dims.dk * p.dims.dv);
     std::vector<double> written, pulled;
-    for (std::size_t lane = 0; lane < p.sequences.size() * heads; ++lane) {
-        const GdnSequence& s = p.sequences[lane / heads];
-        const std::size_t head = lane % heads;
+    for (std::size_t sequence_head = 0; sequence_head < p.sequences.size() * heads; ++sequence_head) {
+        const GdnSequence& s = p.sequences[sequence_head / heads];
+        const std::size_t head = sequence_head % heads;
         const double usual_v = usual_row(p.v, s, heads, head, dv, written);
         const double usual_d = usual_row(cotangents.d_out, s, heads, head, dv, pulled);
         double last = 0;
-        for (std::size_t i = lane * size; i < (lane + 1) * size && !cotangents.d_final_state.empty(); ++i) {
+        for (std::size_t i = sequence_head * size; i < (sequence_head + 1) * size && !cotangents.d_final_state.empty();
+             ++i) {
             last = std::max(last, std::fabs(cotangents.d_final_state[i]));
         }
         const double of_state = usual_d > 0 && last > k_extreme * usual_d ? k_extreme * usual_d / last : 1;
@@ -269,15 +270,15 @@ std::vector<double> block_rms(const GradientTruth& t, const GdnProblem& p, const
     const std::size_t width = t.groups.width;
     std::vector<double> rms(t.groups.of_run.size(), 0);
     run_tasks(p.sequences.size() * heads, threads, [&] {
-        return [&](std::size_t lane) {
-            const GdnSequence& s = p.sequences[lane / heads];
+        return [&](std::size_t sequence_head) {
+            const GdnSequence& s = p.sequences[sequence_head / heads];
             const auto end = static_cast<std::size_t>(s.end);
             for (auto first = static_cast<std::size_t>(s.begin); first < end; first += k_block_tokens) {
                 const std::size_t last = std::min(first + k_block_tokens, end);
                 double squares = 0;
                 std::size_t count = 0;
                 for (std::size_t row = first; row < last; ++row) {
-                    const std::size_t at = (row * heads + lane % heads) * width;
+                    const std::size_t at = (row * heads + sequence_head % heads) * width;
                     for (std::size_t i = at; i < at + width; ++i) {
                         const double x = want == nullptr ? values[i] : values[i] - (*want)[i];
                         squares += std::isfinite(x) ? x * x : 0;
@@ -285,7 +286,7 @@ std::vector<double> block_rms(const GradientTruth& t, const GdnProblem& p, const
                     }
                 }
                 const double mean = count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
-                for (std::size_t row = first; row < last; ++row) rms[row * heads + lane % heads] = mean;
+                for (std::size_t row = first; row < last; ++row) rms[row * heads + sequence_head % heads] = mean;
             }
         };
     });

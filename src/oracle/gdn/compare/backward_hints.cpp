@@ -446,8 +446,9 @@ private:
                 head_gates.gate.push_back(p.gate[row * heads + h]);
             if (!p.A_log.empty()) head_gates.A_log = p.A_log[h];
             if (!p.dt_bias.empty()) head_gates.dt_bias = p.dt_bias[h];
-            const PreparedHead lane = prepare_head(head_gates, m_r.contract.value);
-            for (std::size_t row = 0; row < lane.gate.size(); ++row) alpha[row * heads + h] /= std::exp(lane.gate[row]);
+            const PreparedHead prepared = prepare_head(head_gates, m_r.contract.value);
+            for (std::size_t row = 0; row < prepared.gate.size(); ++row)
+                alpha[row * heads + h] /= std::exp(prepared.gate[row]);
         }
         offer(g, "dg", "dg is the gradient of alpha = exp(g)", alpha);
     }

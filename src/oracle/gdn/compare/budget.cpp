@@ -228,17 +228,17 @@ Condition condition_of(const GdnReference& r, int threads) {
     const GdnProblem& p = r.problem;
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
     const Prepared<double> in = prepare<double>(p, r.contract.value, threads);
-    std::vector<Condition> lanes(p.sequences.size() * heads);
-    run_tasks(lanes.size(), threads, [&] {
-        return [&](std::size_t lane) {
-            const Keys keys = keys_of(p, in, lane / heads, lane % heads);
-            Condition& c = lanes[lane];
+    std::vector<Condition> conditions(p.sequences.size() * heads);
+    run_tasks(conditions.size(), threads, [&] {
+        return [&](std::size_t sequence_head) {
+            const Keys keys = keys_of(p, in, sequence_head / heads, sequence_head % heads);
+            Condition& c = conditions[sequence_head];
             c.growth_factor = growth_of(keys);
             c.inverse_norm = inverse_norm_of(keys, r.contract.value.chunk);
         };
     });
     Condition worst;
-    for (const Condition& c : lanes) {
+    for (const Condition& c : conditions) {
         worst.growth_factor = std::max(worst.growth_factor, c.growth_factor);
         worst.inverse_norm = std::max(worst.inverse_norm, c.inverse_norm);
     }
@@ -443,14 +443,14 @@ std::string why_ill_conditioned(const GdnReference& r) {
 std::vector<double> widening_of(const GdnReference& r, const std::vector<GroupSums>& truth,
                                 const std::vector<GroupBudget>& budgets, double roundoff, int threads) {
     const std::size_t count = r.problem.sequences.size() * static_cast<std::size_t>(r.problem.dims.Hv);
-    std::vector<std::size_t> lanes;
-    for (std::size_t lane = 0; lane < count; ++lane) {
-        if (budgets[lane].rms > k_many_roundoffs * roundoff * truth[lane].truth_rms()) lanes.push_back(lane);
+    std::vector<std::size_t> heads;
+    for (std::size_t head = 0; head < count; ++head) {
+        if (budgets[head].rms > k_many_roundoffs * roundoff * truth[head].truth_rms()) heads.push_back(head);
     }
-    const std::vector<double> norms = inverse_norms(r.problem, r.contract.value, lanes, threads);
+    const std::vector<double> norms = inverse_norms(r.problem, r.contract.value, heads, threads);
     std::vector<double> widening(count, 1);
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-        widening[lanes[i]] = std::clamp(norms[i] / k_large_inverse, 1.0, k_most_widening);
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+        widening[heads[i]] = std::clamp(norms[i] / k_large_inverse, 1.0, k_most_widening);
     }
     return widening;
 }

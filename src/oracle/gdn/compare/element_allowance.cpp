@@ -88,7 +88,7 @@ public:
     HeadSizes(const GdnProblem& p, const GdnContract& c, const Prepared<double>& in, Index head, LocalSizes& sizes)
         : m_in(in),
           m_sizes(sizes),
-          m_lane(head),
+          m_sequence_head(head),
           m_Hv(static_cast<Index>(p.dims.Hv)),
           m_Hk(static_cast<Index>(p.dims.Hk)),
           m_dk(static_cast<Index>(p.dims.dk)),
@@ -110,16 +110,16 @@ public:
             write_out(t, squares);
         }
         const double* last = m_history.data() + m_tokens * m_dv;
-        float* state = m_sizes.state.data() + m_lane * m_dv;
+        float* state = m_sizes.state.data() + m_sequence_head * m_dv;
         for (Index j = 0; j < m_dv; ++j) state[j] = m_explodes ? to_float(HUGE_VAL) : to_float(last[j]);
-        if (!m_lost.empty()) m_sizes.finally_lost[m_lane] = *std::max_element(m_lost.begin(), m_lost.end());
-        m_sizes.state_age[m_lane] = age_of(squares);
-        m_sizes.state_drift[m_lane] = std::sqrt(m_drift.squared());
+        if (!m_lost.empty()) m_sizes.finally_lost[m_sequence_head] = *std::max_element(m_lost.begin(), m_lost.end());
+        m_sizes.state_age[m_sequence_head] = age_of(squares);
+        m_sizes.state_drift[m_sequence_head] = std::sqrt(m_drift.squared());
         if (m_out_squares > 0) {
-            m_sizes.out_age[m_lane] = m_out_ages / m_out_squares;
-            m_sizes.out_drift[m_lane] = std::sqrt(m_out_drifts / m_out_squares);
+            m_sizes.out_age[m_sequence_head] = m_out_ages / m_out_squares;
+            m_sizes.out_drift[m_sequence_head] = std::sqrt(m_out_drifts / m_out_squares);
         }
-        m_sizes.state_gate_loss[m_lane] = m_tokens == 0 ? 0 : m_sizes.gate_loss[at(m_tokens - 1)];
+        m_sizes.state_gate_loss[m_sequence_head] = m_tokens == 0 ? 0 : m_sizes.gate_loss[at(m_tokens - 1)];
     }
 
 private:
@@ -130,7 +130,7 @@ private:
 
     std::vector<double> start() {
         std::vector<double> squares(m_dv, 0);
-        const double* state = m_in.state.data() + m_lane * m_dk * m_dv;
+        const double* state = m_in.state.data() + m_sequence_head * m_dk * m_dv;
         for (Index i = 0; i < m_dk * m_dv; ++i) squares[i % m_dv] += state[i] * state[i];
         for (const double x : squares) m_explained = std::max(m_explained, x);
         note(0, squares);
@@ -209,11 +209,11 @@ private:
             for (Index j = 0; j < m_dv; ++j) m_lost[j] = std::max(m_lost[j], left * size[j]);
         }
         if (m_lost.empty()) return;
-        std::vector<float>& record = m_sizes.lost[m_lane];
+        std::vector<float>& record = m_sizes.lost[m_sequence_head];
         record.resize(m_tokens * m_dv, 0);
         std::transform(m_lost.begin(), m_lost.end(), record.begin() + static_cast<std::ptrdiff_t>(t * m_dv), to_float);
         const double largest = *std::max_element(m_lost.begin(), m_lost.end());
-        m_sizes.largest_lost[m_lane] = std::max(m_sizes.largest_lost[m_lane], largest);
+        m_sizes.largest_lost[m_sequence_head] = std::max(m_sizes.largest_lost[m_sequence_head], largest);
     }
 
     double age_of(const std::vector<double>& squares) const {
@@ -250,7 +250,7 @@ private:
 
     const Prepared<double>& m_in;
     LocalSizes& m_sizes;
-    Index m_lane, m_Hv, m_Hk, m_dk, m_dv, m_head, m_begin, m_tokens, m_chunk, m_window;
+    Index m_sequence_head, m_Hv, m_Hk, m_dk, m_dv, m_head, m_begin, m_tokens, m_chunk, m_window;
     std::vector<double> m_history;  // [tokens + 1, dv]
     std::vector<double> m_ages;     // of the columns
     std::vector<double> m_summed;   // |g| over the earlier tokens

@@ -81,7 +81,7 @@ std::vector<HeadErrors> map_errors(const GdnReference& r, const ForwardEvidence&
     const auto map_head = [&](std::size_t n, std::size_t head) {
         const auto begin = static_cast<std::size_t>(r.problem.sequences[n].begin);
         const auto end = static_cast<std::size_t>(r.problem.sequences[n].end);
-        HeadErrors lane{static_cast<std::int64_t>(n), static_cast<std::int64_t>(head), {}, std::nullopt};
+        HeadErrors errors_of_head{static_cast<std::int64_t>(n), static_cast<std::int64_t>(head), {}, std::nullopt};
         for (std::size_t first = begin; evidence.out && first < end; first += chunk) {
             RowError sum;
             const std::size_t rows = std::min(chunk, end - first);
@@ -89,19 +89,22 @@ std::vector<HeadErrors> map_errors(const GdnReference& r, const ForwardEvidence&
                 const RowError error = row_error(*evidence.out, (row * heads + head) * dv, dv);
                 sum.add(error);
             }
-            lane.chunks.push_back(sum.over(rows * dv, evidence.out->budgets[n * heads + head]));
+            errors_of_head.chunks.push_back(sum.over(rows * dv, evidence.out->budgets[n * heads + head]));
         }
         if (evidence.state) {
             const std::size_t at = (n * heads + head) * state_size;
-            lane.final_state =
+            errors_of_head.final_state =
                 row_error(*evidence.state, at, state_size).over(state_size, evidence.state->budgets[n * heads + head]);
         }
-        return lane;
+        return errors_of_head;
     };
-    std::vector<HeadErrors> lanes(r.problem.sequences.size() * heads);
-    run_tasks(lanes.size(), threads,
-              [&] { return [&](std::size_t lane) { lanes[lane] = map_head(lane / heads, lane % heads); }; });
-    return lanes;
+    std::vector<HeadErrors> errors(r.problem.sequences.size() * heads);
+    run_tasks(errors.size(), threads, [&] {
+        return [&](std::size_t sequence_head) {
+            errors[sequence_head] = map_head(sequence_head / heads, sequence_head % heads);
+        };
+    });
+    return errors;
 }
 
 std::vector<double> map_token_errors(const GdnReference& reference, const ForwardEvidence& evidence,
@@ -134,42 +137,42 @@ std::optional<FaultLocation> locate_fault(const GdnReference& r, const ForwardEv
     std::set<std::int64_t> chunks;
     std::optional<FaultLocation> place;
     const auto chunk = static_cast<std::int64_t>(r.contract.value.chunk);
-    const auto note = [&](const HeadErrors& lane, std::int64_t token, std::string tensor) {
+    const auto note = [&](const HeadErrors& head, std::int64_t token, std::string tensor) {
         // The earliest token within its sequence; out comes before final_state, which says nothing about tokens.
         const bool earlier = !place || (place->tensor == tensor ? token < place->first_token : tensor == "out");
         if (!earlier) return;
         place.emplace();
         place->tensor = std::move(tensor);
-        place->first_sequence = lane.sequence;
-        place->first_head = lane.head;
+        place->first_sequence = head.sequence;
+        place->first_head = head.head;
         place->first_token = token;  // position in its sequence, until the end of this function
         place->first_chunk = token / chunk;
     };
-    for (const HeadErrors& lane : errors) {
-        const bool state = lane.final_state && !(*lane.final_state <= k_ok_band);
+    for (const HeadErrors& head : errors) {
+        const bool state = head.final_state && !(*head.final_state <= k_ok_band);
         std::optional<std::size_t> token;
         if (evidence.out) {
             const bool out =
-                std::any_of(lane.chunks.begin(), lane.chunks.end(), [](double x) { return !(x <= k_ok_band); });
+                std::any_of(head.chunks.begin(), head.chunks.end(), [](double x) { return !(x <= k_ok_band); });
             if (out) {
-                token = first_wrong_token(r, *evidence.out, static_cast<std::size_t>(lane.sequence),
-                                          static_cast<std::size_t>(lane.head));
+                token = first_wrong_token(r, *evidence.out, static_cast<std::size_t>(head.sequence),
+                                          static_cast<std::size_t>(head.head));
             }
         }
         if (!token && !state) continue;
-        sequences.insert(lane.sequence);
-        heads.insert(lane.head);
-        const GdnSequence s = r.problem.sequences[static_cast<std::size_t>(lane.sequence)];
+        sequences.insert(head.sequence);
+        heads.insert(head.head);
+        const GdnSequence s = r.problem.sequences[static_cast<std::size_t>(head.sequence)];
         const std::int64_t last = std::max<std::int64_t>(s.end - s.begin - 1, 0);
         if (token) {
             chunks.insert(static_cast<std::int64_t>(*token) / chunk);
-            for (std::size_t c = 0; c < lane.chunks.size(); ++c) {
-                if (!(lane.chunks[c] <= k_ok_band)) chunks.insert(static_cast<std::int64_t>(c));
+            for (std::size_t c = 0; c < head.chunks.size(); ++c) {
+                if (!(head.chunks[c] <= k_ok_band)) chunks.insert(static_cast<std::int64_t>(c));
             }
-            note(lane, static_cast<std::int64_t>(*token), "out");
+            note(head, static_cast<std::int64_t>(*token), "out");
         } else {
             chunks.insert(last / chunk);
-            note(lane, last, "final_state");
+            note(head, last, "final_state");
         }
     }
     if (!place) return place;
@@ -184,22 +187,22 @@ std::optional<FaultLocation> locate_fault(const GdnReference& r, const ForwardEv
 }
 
 std::vector<WrongHead> wrong_heads(const GdnReference& r, const std::vector<HeadErrors>& errors) {
-    std::vector<WrongHead> lanes;
+    std::vector<WrongHead> heads;
     for (const HeadErrors& e : errors) {
-        WrongHead lane{static_cast<std::size_t>(e.sequence), static_cast<std::size_t>(e.head), 0,
+        WrongHead head{static_cast<std::size_t>(e.sequence), static_cast<std::size_t>(e.head), 0,
                        e.final_state.value_or(0)};
-        const GdnSequence s = r.problem.sequences[lane.sequence];
+        const GdnSequence s = r.problem.sequences[head.sequence];
         const auto length = static_cast<std::size_t>(s.end - s.begin);
-        lane.first_chunk = (std::max<std::size_t>(length, 1) - 1) / static_cast<std::size_t>(r.contract.value.chunk);
+        head.first_chunk = (std::max<std::size_t>(length, 1) - 1) / static_cast<std::size_t>(r.contract.value.chunk);
         for (std::size_t c = e.chunks.size(); c-- > 0;) {
-            if (!(e.chunks[c] <= k_ok_band)) lane.first_chunk = c;
-            lane.score = std::isnan(e.chunks[c]) ? HUGE_VAL : std::max(lane.score, e.chunks[c]);
+            if (!(e.chunks[c] <= k_ok_band)) head.first_chunk = c;
+            head.score = std::isnan(e.chunks[c]) ? HUGE_VAL : std::max(head.score, e.chunks[c]);
         }
-        if (!(lane.score <= k_ok_band)) lanes.push_back(lane);
+        if (!(head.score <= k_ok_band)) heads.push_back(head);
     }
-    std::stable_sort(lanes.begin(), lanes.end(),
+    std::stable_sort(heads.begin(), heads.end(),
                      [](const WrongHead& a, const WrongHead& b) { return a.score > b.score; });
-    return lanes;
+    return heads;
 }
 
 // Where gradients are wrong: errors by head, chunk and token, and the last token beyond its budget.
@@ -231,7 +234,7 @@ void each_run(const GdnReference& r, const GradientTruth& t, const Use& use) {
     }
 }
 
-void add_chunks(const GdnReference& r, const GradientEvidence& g, std::vector<HeadErrors>& lanes) {
+void add_chunks(const GdnReference& r, const GradientEvidence& g, std::vector<HeadErrors>& errors) {
     const GradientTruth& t = *g.truth;
     const auto heads = static_cast<std::size_t>(heads_of(t, r.problem.dims));
     const auto chunk = static_cast<std::size_t>(r.contract.value.chunk);
@@ -249,12 +252,13 @@ void add_chunks(const GdnReference& r, const GradientEvidence& g, std::vector<He
     });
     for (std::size_t group = 0; group < cells.size(); ++group) {
         for (const std::size_t h : value_heads(r, t, static_cast<std::int64_t>(group % heads))) {
-            HeadErrors& lane = lanes[group / heads * static_cast<std::size_t>(r.problem.dims.Hv) + h];
-            if (lane.chunks.size() < cells[group].size()) lane.chunks.resize(cells[group].size(), 0);
+            HeadErrors& errors_of_head = errors[group / heads * static_cast<std::size_t>(r.problem.dims.Hv) + h];
+            if (errors_of_head.chunks.size() < cells[group].size())
+                errors_of_head.chunks.resize(cells[group].size(), 0);
             for (std::size_t c = 0; c < cells[group].size(); ++c) {
                 const Cell& cell = cells[group][c];
-                lane.chunks[c] =
-                    std::max(lane.chunks[c], cell.error.over(cell.runs * t.groups.width, g.evidence.budgets[group]));
+                errors_of_head.chunks[c] = std::max(
+                    errors_of_head.chunks[c], cell.error.over(cell.runs * t.groups.width, g.evidence.budgets[group]));
             }
         }
     }
@@ -272,22 +276,25 @@ bool is_wrong_run(const GradientEvidence& g, std::size_t run, const GroupSums& s
 }  // namespace
 
 std::vector<HeadErrors> map_gradient_errors(const GdnReference& r, const std::vector<GradientEvidence>& all) {
-    std::vector<HeadErrors> lanes;
-    if (all.empty()) return lanes;
+    std::vector<HeadErrors> errors;
+    if (all.empty()) return errors;
     const auto heads = static_cast<std::size_t>(r.problem.dims.Hv);
-    for (std::size_t lane = 0; lane < r.problem.sequences.size() * heads; ++lane) {
-        lanes.push_back({static_cast<std::int64_t>(lane / heads), static_cast<std::int64_t>(lane % heads), {}, {}});
+    for (std::size_t sequence_head = 0; sequence_head < r.problem.sequences.size() * heads; ++sequence_head) {
+        errors.push_back({static_cast<std::int64_t>(sequence_head / heads),
+                          static_cast<std::int64_t>(sequence_head % heads),
+                          {},
+                          {}});
     }
     for (const GradientEvidence& g : all) {
-        if (has_tokens(*g.truth)) add_chunks(r, g, lanes);
+        if (has_tokens(*g.truth)) add_chunks(r, g, errors);
         if (g.truth->canonical != "d_initial_state") continue;
         const std::size_t width = g.truth->groups.width;
         each_run(r, *g.truth, [&](std::size_t n, std::size_t head, std::size_t run) {
-            lanes[n * heads + head].final_state =
+            errors[n * heads + head].final_state =
                 row_error(g.evidence, run * width, width).over(width, g.evidence.budgets[n * heads + head]);
         });
     }
-    return lanes;
+    return errors;
 }
 
 std::vector<double> map_gradient_token_errors(const GdnReference& r, const std::vector<GradientEvidence>& all,

@@ -194,19 +194,19 @@ private:
         if (h.run != nullptr || (h.given && !h.given(inputs, contract, w.place))) return std::nullopt;
         PreparedHead faulty = prepare_head(inputs, contract);
         if (h.prepared) h.prepared(faulty);
-        PreparedHead lane = prepare_head(w.inputs, m_r.contract.value);
+        PreparedHead prepared = prepare_head(w.inputs, m_r.contract.value);
         const std::size_t first = *w.only * w.chunk - w.place.begin;
-        const std::size_t end = std::min(first + w.chunk, lane.tokens);
+        const std::size_t end = std::min(first + w.chunk, prepared.tokens);
         const auto take = [&](std::vector<double>& to, const std::vector<double>& from, std::size_t width) {
             for (std::size_t i = first * width; i < end * width; ++i) to[i] = from[i];
         };
-        for (double& q : faulty.q) q *= faulty.scale / lane.scale;
-        take(lane.q, faulty.q, lane.dk);
-        take(lane.k, faulty.k, lane.dk);
-        take(lane.v, faulty.v, lane.columns);
-        take(lane.gate, faulty.gate, 1);
-        take(lane.beta, faulty.beta, 1);
-        return run_head<double>(lane, {}, &w.grams);
+        for (double& q : faulty.q) q *= faulty.scale / prepared.scale;
+        take(prepared.q, faulty.q, prepared.dk);
+        take(prepared.k, faulty.k, prepared.dk);
+        take(prepared.v, faulty.v, prepared.columns);
+        take(prepared.gate, faulty.gate, 1);
+        take(prepared.beta, faulty.beta, 1);
+        return run_head<double>(prepared, {}, &w.grams);
     }
 
     // 1: right before and after; 0: not explained.

@@ -156,11 +156,11 @@ void add_heads(Hypotheses& all) {
 std::size_t value_head_count(const GdnReference& r) { return static_cast<std::size_t>(r.problem.dims.Hv); }
 
 // The window's columns of state `head` of `states`.
-void take_state(HeadInputs& in, const HeadSlice& place, const std::vector<double>& states, std::size_t lane) {
+void take_state(HeadInputs& in, const HeadSlice& place, const std::vector<double>& states, std::size_t head) {
     const auto dv = static_cast<std::size_t>(place.reference->problem.dims.dv);
     for (std::size_t x = 0; x < in.dk; ++x) {
         for (std::size_t j = 0; j < in.columns; ++j) {
-            in.state[x * in.columns + j] = states[(lane * in.dk + x) * dv + place.columns[j]];
+            in.state[x * in.columns + j] = states[(head * in.dk + x) * dv + place.columns[j]];
         }
     }
 }
@@ -211,25 +211,25 @@ void add_betas(Hypotheses& all) {
                   c.beta_kind = BetaKind::prob;
                   return logit;
               });
-    add_prepared(all, "beta", "the sigmoid is applied once more to beta", [](PreparedHead& lane) {
-        for (double& b : lane.beta) b = sigmoid(b);
+    add_prepared(all, "beta", "the sigmoid is applied once more to beta", [](PreparedHead& head) {
+        for (double& b : head.beta) b = sigmoid(b);
     });
-    add_prepared(all, "beta", "beta is twice as large (2 sigmoid)", [](PreparedHead& lane) {
-        for (double& b : lane.beta) b *= 2;
+    add_prepared(all, "beta", "beta is twice as large (2 sigmoid)", [](PreparedHead& head) {
+        for (double& b : head.beta) b *= 2;
     });
-    add_prepared(all, "beta", "beta is half as large (2 sigmoid taken for sigmoid)", [](PreparedHead& lane) {
-        for (double& b : lane.beta) b /= 2;
+    add_prepared(all, "beta", "beta is half as large (2 sigmoid taken for sigmoid)", [](PreparedHead& head) {
+        for (double& b : head.beta) b /= 2;
     });
     add_prepared(all, "beta", "beta is 1 throughout",
-                 [](PreparedHead& lane) { std::fill(lane.beta.begin(), lane.beta.end(), 1.0); });
-    add_prepared(all, "beta", "1 - beta is used for beta", [](PreparedHead& lane) {
-        for (double& b : lane.beta) b = 1 - b;
+                 [](PreparedHead& head) { std::fill(head.beta.begin(), head.beta.end(), 1.0); });
+    add_prepared(all, "beta", "1 - beta is used for beta", [](PreparedHead& head) {
+        for (double& b : head.beta) b = 1 - b;
     });
-    add_prepared(all, "beta", "beta is squared (applied twice)", [](PreparedHead& lane) {
-        for (double& b : lane.beta) b *= b;
+    add_prepared(all, "beta", "beta is squared (applied twice)", [](PreparedHead& head) {
+        for (double& b : head.beta) b *= b;
     });
-    add_prepared(all, "beta", "beta has the wrong sign", [](PreparedHead& lane) {
-        for (double& b : lane.beta) b = -b;
+    add_prepared(all, "beta", "beta has the wrong sign", [](PreparedHead& head) {
+        for (double& b : head.beta) b = -b;
     });
     add_given(
         all, "beta", "beta is that of the token before", [](HeadInputs& in, GdnContract& c, const HeadSlice& place) {
@@ -268,22 +268,22 @@ void add_gates(Hypotheses& all) {
                   c.g_kind = GateKind::log;
                   return alpha;
               });
-    add_prepared(all, "gate", "exp is applied twice to g", [](PreparedHead& lane) {
-        for (double& g : lane.gate) g = std::exp(g);
+    add_prepared(all, "gate", "exp is applied twice to g", [](PreparedHead& head) {
+        for (double& g : head.gate) g = std::exp(g);
     });
-    add_prepared(all, "gate", "g has the wrong sign", [](PreparedHead& lane) {
-        for (double& g : lane.gate) g = -g;
+    add_prepared(all, "gate", "g has the wrong sign", [](PreparedHead& head) {
+        for (double& g : head.gate) g = -g;
     });
     add_prepared(all, "gate", "g is ignored (no decay)",
-                 [](PreparedHead& lane) { std::fill(lane.gate.begin(), lane.gate.end(), 0.0); });
-    add_prepared(all, "gate", "the decay is 2^g instead of e^g", [](PreparedHead& lane) {
-        for (double& g : lane.gate) g *= 0.6931471805599453;
+                 [](PreparedHead& head) { std::fill(head.gate.begin(), head.gate.end(), 0.0); });
+    add_prepared(all, "gate", "the decay is 2^g instead of e^g", [](PreparedHead& head) {
+        for (double& g : head.gate) g *= 0.6931471805599453;
     });
-    add_prepared(all, "gate", "g is converted to base 2 but e^g is taken", [](PreparedHead& lane) {
-        for (double& g : lane.gate) g /= 0.6931471805599453;
+    add_prepared(all, "gate", "g is converted to base 2 but e^g is taken", [](PreparedHead& head) {
+        for (double& g : head.gate) g /= 0.6931471805599453;
     });
-    add_prepared(all, "gate", "the decay is applied twice", [](PreparedHead& lane) {
-        for (double& g : lane.gate) g *= 2;
+    add_prepared(all, "gate", "the decay is applied twice", [](PreparedHead& head) {
+        for (double& g : head.gate) g *= 2;
     });
     for (const int step : {1, -1}) {
         add_given(all, "gate", step > 0 ? "g is that of the token before" : "g is that of the next token",
@@ -294,8 +294,8 @@ void add_gates(Hypotheses& all) {
                       return true;
                   });
     }
-    add_prepared(all, "gate", "g is clamped to [-1, 0]", [](PreparedHead& lane) {
-        for (double& g : lane.gate) g = std::clamp(g, -1.0, 0.0);
+    add_prepared(all, "gate", "g is clamped to [-1, 0]", [](PreparedHead& head) {
+        for (double& g : head.gate) g = std::clamp(g, -1.0, 0.0);
     });
     add_given(all, "gate", "the sums of gates inside a chunk are clipped to +-80 (declare it: --set exp_clip=80)",
               [](HeadInputs& in, GdnContract& c, const HeadSlice&) {
@@ -306,8 +306,8 @@ void add_gates(Hypotheses& all) {
                   c.exp_clip = ExpClip{k_clip, false};
                   return none;
               });
-    add_prepared(all, "gate", "positive g are clamped to 0", [](PreparedHead& lane) {
-        for (double& g : lane.gate) g = std::min(g, 0.0);
+    add_prepared(all, "gate", "positive g are clamped to 0", [](PreparedHead& head) {
+        for (double& g : head.gate) g = std::min(g, 0.0);
     });
     add_raw_gates(all);
 }
@@ -315,7 +315,7 @@ void add_gates(Hypotheses& all) {
 void add_scales(Hypotheses& all) {
     const auto scale = [&](std::string text, const std::function<double(double, double)>& value) {
         add_prepared(all, "scale", std::move(text),
-                     [value](PreparedHead& lane) { lane.scale = value(lane.scale, static_cast<double>(lane.dk)); });
+                     [value](PreparedHead& head) { head.scale = value(head.scale, static_cast<double>(head.dk)); });
     };
     scale("the scale is missing", [](double, double) { return 1.0; });
     scale("the scale is applied twice", [](double s, double) { return s * s; });
@@ -323,8 +323,8 @@ void add_scales(Hypotheses& all) {
     scale("the scale is sqrt(dk) instead of 1/sqrt(dk)", [](double, double dk) { return std::sqrt(dk); });
     scale("the scale is dk instead of 1/sqrt(dk)", [](double, double dk) { return dk; });
     scale("the scale is 1/sqrt(dk) instead of the given one", [](double, double dk) { return 1 / std::sqrt(dk); });
-    add_prepared(all, "scale", "the scale is applied to k too", [](PreparedHead& lane) {
-        for (double& k : lane.k) k *= lane.scale;
+    add_prepared(all, "scale", "the scale is applied to k too", [](PreparedHead& head) {
+        for (double& k : head.k) k *= head.scale;
     });
 }
 
@@ -333,10 +333,11 @@ void add_scales(Hypotheses& all) {
 std::vector<Hypothesis> state_hypotheses(const GdnProblem& p) {
     Hypotheses all;
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
-    const std::size_t lanes = p.initial_state.empty() ? 0 : p.sequences.size() * heads;
+    const std::size_t sequence_heads = p.initial_state.empty() ? 0 : p.sequences.size() * heads;
     constexpr std::size_t k_most = 64;
-    for (std::size_t other = 0; other < lanes; ++other) {
-        const auto take = [other, heads, few = lanes <= k_most](HeadInputs& in, GdnContract&, const HeadSlice& place) {
+    for (std::size_t other = 0; other < sequence_heads; ++other) {
+        const auto take = [other, heads, few = sequence_heads <= k_most](HeadInputs& in, GdnContract&,
+                                                                         const HeadSlice& place) {
             const std::size_t own = place.sequence * heads + place.head;
             // If there are very many, only those of the same sequence and of the same head.
             const bool near = other / heads == place.sequence || other % heads == place.head;
@@ -415,11 +416,11 @@ std::vector<Hypothesis> head_hypotheses(const GdnProblem& p) {
 namespace {
 
 void add_parameters(Hypotheses& all) {
-    add_prepared(all, "rounding", "beta is rounded to bf16", [](PreparedHead& lane) {
-        for (double& b : lane.beta) b = rounded_to(b, DType::bf16);
+    add_prepared(all, "rounding", "beta is rounded to bf16", [](PreparedHead& head) {
+        for (double& b : head.beta) b = rounded_to(b, DType::bf16);
     });
-    add_prepared(all, "rounding", "g is rounded to bf16", [](PreparedHead& lane) {
-        for (double& g : lane.gate) g = rounded_to(g, DType::bf16);
+    add_prepared(all, "rounding", "g is rounded to bf16", [](PreparedHead& head) {
+        for (double& g : head.gate) g = rounded_to(g, DType::bf16);
     });
     const auto parameter = [&](std::string text, double HeadInputs::* value) {
         add_given(all, "rounding", std::move(text), [value](HeadInputs& in, GdnContract& c, const HeadSlice&) {
@@ -435,10 +436,10 @@ void add_parameters(Hypotheses& all) {
 }
 
 // The gates of the head in the form in which they are used, from sums in their given dtype.
-void sum_narrow(PreparedHead& lane, SumOrder order) {
-    for (std::size_t first = 0; first < lane.tokens; first += lane.chunk) {
-        const std::size_t rows = std::min(lane.chunk, lane.tokens - first);
-        sum_gates_in(lane.gate_dtype, order, std::span(lane.gate).subspan(first, rows));
+void sum_narrow(PreparedHead& head, SumOrder order) {
+    for (std::size_t first = 0; first < head.tokens; first += head.chunk) {
+        const std::size_t rows = std::min(head.chunk, head.tokens - first);
+        sum_gates_in(head.gate_dtype, order, std::span(head.gate).subspan(first, rows));
     }
 }
 
@@ -459,7 +460,7 @@ void add_gate_sums(Hypotheses& all) {
             "the gates of a chunk are summed in the dtype of g, not in f32{} (declare it: --set gate_sum=g", o.text);
         add_given(all, "gate", text + ")",
                   [narrow](HeadInputs& in, GdnContract& c, const HeadSlice&) { return narrow(in, c); });
-        all.back().prepared = [o](PreparedHead& lane) { sum_narrow(lane, o.order); };
+        all.back().prepared = [o](PreparedHead& head) { sum_narrow(head, o.order); };
         all.back().rounding = true;
         // marin-01d1 does both.
         add_given(all, "gate", text + " --set rounding=input), and normalised q and k are rounded to their dtype",
@@ -468,7 +469,7 @@ void add_gate_sums(Hypotheses& all) {
                       c.rounding = NormRounding::input;
                       return narrow(in, c) && !rounded && in.qk_dtype != DType::f32 && in.qk_dtype != DType::f64;
                   });
-        all.back().prepared = [o](PreparedHead& lane) { sum_narrow(lane, o.order); };
+        all.back().prepared = [o](PreparedHead& head) { sum_narrow(head, o.order); };
         all.back().rounding = true;
     }
 }
@@ -491,13 +492,13 @@ void add_roundings(Hypotheses& all) {
               [declared](HeadInputs& in, GdnContract& c, const HeadSlice&) {
                   return in.qk_dtype != DType::bf16 || !declared(in, c);
               });
-    all.back().prepared = [bf16](PreparedHead& lane) {
-        bf16(lane.q);
-        bf16(lane.k);
+    all.back().prepared = [bf16](PreparedHead& head) {
+        bf16(head.q);
+        bf16(head.k);
     };
-    add_prepared(all, "rounding", "q is rounded to bf16", [bf16](PreparedHead& lane) { bf16(lane.q); });
-    add_prepared(all, "rounding", "k is rounded to bf16", [bf16](PreparedHead& lane) { bf16(lane.k); });
-    add_prepared(all, "rounding", "v is rounded to bf16", [bf16](PreparedHead& lane) { bf16(lane.v); });
+    add_prepared(all, "rounding", "q is rounded to bf16", [bf16](PreparedHead& head) { bf16(head.q); });
+    add_prepared(all, "rounding", "k is rounded to bf16", [bf16](PreparedHead& head) { bf16(head.k); });
+    add_prepared(all, "rounding", "v is rounded to bf16", [bf16](PreparedHead& head) { bf16(head.v); });
     add_given(all, "rounding", "q, k and v are rounded to bf16 on the way in",
               [bf16](HeadInputs& in, GdnContract&, const HeadSlice&) {
                   bf16(in.q);

@@ -85,8 +85,8 @@ private:
         const HeadSlice place{
             &m_r, m_sequence, m_head, first * m_chunk, std::min(count * m_chunk, length - first * m_chunk), m_columns};
         const auto key = key_head_of(static_cast<std::int64_t>(m_head), m_r.problem.dims, m_r.contract.value.head_map);
-        m_lane = prepare_head(head_inputs(place, static_cast<std::size_t>(key), m_chunk, state_before(place)),
-                              m_r.contract.value);
+        m_prepared = prepare_head(head_inputs(place, static_cast<std::size_t>(key), m_chunk, state_before(place)),
+                                  m_r.contract.value);
         m_target.clear();
         m_before = 0;
         for (std::size_t t = 0; t < place.tokens; ++t) {
@@ -100,7 +100,7 @@ private:
         }
     }
 
-    Reals act(const ChunkEdit& edit) const { return run_head<double>(m_lane, edit).out; }
+    Reals act(const ChunkEdit& edit) const { return run_head<double>(m_prepared, edit).out; }
 
     double distance(const Reals& computed) const {
         double sum = 0;
@@ -199,7 +199,7 @@ private:
     std::size_t m_first = 0;  // wrong chunk
     bool m_state_wrong = false;
     std::vector<std::size_t> m_columns;
-    PreparedHead m_lane;
+    PreparedHead m_prepared;
     Reals m_target;
     double m_before = 0;
 };
@@ -221,7 +221,7 @@ namespace {
 
 constexpr std::size_t k_most_tokens = 256;
 constexpr std::size_t k_fitted_columns = 8;
-constexpr std::size_t k_most_lanes = 3;
+constexpr std::size_t k_most_heads = 3;
 // How many more values than unknowns a fit needs.
 constexpr std::size_t k_spare_values = 8;
 // A state that differs in a single direction may as well come from the first token's write.
@@ -346,7 +346,7 @@ std::optional<Diagnosis> match_initial_state(const GdnReference& r, const Forwar
         if (s.begin == s.end) continue;  // its final state is its initial one
         gain = std::min(gain, gain_of(r, evidence, head));
         if (gain == 0) return std::nullopt;
-        if (++fitted == k_most_lanes) break;
+        if (++fitted == k_most_heads) break;
     }
     if (fitted == 0) return std::nullopt;
     const std::string text = r.problem.initial_state.empty()

@@ -34,7 +34,7 @@ struct WrongHead {
     std::size_t sequence = 0, head = 0, first_chunk = 0;
     double score = 0;
 };
-// Lanes sorted by the size of their error.
+// Heads sorted by the size of their error.
 std::vector<WrongHead> wrong_heads(const GdnReference& reference, const std::vector<HeadErrors>& errors);
 
 // Heads, chunks and first wrong token. nullopt: all heads are within the OK band.

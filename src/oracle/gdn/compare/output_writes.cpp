@@ -242,16 +242,16 @@ std::vector<HeadZeros> zeros_by_head(const GdnReference& r, const ForwardEvidenc
     const auto heads = static_cast<Index>(r.problem.dims.Hv);
     const auto dk = static_cast<Index>(r.problem.dims.dk);
     const auto dv = static_cast<Index>(r.problem.dims.dv);
-    std::vector<HeadZeros> lanes;
-    for (const HeadErrors& lane : errors) {
-        HeadZeros& z = lanes.emplace_back();
-        z.sequence = lane.sequence;
-        z.head = lane.head;
-        const auto head = static_cast<Index>(lane.head);
-        const GdnSequence s = r.problem.sequences[static_cast<Index>(lane.sequence)];
+    std::vector<HeadZeros> zeros;
+    for (const HeadErrors& errors_of_head : errors) {
+        HeadZeros& z = zeros.emplace_back();
+        z.sequence = errors_of_head.sequence;
+        z.head = errors_of_head.head;
+        const auto head = static_cast<Index>(errors_of_head.head);
+        const GdnSequence s = r.problem.sequences[static_cast<Index>(errors_of_head.sequence)];
         const auto begin = static_cast<Index>(s.begin);
         z.tokens = static_cast<Index>(s.end) - begin;
-        const Index group = static_cast<Index>(lane.sequence) * heads + head;
+        const Index group = static_cast<Index>(errors_of_head.sequence) * heads + head;
         if (evidence.out) {
             z.out = zeros_of(*evidence.out, group, z.tokens, dv,
                              [&](Index t, Index j) { return ((begin + t) * heads + head) * dv + j; });
@@ -261,7 +261,7 @@ std::vector<HeadZeros> zeros_by_head(const GdnReference& r, const ForwardEvidenc
                 zeros_of(*evidence.state, group, dk, dv, [&](Index x, Index j) { return (group * dk + x) * dv + j; });
         }
     }
-    return lanes;
+    return zeros;
 }
 
 // "3", "3 to 7", "t with t % 64 from 48 to 63", "3 to 5, 9, ...": which of `length`.
@@ -296,13 +296,13 @@ std::string pattern_of(const std::vector<Index>& numbers, Index length, std::str
     return fmt::format("{} {}", many, text);
 }
 
-// Lanes by name: "value head 1", "batch row 2", "value head 1 of sequence 2 and 3 more".
-std::string heads_text(const GdnReference& r, const std::vector<const HeadZeros*>& lanes) {
+// Heads by name: "value head 1", "batch row 2", "value head 1 of sequence 2 and 3 more".
+std::string heads_text(const GdnReference& r, const std::vector<const HeadZeros*>& zeros) {
     std::vector<std::int64_t> heads;
     std::vector<std::int64_t> sequences;
-    for (const HeadZeros* lane : lanes) {
-        heads.push_back(lane->head);
-        sequences.push_back(lane->sequence);
+    for (const HeadZeros* z : zeros) {
+        heads.push_back(z->head);
+        sequences.push_back(z->sequence);
     }
     for (auto* list : {&heads, &sequences}) {
         std::sort(list->begin(), list->end());
@@ -314,9 +314,9 @@ std::string heads_text(const GdnReference& r, const std::vector<const HeadZeros*
     const auto named = [](std::string_view noun, const std::vector<std::int64_t>& list) {
         return fmt::format("{}{} {}", noun, list.size() == 1 ? "" : "s", fmt::join(list, ", "));
     };
-    if (lanes.size() != heads.size() * sequences.size() || (heads.size() > 8 && !every_head)) {
-        const std::string more = lanes.size() > 1 ? fmt::format(" and {} more", lanes.size() - 1) : std::string();
-        return fmt::format("value head {} of {} {}{}", lanes.front()->head, unit, lanes.front()->sequence, more);
+    if (zeros.size() != heads.size() * sequences.size() || (heads.size() > 8 && !every_head)) {
+        const std::string more = zeros.size() > 1 ? fmt::format(" and {} more", zeros.size() - 1) : std::string();
+        return fmt::format("value head {} of {} {}{}", zeros.front()->head, unit, zeros.front()->sequence, more);
     }
     if (every_head && !every_sequence) return named(unit, sequences);
     if (every_sequence) return named("value head", heads);
@@ -325,45 +325,45 @@ std::string heads_text(const GdnReference& r, const std::vector<const HeadZeros*
 
 template <class Wanted>
 std::vector<const HeadZeros*> heads_where(const std::vector<HeadZeros>& all, const Wanted& wanted) {
-    std::vector<const HeadZeros*> lanes;
-    for (const HeadZeros& lane : all) {
-        if (wanted(lane)) lanes.push_back(&lane);
+    std::vector<const HeadZeros*> heads;
+    for (const HeadZeros& head : all) {
+        if (wanted(head)) heads.push_back(&head);
     }
-    return lanes;
+    return heads;
 }
 
 // "out is exactly 0 in 10 rows (first in value head 0, tokens 10 to 14)"
-std::string rows_of_out(const GdnReference& r, const std::vector<const HeadZeros*>& lanes) {
+std::string rows_of_out(const GdnReference& r, const std::vector<const HeadZeros*>& heads) {
     Index rows = 0;
-    for (const HeadZeros* lane : lanes) rows += lane->out.rows.size();
-    const HeadZeros& first = *lanes.front();
+    for (const HeadZeros* head : heads) rows += head->out.rows.size();
+    const HeadZeros& first = *heads.front();
     const std::string sequence =
         r.problem.sequences.size() > 1 ? fmt::format("sequence {}, ", first.sequence) : std::string();
     return fmt::format("out is exactly 0 in {} row{} ({}{}value head {}, {})", rows, rows == 1 ? "" : "s",
-                       lanes.size() > 1 ? "first in " : "", sequence, first.head,
+                       heads.size() > 1 ? "first in " : "", sequence, first.head,
                        pattern_of(first.out.rows, first.tokens, "token", "tokens"));
 }
 
 // Whether each head's rows are the tokens of its last, incomplete chunk.
-bool is_tail(const GdnReference& r, const std::vector<const HeadZeros*>& lanes) {
+bool is_tail(const GdnReference& r, const std::vector<const HeadZeros*>& heads) {
     const auto chunk = static_cast<Index>(r.contract.value.chunk);
-    return std::all_of(lanes.begin(), lanes.end(), [chunk](const HeadZeros* lane) {
-        const Index first = lane->out.rows.front();
-        return first > 0 && first % chunk == 0 && lane->tokens - first < chunk;
+    return std::all_of(heads.begin(), heads.end(), [chunk](const HeadZeros* head) {
+        const Index first = head->out.rows.front();
+        return first > 0 && first % chunk == 0 && head->tokens - first < chunk;
     });
 }
 
-std::string part_of(const GdnReference& r, std::string_view tensor, const std::vector<const HeadZeros*>& lanes,
+std::string part_of(const GdnReference& r, std::string_view tensor, const std::vector<const HeadZeros*>& heads,
                     ZeroBlock HeadZeros::* block, bool of_out) {
-    const ZeroBlock& first = lanes.front()->*block;
-    const auto all = [&](auto good) { return std::all_of(lanes.begin(), lanes.end(), good); };
-    const bool everywhere = lanes.size() == r.problem.sequences.size() * static_cast<Index>(r.problem.dims.Hv);
-    const std::string where = everywhere ? std::string() : " of " + heads_text(r, lanes);
-    if (all([&](const HeadZeros* l) { return (l->*block).whole; })) {
+    const ZeroBlock& first = heads.front()->*block;
+    const auto all = [&](auto good) { return std::all_of(heads.begin(), heads.end(), good); };
+    const bool everywhere = heads.size() == r.problem.sequences.size() * static_cast<Index>(r.problem.dims.Hv);
+    const std::string where = everywhere ? std::string() : " of " + heads_text(r, heads);
+    if (all([&](const HeadZeros* z) { return (z->*block).whole; })) {
         return fmt::format("{}{} is exactly 0", tensor, where);
     }
-    if (all([&](const HeadZeros* l) { return (l->*block).rows_explain; })) {
-        if (of_out) return rows_of_out(r, lanes);
+    if (all([&](const HeadZeros* z) { return (z->*block).rows_explain; })) {
+        if (of_out) return rows_of_out(r, heads);
         return fmt::format("{}{} is exactly 0 in {} of {} rows ({})", tensor, where, first.rows.size(), first.all_rows,
                            pattern_of(first.rows, first.all_rows, "row", "rows"));
     }
@@ -432,11 +432,11 @@ void put_zeros_first(const GdnReference& r, const ForwardEvidence& evidence, con
     // A simulated mistake explains the zeros, too.
     if (!d.hints.empty() && d.hints.front().text.starts_with("matches if")) return;
     const auto all = zeros_by_head(r, evidence, errors);
-    const auto lanes = heads_where(all, [](const HeadZeros& z) { return z.out.wrong_in_rows && !z.out.rows.empty(); });
-    if (lanes.empty()) return;
+    const auto heads = heads_where(all, [](const HeadZeros& z) { return z.out.wrong_in_rows && !z.out.rows.empty(); });
+    if (heads.empty()) return;
     Diagnosis zeros = unwritten(
-        is_tail(r, lanes) ? std::vector<std::string>{"padding", "tile"} : std::vector<std::string>{"tile", "padding"},
-        rows_of_out(r, lanes), "rows");
+        is_tail(r, heads) ? std::vector<std::string>{"padding", "tile"} : std::vector<std::string>{"tile", "padding"},
+        rows_of_out(r, heads), "rows");
     zeros.hints.insert(zeros.hints.end(), d.hints.begin(), d.hints.end());
     for (const std::string& stage : d.stages) {
         if (std::find(zeros.stages.begin(), zeros.stages.end(), stage) == zeros.stages.end())

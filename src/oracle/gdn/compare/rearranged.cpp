@@ -81,28 +81,29 @@ void match_transposed(const GdnReference& r, const Evidence& e, std::vector<Hint
     const std::vector<double> all = transposed(*e.want, dk, dv);
     std::vector<double> some = *e.want;
     std::vector<std::string> where;
-    const std::size_t lanes = e.want->size() / (dk * dv);
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
+    const std::size_t sequence_heads = e.want->size() / (dk * dv);
+    for (std::size_t sequence_head = 0; sequence_head < sequence_heads; ++sequence_head) {
         double straight = 0;
         double exchanged = 0;
-        for (std::size_t i = lane * dk * dv; i < (lane + 1) * dk * dv; ++i) {
+        for (std::size_t i = sequence_head * dk * dv; i < (sequence_head + 1) * dk * dv; ++i) {
             straight += square((*e.got)[i] - (*e.want)[i]);
             exchanged += square((*e.got)[i] - all[i]);
         }
         if (!(exchanged < straight / 9)) continue;
-        const auto at = static_cast<std::ptrdiff_t>(lane * dk * dv);
+        const auto at = static_cast<std::ptrdiff_t>(sequence_head * dk * dv);
         std::copy_n(all.begin() + at, dk * dv, some.begin() + at);
-        where.push_back(lanes == heads ? fmt::format("{}", lane) : fmt::format("{}/{}", lane / heads, lane % heads));
+        where.push_back(sequence_heads == heads ? fmt::format("{}", sequence_head)
+                                                : fmt::format("{}/{}", sequence_head / heads, sequence_head % heads));
     }
     const double before = distance(*e.got, *e.want);
     note(hints, "layout", "the state is transposed ([dv,dk] for [dk,dv])", before, distance(*e.got, all), allowed(e));
-    if (where.empty() || where.size() == lanes) return;
+    if (where.empty() || where.size() == sequence_heads) return;
     std::string list;
     for (std::size_t i = 0; i < std::min<std::size_t>(where.size(), 16); ++i) list += (i == 0 ? "" : ", ") + where[i];
     if (where.size() > 16) list += ", ...";
     note(hints, "layout",
          fmt::format("the state is transposed ([dv,dk] for [dk,dv]) in value head{} {} alone",
-                     lanes == heads ? "s" : "s (sequence/head)", list),
+                     sequence_heads == heads ? "s" : "s (sequence/head)", list),
          before, distance(*e.got, some), allowed(e));
 }
 

@@ -49,8 +49,8 @@ struct GdnProblem {
 
     // Whether a row inside a sequence is beyond the end of this value head.
     bool masks(std::size_t sequence, std::size_t head, std::int64_t row) const {
-        const std::size_t lane = sequence * static_cast<std::size_t>(dims.Hv) + head;
-        return !head_lengths.empty() && row - sequences[sequence].begin >= head_lengths[lane];
+        const std::size_t sequence_head = sequence * static_cast<std::size_t>(dims.Hv) + head;
+        return !head_lengths.empty() && row - sequences[sequence].begin >= head_lengths[sequence_head];
     }
 
     std::int64_t rows() const { return dims.B * dims.T; }

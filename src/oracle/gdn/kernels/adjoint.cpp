@@ -33,9 +33,9 @@ void mask_gradients(const GdnProblem& p, const GdnContract& c, GdnGradients& out
     const auto Hv = static_cast<std::size_t>(p.dims.Hv);
     const auto Hk = static_cast<std::size_t>(p.dims.Hk);
     const auto dk = static_cast<std::size_t>(p.dims.dk);
-    for (std::size_t lane = 0; lane < p.head_lengths.size(); ++lane) {
-        const std::size_t n = lane / Hv;
-        const std::size_t h = lane % Hv;
+    for (std::size_t sequence_head = 0; sequence_head < p.head_lengths.size(); ++sequence_head) {
+        const std::size_t n = sequence_head / Hv;
+        const std::size_t h = sequence_head % Hv;
         const auto key = static_cast<std::size_t>(key_head_of(static_cast<std::int64_t>(h), p.dims, c.head_map));
         for (std::int64_t at = p.sequences[n].begin; at < p.sequences[n].end; ++at) {
             if (!p.masks(n, h, at)) continue;
@@ -172,31 +172,31 @@ private:
         const auto begin = static_cast<std::size_t>(sequence.begin);
         const std::size_t key = (begin * m_Hk + m_in.key_head[head]) * m_dk;
         const std::size_t gate = begin * m_Hv + head;
-        ClippedHead lane;
-        lane.q = m_in.q.data() + key;
-        lane.k = m_in.k.data() + key;
-        lane.v = m_in.v.data() + gate * m_dv;
-        lane.g = m_in.g.data() + gate;
-        lane.beta = m_in.beta.data() + gate;
-        lane.key_stride = m_Hk * m_dk;
-        lane.value_stride = m_Hv * m_dv;
-        lane.gate_stride = m_Hv;
-        lane.gradient_stride = m_Hv * m_dk;
-        lane.tokens = static_cast<std::size_t>(sequence.end) - begin;
-        lane.dk = m_dk;
-        lane.dv = m_dv;
-        lane.chunk = static_cast<std::size_t>(m_c.chunk);
-        lane.scale = m_in.scale;
-        lane.clip = *m_c.exp_clip;
-        lane.state = m_in.state.data() + task * m_dk * m_dv;
-        lane.d_out = m_cotangents.d_out.data() + gate * m_dv;
-        lane.d_state = m_out.d_initial_state.data() + task * m_dk * m_dv;
-        lane.dq = m_dq.data() + gate * m_dk;
-        lane.dk_out = m_dk_heads.data() + gate * m_dk;
-        lane.dv_out = m_out.dv.data() + gate * m_dv;
-        lane.dg = m_out.dg.data() + gate;
-        lane.dbeta = m_out.dbeta.data() + gate;
-        clipped_backward(lane);
+        ClippedHead clipped;
+        clipped.q = m_in.q.data() + key;
+        clipped.k = m_in.k.data() + key;
+        clipped.v = m_in.v.data() + gate * m_dv;
+        clipped.g = m_in.g.data() + gate;
+        clipped.beta = m_in.beta.data() + gate;
+        clipped.key_stride = m_Hk * m_dk;
+        clipped.value_stride = m_Hv * m_dv;
+        clipped.gate_stride = m_Hv;
+        clipped.gradient_stride = m_Hv * m_dk;
+        clipped.tokens = static_cast<std::size_t>(sequence.end) - begin;
+        clipped.dk = m_dk;
+        clipped.dv = m_dv;
+        clipped.chunk = static_cast<std::size_t>(m_c.chunk);
+        clipped.scale = m_in.scale;
+        clipped.clip = *m_c.exp_clip;
+        clipped.state = m_in.state.data() + task * m_dk * m_dv;
+        clipped.d_out = m_cotangents.d_out.data() + gate * m_dv;
+        clipped.d_state = m_out.d_initial_state.data() + task * m_dk * m_dv;
+        clipped.dq = m_dq.data() + gate * m_dk;
+        clipped.dk_out = m_dk_heads.data() + gate * m_dk;
+        clipped.dv_out = m_out.dv.data() + gate * m_dv;
+        clipped.dg = m_out.dg.data() + gate;
+        clipped.dbeta = m_out.dbeta.data() + gate;
+        clipped_backward(clipped);
     }
 
     void run_head(std::size_t task, AdjointFunction function, double* scratch) {

@@ -21,15 +21,15 @@ struct Factor {
 };
 
 struct Chunk {
-    const ClippedHead& l;
+    const ClippedHead& head;
     Index first, n;
     Reals S;                         // before the chunk
     std::vector<Factor> from_start;  // e^c_i
     std::vector<Factor> gamma;       // [n, n], e^(c_i - c_j) for i >= j
     Reals key_gram, M, P, KS, U;
 
-    Chunk(const ClippedHead& lane, Index begin, Reals state)
-        : l(lane), first(begin), n(std::min(lane.chunk, lane.tokens - begin)), S(std::move(state)) {
+    Chunk(const ClippedHead& clipped, Index begin, Reals state)
+        : head(clipped), first(begin), n(std::min(clipped.chunk, clipped.tokens - begin)), S(std::move(state)) {
         from_start.resize(n);
         gamma.resize(n * n);
         key_gram.assign(n * n, 0);
@@ -40,21 +40,21 @@ struct Chunk {
             double exponent = 0;
             for (Index j = i + 1; j-- > 0;) {
                 gamma[i * n + j] = factor(exponent);
-                key_gram[i * n + j] = dot(k(i), k(j), l.dk);
+                key_gram[i * n + j] = dot(k(i), k(j), head.dk);
                 if (j < i) M[i * n + j] = beta(i) * key_gram[i * n + j] * gamma[i * n + j].value;
-                P[i * n + j] = l.scale * dot(q(i), k(j), l.dk) * gamma[i * n + j].value;
+                P[i * n + j] = head.scale * dot(q(i), k(j), head.dk) * gamma[i * n + j].value;
                 exponent += g(j);
             }
             from_start[i] = factor(exponent);
         }
-        KS.assign(n * l.dv, 0);
-        U.assign(n * l.dv, 0);
+        KS.assign(n * head.dv, 0);
+        U.assign(n * head.dv, 0);
         for (Index i = 0; i < n; ++i) {
-            double* row = KS.data() + i * l.dv;
-            for (Index x = 0; x < l.dk; ++x) add(row, k(i)[x], S.data() + x * l.dv, l.dv);
-            double* u = U.data() + i * l.dv;
-            for (Index y = 0; y < l.dv; ++y) u[y] = beta(i) * (v(i)[y] - from_start[i].value * row[y]);
-            for (Index j = 0; j < i; ++j) add(u, -M[i * n + j], U.data() + j * l.dv, l.dv);
+            double* row = KS.data() + i * head.dv;
+            for (Index x = 0; x < head.dk; ++x) add(row, k(i)[x], S.data() + x * head.dv, head.dv);
+            double* u = U.data() + i * head.dv;
+            for (Index y = 0; y < head.dv; ++y) u[y] = beta(i) * (v(i)[y] - from_start[i].value * row[y]);
+            for (Index j = 0; j < i; ++j) add(u, -M[i * n + j], U.data() + j * head.dv, head.dv);
         }
     }
 
@@ -67,14 +67,14 @@ struct Chunk {
         for (Index i = 0; i < count; ++i) to[i] += factor * from[i];
     }
     Factor factor(double exponent) const {
-        const double value = std::exp(l.clip(exponent));
-        return {value, l.clip.cuts(exponent) ? 0 : value};
+        const double value = std::exp(head.clip(exponent));
+        return {value, head.clip.cuts(exponent) ? 0 : value};
     }
-    const double* q(Index i) const { return l.q + (first + i) * l.key_stride; }
-    const double* k(Index i) const { return l.k + (first + i) * l.key_stride; }
-    const double* v(Index i) const { return l.v + (first + i) * l.value_stride; }
-    double g(Index i) const { return l.g[(first + i) * l.gate_stride]; }
-    double beta(Index i) const { return l.beta[(first + i) * l.gate_stride]; }
+    const double* q(Index i) const { return head.q + (first + i) * head.key_stride; }
+    const double* k(Index i) const { return head.k + (first + i) * head.key_stride; }
+    const double* v(Index i) const { return head.v + (first + i) * head.value_stride; }
+    double g(Index i) const { return head.g[(first + i) * head.gate_stride]; }
+    double beta(Index i) const { return head.beta[(first + i) * head.gate_stride]; }
     Factor to_end(Index i) const { return gamma[(n - 1) * n + i]; }
     Factor whole() const { return from_start[n - 1]; }
 
@@ -82,19 +82,19 @@ struct Chunk {
         Reals next(S.size());
         for (Index x = 0; x < S.size(); ++x) next[x] = whole().value * S[x];
         for (Index i = 0; i < n; ++i) {
-            for (Index x = 0; x < l.dk; ++x)
-                add(next.data() + x * l.dv, to_end(i).value * k(i)[x], U.data() + i * l.dv, l.dv);
+            for (Index x = 0; x < head.dk; ++x)
+                add(next.data() + x * head.dv, to_end(i).value * k(i)[x], U.data() + i * head.dv, head.dv);
         }
         return next;
     }
 
     void write_out() const {
         for (Index i = 0; i < n; ++i) {
-            double* out = l.out + (first + i) * l.value_stride;
-            std::fill_n(out, l.dv, 0.0);
-            for (Index x = 0; x < l.dk; ++x)
-                add(out, l.scale * from_start[i].value * q(i)[x], S.data() + x * l.dv, l.dv);
-            for (Index j = 0; j <= i; ++j) add(out, P[i * n + j], U.data() + j * l.dv, l.dv);
+            double* out = head.out + (first + i) * head.value_stride;
+            std::fill_n(out, head.dv, 0.0);
+            for (Index x = 0; x < head.dk; ++x)
+                add(out, head.scale * from_start[i].value * q(i)[x], S.data() + x * head.dv, head.dv);
+            for (Index j = 0; j <= i; ++j) add(out, P[i * n + j], U.data() + j * head.dv, head.dv);
         }
     }
 };
@@ -109,53 +109,55 @@ Reals times_transposed(const double* row, const Reals& state, Index dk, Index dv
 // The adjoint of one chunk; D belongs to the state after it, and then to the state before it.
 class ChunkAdjoint {
 public:
-    ChunkAdjoint(const Chunk& c, Reals& D) : m_c(c), m_l(c.l), m_D(D), m_Y(c.n * c.l.dv, 0), m_dc(c.n, 0) { solve(); }
+    ChunkAdjoint(const Chunk& c, Reals& D) : m_c(c), m_head(c.head), m_D(D), m_Y(c.n * c.head.dv, 0), m_dc(c.n, 0) {
+        solve();
+    }
 
     void run() {
         for (Index i = 0; i < m_c.n; ++i) row(i);
         for (Index i = 0; i < m_c.n; ++i) pairs(i);
         m_dc.back() += m_c.whole().slope * Chunk::dot(m_D.data(), m_c.S.data(), m_D.size());
         double sum = 0;
-        for (Index i = m_c.n; i-- > 0;) m_l.dg[(m_c.first + i) * m_l.gate_stride] = sum += m_dc[i];
+        for (Index i = m_c.n; i-- > 0;) m_head.dg[(m_c.first + i) * m_head.gate_stride] = sum += m_dc[i];
         state();
     }
 
 private:
-    const double* d_out(Index i) const { return m_l.d_out + (m_c.first + i) * m_l.value_stride; }
-    double* dq(Index i) const { return m_l.dq + (m_c.first + i) * m_l.gradient_stride; }
-    double* dk(Index i) const { return m_l.dk_out + (m_c.first + i) * m_l.gradient_stride; }
-    double* Y(Index i) { return m_Y.data() + i * m_l.dv; }
-    const double* U(Index i) const { return m_c.U.data() + i * m_l.dv; }
+    const double* d_out(Index i) const { return m_head.d_out + (m_c.first + i) * m_head.value_stride; }
+    double* dq(Index i) const { return m_head.dq + (m_c.first + i) * m_head.gradient_stride; }
+    double* dk(Index i) const { return m_head.dk_out + (m_c.first + i) * m_head.gradient_stride; }
+    double* Y(Index i) { return m_Y.data() + i * m_head.dv; }
+    const double* U(Index i) const { return m_c.U.data() + i * m_head.dv; }
 
     // (I + M)^T Y = dU = P^T dO + diag(e^(c_last - c)) K D
     void solve() {
         const Index n = m_c.n;
         for (Index j = n; j-- > 0;) {
-            for (Index x = 0; x < m_l.dk; ++x)
-                Chunk::add(Y(j), m_c.to_end(j).value * m_c.k(j)[x], m_D.data() + x * m_l.dv, m_l.dv);
-            for (Index i = j; i < n; ++i) Chunk::add(Y(j), m_c.P[i * n + j], d_out(i), m_l.dv);
-            for (Index i = j + 1; i < n; ++i) Chunk::add(Y(j), -m_c.M[i * n + j], Y(i), m_l.dv);
+            for (Index x = 0; x < m_head.dk; ++x)
+                Chunk::add(Y(j), m_c.to_end(j).value * m_c.k(j)[x], m_D.data() + x * m_head.dv, m_head.dv);
+            for (Index i = j; i < n; ++i) Chunk::add(Y(j), m_c.P[i * n + j], d_out(i), m_head.dv);
+            for (Index i = j + 1; i < n; ++i) Chunk::add(Y(j), -m_c.M[i * n + j], Y(i), m_head.dv);
         }
     }
 
     // Contributions between each token and the states before and after the chunk.
     void row(Index i) {
-        const Index width = m_l.dv;
+        const Index width = m_head.dv;
         const Index at = m_c.first + i;
         const double beta = m_c.beta(i);
         const Factor start = m_c.from_start[i];
-        const Reals read = times_transposed(d_out(i), m_c.S, m_l.dk, width);
-        const Reals forgotten = times_transposed(Y(i), m_c.S, m_l.dk, width);
-        const Reals written = times_transposed(U(i), m_D, m_l.dk, width);
+        const Reals read = times_transposed(d_out(i), m_c.S, m_head.dk, width);
+        const Reals forgotten = times_transposed(Y(i), m_c.S, m_head.dk, width);
+        const Reals written = times_transposed(U(i), m_D, m_head.dk, width);
         const double* KS = m_c.KS.data() + i * width;
-        for (Index y = 0; y < width; ++y) m_l.dv_out[at * m_l.value_stride + y] = beta * Y(i)[y];
+        for (Index y = 0; y < width; ++y) m_head.dv_out[at * m_head.value_stride + y] = beta * Y(i)[y];
         const double lost = Chunk::dot(Y(i), KS, width);
-        m_l.dbeta[at * m_l.gate_stride] = Chunk::dot(Y(i), m_c.v(i), width) - start.value * lost;
-        Chunk::add(dq(i), m_l.scale * start.value, read.data(), m_l.dk);
-        Chunk::add(dk(i), -beta * start.value, forgotten.data(), m_l.dk);
-        Chunk::add(dk(i), m_c.to_end(i).value, written.data(), m_l.dk);
-        m_dc[i] += start.slope * (m_l.scale * Chunk::dot(m_c.q(i), read.data(), m_l.dk) - beta * lost);
-        const double w = m_c.to_end(i).slope * Chunk::dot(m_c.k(i), written.data(), m_l.dk);
+        m_head.dbeta[at * m_head.gate_stride] = Chunk::dot(Y(i), m_c.v(i), width) - start.value * lost;
+        Chunk::add(dq(i), m_head.scale * start.value, read.data(), m_head.dk);
+        Chunk::add(dk(i), -beta * start.value, forgotten.data(), m_head.dk);
+        Chunk::add(dk(i), m_c.to_end(i).value, written.data(), m_head.dk);
+        m_dc[i] += start.slope * (m_head.scale * Chunk::dot(m_c.q(i), read.data(), m_head.dk) - beta * lost);
+        const double w = m_c.to_end(i).slope * Chunk::dot(m_c.k(i), written.data(), m_head.dk);
         m_dc[i] -= w;
         m_dc.back() += w;
     }
@@ -165,15 +167,15 @@ private:
         for (Index j = 0; j <= i; ++j) {
             const Index at = i * m_c.n + j;
             const Factor gamma = m_c.gamma[at];
-            const double dP = Chunk::dot(d_out(i), U(j), m_l.dv);
-            const double dM = j < i ? -Chunk::dot(Y(i), U(j), m_l.dv) : 0;
-            const double of_query = m_l.scale * dP;
+            const double dP = Chunk::dot(d_out(i), U(j), m_head.dv);
+            const double dM = j < i ? -Chunk::dot(Y(i), U(j), m_head.dv) : 0;
+            const double of_query = m_head.scale * dP;
             const double of_key = m_c.beta(i) * dM;
-            Chunk::add(dq(i), of_query * gamma.value, m_c.k(j), m_l.dk);
-            Chunk::add(dk(j), of_query * gamma.value, m_c.q(i), m_l.dk);
-            Chunk::add(dk(i), of_key * gamma.value, m_c.k(j), m_l.dk);
-            Chunk::add(dk(j), of_key * gamma.value, m_c.k(i), m_l.dk);
-            m_l.dbeta[(m_c.first + i) * m_l.gate_stride] += dM * m_c.key_gram[at] * gamma.value;
+            Chunk::add(dq(i), of_query * gamma.value, m_c.k(j), m_head.dk);
+            Chunk::add(dk(j), of_query * gamma.value, m_c.q(i), m_head.dk);
+            Chunk::add(dk(i), of_key * gamma.value, m_c.k(j), m_head.dk);
+            Chunk::add(dk(j), of_key * gamma.value, m_c.k(i), m_head.dk);
+            m_head.dbeta[(m_c.first + i) * m_head.gate_stride] += dM * m_c.key_gram[at] * gamma.value;
             const double H = gamma.slope == 0 ? 0 : dP * m_c.P[at] + dM * m_c.M[at];
             m_dc[i] += H;
             m_dc[j] -= H;
@@ -184,15 +186,15 @@ private:
         for (double& d : m_D) d *= m_c.whole().value;
         for (Index i = 0; i < m_c.n; ++i) {
             const double start = m_c.from_start[i].value;
-            for (Index x = 0; x < m_l.dk; ++x) {
-                Chunk::add(m_D.data() + x * m_l.dv, m_l.scale * start * m_c.q(i)[x], d_out(i), m_l.dv);
-                Chunk::add(m_D.data() + x * m_l.dv, -m_c.beta(i) * start * m_c.k(i)[x], Y(i), m_l.dv);
+            for (Index x = 0; x < m_head.dk; ++x) {
+                Chunk::add(m_D.data() + x * m_head.dv, m_head.scale * start * m_c.q(i)[x], d_out(i), m_head.dv);
+                Chunk::add(m_D.data() + x * m_head.dv, -m_c.beta(i) * start * m_c.k(i)[x], Y(i), m_head.dv);
             }
         }
     }
 
     const Chunk& m_c;
-    const ClippedHead& m_l;
+    const ClippedHead& m_head;
     Reals& m_D;
     Reals m_Y, m_dc;
 };
@@ -252,24 +254,24 @@ GdnOutputs run_clipped64(const GdnProblem& p, const GdnContract& c, int threads)
             const auto begin = static_cast<Index>(s.begin);
             const Index head = task % Hv;
             const Index gate = begin * Hv + head;
-            ClippedHead lane;
-            lane.q = in.q.data() + (begin * Hk + in.key_head[head]) * dk;
-            lane.k = in.k.data() + (begin * Hk + in.key_head[head]) * dk;
-            lane.v = in.v.data() + gate * dv;
-            lane.g = in.g.data() + gate;
-            lane.beta = in.beta.data() + gate;
-            lane.key_stride = Hk * dk;
-            lane.value_stride = Hv * dv;
-            lane.gate_stride = Hv;
-            lane.tokens = static_cast<Index>(s.end) - begin;
-            lane.dk = dk;
-            lane.dv = dv;
-            lane.chunk = static_cast<Index>(c.chunk);
-            lane.scale = in.scale;
-            lane.clip = *c.exp_clip;
-            lane.state = in.state.data() + task * dk * dv;
-            lane.out = r.out.data() + gate * dv;
-            clipped_forward(lane);
+            ClippedHead clipped;
+            clipped.q = in.q.data() + (begin * Hk + in.key_head[head]) * dk;
+            clipped.k = in.k.data() + (begin * Hk + in.key_head[head]) * dk;
+            clipped.v = in.v.data() + gate * dv;
+            clipped.g = in.g.data() + gate;
+            clipped.beta = in.beta.data() + gate;
+            clipped.key_stride = Hk * dk;
+            clipped.value_stride = Hv * dv;
+            clipped.gate_stride = Hv;
+            clipped.tokens = static_cast<Index>(s.end) - begin;
+            clipped.dk = dk;
+            clipped.dv = dv;
+            clipped.chunk = static_cast<Index>(c.chunk);
+            clipped.scale = in.scale;
+            clipped.clip = *c.exp_clip;
+            clipped.state = in.state.data() + task * dk * dv;
+            clipped.out = r.out.data() + gate * dv;
+            clipped_forward(clipped);
         };
     });
     apply_empty_policy(p, c.empty, in.state);

@@ -178,12 +178,12 @@ GdnOutputs run_recurrent_rounded(const GdnProblem& p, const GdnContract& c, int 
         return [&](std::size_t task) {
             const std::size_t head = task % Hv;
             const GdnSequence s = p.sequences[task / Hv];
-            PreparedHead lane{dk, dv, in.state.data() + task * dk * dv};
+            PreparedHead prepared{dk, dv, in.state.data() + task * dk * dv};
             for (auto row = static_cast<std::size_t>(s.begin); row < static_cast<std::size_t>(s.end); ++row) {
                 const std::size_t key = (row * Hk + in.key_head[head]) * dk;
                 const std::size_t gate = row * Hv + head;
-                lane.step(in.q.data() + key, in.k.data() + key, in.v.data() + gate * dv, std::exp(in.g[gate]),
-                          in.beta[gate], in.scale, out.data() + gate * dv);
+                prepared.step(in.q.data() + key, in.k.data() + key, in.v.data() + gate * dv, std::exp(in.g[gate]),
+                              in.beta[gate], in.scale, out.data() + gate * dv);
             }
         };
     });

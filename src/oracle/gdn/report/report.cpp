@@ -183,8 +183,8 @@ void add_report(Json& object, const GdnReference& reference, const GdnReport& re
     object["contract"] = contract_json(reference.contract);
 }
 
-oracle::ErrorMap lane_map(const GdnReference& reference, const std::vector<oracle::HeadErrors>& errors,
-                          std::string_view state) {
+oracle::ErrorMap head_error_map(const GdnReference& reference, const std::vector<oracle::HeadErrors>& errors,
+                                std::string_view state) {
     oracle::ErrorMap map{{{"sequence", static_cast<std::int64_t>(reference.problem.sequences.size())},
                           {"head", reference.problem.dims.Hv}},
                          "value head",
@@ -200,10 +200,10 @@ oracle::ErrorMap lane_map(const GdnReference& reference, const std::vector<oracl
 }
 
 std::string heatmap_text(const GdnReference& reference, const GdnReport& report) {
-    std::string text = oracle::map_text(lane_map(reference, report.errors, "final state"), "");
+    std::string text = oracle::map_text(head_error_map(reference, report.errors, "final state"), "");
     if (!report.gradient_errors.empty()) {
-        text +=
-            oracle::map_text(lane_map(reference, report.gradient_errors, "d_initial_state"), " of the worst gradient");
+        text += oracle::map_text(head_error_map(reference, report.gradient_errors, "d_initial_state"),
+                                 " of the worst gradient");
     }
     return text + oracle::map_key_text();
 }
@@ -252,7 +252,7 @@ Charts charts_of(const GdnReference& reference, const GdnReport& report) {
     Charts charts;
     if (!report.errors.empty()) {
         charts.emplace_back("Error by value head and chunk",
-                            map_html(lane_map(reference, report.errors, "final state")));
+                            map_html(head_error_map(reference, report.errors, "final state")));
     }
     add_token_curve(reference, report, "out",
                     {report.token_errors, "token", wrong_token(reference, report, false), "first wrong",
@@ -260,7 +260,7 @@ Charts charts_of(const GdnReference& reference, const GdnReport& report) {
                     charts);
     if (report.gradient_errors.empty()) return charts;
     charts.emplace_back("Error of the worst gradient by value head and chunk",
-                        map_html(lane_map(reference, report.gradient_errors, "d_initial_state")));
+                        map_html(head_error_map(reference, report.gradient_errors, "d_initial_state")));
     add_token_curve(reference, report, "the worst gradient",
                     {report.gradient_token_errors, "token", wrong_token(reference, report, true), "last wrong",
                      "no gradient in the dump has tokens"},

@@ -15,8 +15,8 @@ namespace gdnctl::oracle_report {
 std::string diagnosis_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 std::string contract_text(const oracle::ResolvedContract& contract);
 // Error / budget by sequence and head (rows) and chunk; `state` is the column next to them.
-oracle::ErrorMap lane_map(const oracle::GdnReference& reference, const std::vector<oracle::HeadErrors>& errors,
-                          std::string_view state);
+oracle::ErrorMap head_error_map(const oracle::GdnReference& reference, const std::vector<oracle::HeadErrors>& errors,
+                                std::string_view state);
 // The map of out, and of the worst gradient if there are any, for terminals.
 std::string heatmap_text(const oracle::GdnReference& reference, const oracle::GdnReport& report);
 // Gradients that were not compared.

@@ -373,7 +373,8 @@ public:
     }
 
     GdnGradients run(int threads) {
-        run_tasks(m_p.sequences.size() * m_Hv, threads, [this] { return [this](std::size_t task) { lane(task); }; });
+        run_tasks(m_p.sequences.size() * m_Hv, threads,
+                  [this] { return [this](std::size_t task) { run_one_head(task); }; });
         const GdnContract& c = m_r.contract.value;
         m_out.dq = through(m_p.q, m_in.q, grouped(m_dq));
         m_out.dk = through(m_p.k, m_in.k, grouped(m_dk_heads));
@@ -409,7 +410,7 @@ private:
         return c;
     }
 
-    void lane(std::size_t task) {
+    void run_one_head(std::size_t task) {
         const std::size_t head = task % m_Hv;
         const GdnSequence sequence = m_p.sequences[task / m_Hv];
         const bool faulty = in_scope(head);

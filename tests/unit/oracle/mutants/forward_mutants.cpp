@@ -338,9 +338,9 @@ GdnOutputs run_mutant(const GdnReference& r, const Mutant* mutant, const MutantS
             GdnContract contract = r.contract.value;
             const bool faulty = mutant != nullptr && in_scope(head);
             if (faulty && mutant->fault.given) mutant->fault.given(in, contract, place);
-            PreparedHead lane = prepare_head(in, contract);
-            if (faulty && mutant->fault.prepared) mutant->fault.prepared(lane);
-            const HeadResult result = run_head<float>(lane, [&](ChunkParts& c) {
+            PreparedHead prepared = prepare_head(in, contract);
+            if (faulty && mutant->fault.prepared) mutant->fault.prepared(prepared);
+            const HeadResult result = run_head<float>(prepared, [&](ChunkParts& c) {
                 if (!faulty || !mutant->fault.chunk) return;
                 if (scope.chunk < 0 || c.index == static_cast<std::size_t>(scope.chunk)) mutant->fault.chunk(c);
             });

@@ -13,10 +13,10 @@ namespace {
 
 using Size = std::size_t;
 
-class TappedLane {
+class TappedHead {
 public:
-    TappedLane(PreparedHead lane, Tap tap, const TapChange& change, int only)
-        : m_head(std::move(lane)), m_tap(tap), m_change(change), m_only(only), m_dk(m_head.dk), m_dv(m_head.columns) {
+    TappedHead(PreparedHead head, Tap tap, const TapChange& change, int only)
+        : m_head(std::move(head)), m_tap(tap), m_change(change), m_only(only), m_dk(m_head.dk), m_dv(m_head.columns) {
         m_state = m_head.state;
         m_out.reserve(m_head.tokens * m_dv);
     }
@@ -199,7 +199,7 @@ GdnOutputs run_tapped(const GdnReference& r, Tap tap, const TapChange& change, c
                                                                  static_cast<std::int64_t>(head)) != scope.heads.end();
             static const TapChange k_none;
             const HeadResult result =
-                TappedLane(prepare_head(in, r.contract.value), tap, faulty ? change : k_none, scope.chunk).run();
+                TappedHead(prepare_head(in, r.contract.value), tap, faulty ? change : k_none, scope.chunk).run();
             for (Size t = 0; t < place.tokens; ++t) {
                 std::copy_n(result.out.begin() + static_cast<std::ptrdiff_t>(t * dv), dv,
                             x.out.begin() + static_cast<std::ptrdiff_t>(((begin + t) * heads + head) * dv));
