@@ -565,6 +565,16 @@ std::vector<std::string> texts(const Json& value, std::string_view name) { retur
 std::optional<double> number(const Json& value, std::string_view name) { return as_number(find(value, name)); }
 std::optional<std::int64_t> integer(const Json& value, std::string_view name) { return as_integer(find(value, name)); }
 
+std::vector<double> numbers(const Json& value, std::string_view name) {
+    std::vector<double> list;
+    const Json* found = array(value, name);
+    if (found == nullptr) return list;
+    for (const Json& item : *found) {
+        if (item.is_number()) list.push_back(item.get<double>());
+    }
+    return list;
+}
+
 std::optional<bool> boolean(const Json& value, std::string_view name) {
     const Json* found = find(value, name);
     return found != nullptr && found->is_boolean() ? std::optional(found->get<bool>()) : std::nullopt;

@@ -395,6 +395,7 @@ std::optional<std::string> maybe_text(const Json& value, std::string_view name);
 std::string text(const Json& value, std::string_view name);                // "": nothing
 std::vector<std::string> texts(const Json& value, std::string_view name);  // the strings of a list
 std::optional<double> number(const Json& value, std::string_view name);
+std::vector<double> numbers(const Json& value, std::string_view name);  // the numbers of a list
 std::optional<std::int64_t> integer(const Json& value, std::string_view name);
 std::optional<bool> boolean(const Json& value, std::string_view name);
 std::optional<WallTime> time_ms(const Json& value, std::string_view name);  // from milliseconds since 1970

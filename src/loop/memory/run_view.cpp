@@ -284,11 +284,7 @@ MeasuredView measured_view(const Json& record) {
     view.key = json::text(record, "fingerprint_key");
     view.value = json::number(record, "metric_value");
     view.delta_pct = json::number(record, "delta_vs_champion_pct");
-    if (const Json* points = json::array(record, "points")) {
-        for (const Json& point : *points) {
-            if (point.is_number()) view.points.push_back(point.get<double>());
-        }
-    }
+    view.points = json::numbers(record, "points");
     if (view.source.starts_with("wandb-history-"))
         view.window_points = json::integer(record, "metric_points").value_or(0);
     view.pairs = pairs_at(record);

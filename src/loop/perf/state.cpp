@@ -187,11 +187,7 @@ Measurement parse_measurement(const Json& value) {
     m.metric = json::text(value, "metric");
     m.value = json::number(value, "metric_value");
     m.source = json::text(value, "metric_source");
-    if (const Json* it = json::array(value, "points")) {
-        for (const Json& point : *it) {
-            if (point.is_number()) m.points.push_back(point.get<double>());
-        }
-    }
+    m.points = json::numbers(value, "points");
     if (m.points.empty() && m.value) m.points.push_back(*m.value);
     if (m.source.starts_with("wandb-history-")) m.window_points = json::integer(value, "metric_points");
     read_numbers(value, "metrics", m.metrics);

@@ -14,16 +14,6 @@ namespace gdnctl::runlog {
 
 namespace {
 
-std::vector<double> numbers_at(const Json& value, const char* field) {
-    std::vector<double> out;
-    const Json* it = json::array(value, field);
-    if (it == nullptr) return out;
-    for (const Json& one : *it) {
-        if (one.is_number()) out.push_back(one.get<double>());
-    }
-    return out;
-}
-
 double geometric_mean(const std::vector<double>& values) {
     // Equal runs have exactly their value as a mean.
     if (std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end()) return values.front();
@@ -261,8 +251,8 @@ std::optional<Gain> parse_gain(const Json& value) {
     gain.against = json::text(value, "against");
     gain.before = json::number(value, "before");
     gain.after = json::number(value, "after");
-    gain.before_runs = numbers_at(value, "before_runs");
-    gain.after_runs = numbers_at(value, "after_runs");
+    gain.before_runs = json::numbers(value, "before_runs");
+    gain.after_runs = json::numbers(value, "after_runs");
     gain.pairs = std::max<std::int64_t>(0, json::integer(value, "pairs").value_or(0));
     gain.factor = json::number(value, "factor");
     gain.low = json::number(value, "low");

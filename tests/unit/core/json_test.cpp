@@ -160,6 +160,7 @@ TEST_CASE("json fields: what is missing, null or of another type is nothing") {
     CHECK(json::number(value, "count") == 3.0);
     CHECK(json::integer(value, "count") == 3);
     CHECK(json::texts(value, "list") == std::vector<std::string>{"a", "b"});
+    CHECK(json::numbers(value, "list") == std::vector<double>{1});
     for (const char* name : {"none", "null", "flag"}) {
         CAPTURE(name);
         CHECK(json::text(value, name).empty());
@@ -167,6 +168,7 @@ TEST_CASE("json fields: what is missing, null or of another type is nothing") {
         CHECK(!json::number(value, name));
         CHECK(!json::integer(value, name));
         CHECK(json::texts(value, name).empty());
+        CHECK(json::numbers(value, name).empty());
         CHECK(json::object(value, name) == nullptr);
         CHECK(json::array(value, name) == nullptr);
         CHECK(json::find_at(value, "/" + std::string(name) + "/x") == nullptr);
