@@ -4,6 +4,7 @@
 #include <array>
 #include <csignal>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include "core/log.h"
@@ -15,6 +16,8 @@
 #include "jobs/watch.h"
 #include "platform/clock.h"
 #include "platform/env.h"
+#include "platform/fs.h"
+#include "platform/hash.h"
 #include "platform/machine.h"
 #include "platform/process.h"
 #include "platform/signals.h"
@@ -508,12 +511,37 @@ Result<FoundHold> ready_hold(const std::string& tpu_name, const DestinationOptio
     return tl::unexpected(std::move(synced).error());
 }
 
-Result<PlannedJob> plan_held_test(Target target, const TestSelection& selection, const FoundHold& hold,
+Result<std::string> program_there(const FoundHold& hold, Via via, JobPlan& plan, Context& context) {
+    const bool here = hold.record.cluster == "local";
+    if (here || via == Via::ray) return program_there(here, plan, context);
+    GDNCTL_TRY_ASSIGN(const std::string hash, hash_file_hex(HashKind::sha256, context.program));
+    const std::string path = fmt::format("$HOME/.gdnctl/bin/gdnctl-{}", hash.substr(0, 16));
+    const UniqueFd fd(open(context.program.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "open", context.program, errno));
+    HostRun run;
+    run.line = fmt::format(
+        "p={}; if [ -x \"$p\" ]; then cat >/dev/null; else umask 077 && mkdir -p \"${{p%/*}}\" && "
+        "cat >\"$p.$$\" && chmod +x \"$p.$$\" && mv \"$p.$$\" \"$p\"; fi",
+        path);
+    run.stdin_fd = fd.get();
+    GDNCTL_TRY_ASSIGN(const int code, run_on_host(hold, run, context));
+    if (code != 0) {
+        return fail(ErrorKind::infrastructure, fmt::format("cannot copy gdnctl to the host (exit code {})", code));
+    }
+    return "\"" + path + "\"";
+}
+
+Result<PlannedJob> plan_held_test(Target target, const TestSelection& selection, const FoundHold& hold, Via via,
                                   Context& context) {
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_held_plan(std::move(target), hold, context));
     job.plan = {"test", job.target.name, {}, cluster_env(job.target), {}};
     job.plan.log_decides = needs_log(job.target);
-    GDNCTL_TRY_ASSIGN(job.plan.command, test_command(job.target, selection, context.program));
+    std::string there;
+    if (selection.oracle != TestSelection::Oracle::off) {
+        GDNCTL_TRY_ASSIGN(there, program_there(hold, via, job.plan, context));
+        job.plan.data_prefix = k_oracle_data;
+    }
+    GDNCTL_TRY_ASSIGN(job.plan.command, test_command(job.target, selection, context.program, there));
     return job;
 }
 

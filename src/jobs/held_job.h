@@ -80,10 +80,14 @@ struct HeldRunOptions {
 Result<FoundHold> ready_hold(const std::string& tpu_name, const DestinationOptions& place, const HeldSync& sync,
                              Via& via, Context& context);
 
+// The shell words that run this program on the host of a hold: copied there, once, or taken along by the plan. Errors:
+// infrastructure, local_io.
+Result<std::string> program_there(const FoundHold& hold, Via via, JobPlan& plan, Context& context);
+
 // Like plan_test() and plan_profile(), for the host of the hold. A run of style `levanter` stores its data under
 // `marin_prefix`; nullopt: MARIN_PREFIX of this environment, else the bucket of the TPU's region, since a cache in
 // another region is refused.
-Result<PlannedJob> plan_held_test(Target target, const TestSelection& selection, const FoundHold& hold,
+Result<PlannedJob> plan_held_test(Target target, const TestSelection& selection, const FoundHold& hold, Via via,
                                   Context& context);
 Result<PlannedJob> plan_held_profile(Target target, ProfileSettings settings,
                                      const std::optional<std::string>& marin_prefix, const FoundHold& hold, Via via,

@@ -79,7 +79,9 @@ std::string counts_text(const PytestCounts& c) {
 }
 
 // What a successful run lacks; "": nothing.
-std::string shortfall(const TestNeeds& needs, const Target& target, const JobOutput& output) {
+std::string shortfall(const TestNeeds& needs, const Target& target, const JobRun& run) {
+    const JobOutput& output = run.output;
+    if (needs.oracle && run.data.empty()) return "the log has no verdict of the oracle";
     const auto& device = output.device();
     if (target.style == TargetStyle::levanter && !needs.allow_cpu && (!device || device->backend != "tpu")) {
         return device ? "the tests ran on " + device->backend + ", not on a TPU (--allow-cpu accepts that)"
@@ -233,13 +235,25 @@ bool needs_log(const Target& target) {
     return target.style == TargetStyle::levanter || (target.test && !target.test->evidence.empty());
 }
 
+std::string program_there(bool here, JobPlan& plan, const Context& context) {
+    constexpr std::string_view k_packed = ".gdnctl/gdnctl";
+    if (here) return text::shell_quote(context.program);
+    plan.added.emplace(k_packed, context.program);
+    return std::string(k_packed);
+}
+
 Result<PlannedJob> plan_test(Target target, const TestSelection& selection, const std::string& tpu,
                              const DestinationOptions& options, Context& context) {
     TpuChoice choice;
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_plan(std::move(target), tpu, options, choice, context));
     job.plan = {"test", job.target.name, {}, cluster_env(job.target), {}};
     job.plan.log_decides = needs_log(job.target);
-    GDNCTL_TRY_ASSIGN(job.plan.command, test_command(job.target, selection, context.program));
+    std::string there;
+    if (selection.oracle != TestSelection::Oracle::off) {
+        there = program_there(job.place.local, job.plan, context);
+        job.plan.data_prefix = k_oracle_data;
+    }
+    GDNCTL_TRY_ASSIGN(job.plan.command, test_command(job.target, selection, context.program, there));
     job.plan.command.resources.insert(choice.resources.begin(), choice.resources.end());
     return job;
 }
@@ -284,7 +298,7 @@ ExitCode conclude_test(JobRun& run, const Target& target, const TestNeeds& needs
     show_test_results(target, run.output);
     report_end(run);
     if (run.verdict.exit != ExitCode::ok) return run.verdict.exit;
-    if (const std::string missing = shortfall(needs, target, run.output); !missing.empty()) {
+    if (const std::string missing = shortfall(needs, target, run); !missing.empty()) {
         log::error("{}", missing);
         run.verdict = {FailureClass::user, ExitCode::check_failed};
     }

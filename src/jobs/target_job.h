@@ -58,6 +58,11 @@ struct PlannedJob {
 // Whether a test's log has to show that it ran: pytest counts, or a TPU. Otherwise the exit status is the verdict.
 bool needs_log(const Target& target);
 
+// The shell words that run this program in a job on this machine; elsewhere the plan takes it along.
+std::string program_there(bool here, JobPlan& plan, const Context& context);
+// What the lines of `oracle verify` with its JSON begin with: JobPlan::data_prefix.
+inline constexpr std::string_view k_oracle_data = R"({"schema":"gdnctl.oracle-)";
+
 // `tpu`: a type, or `auto`. Errors: usage, config, local_io.
 Result<PlannedJob> plan_test(Target target, const TestSelection& selection, const std::string& tpu,
                              const DestinationOptions& options, Context& context);
@@ -73,6 +78,7 @@ Result<PlannedJob> plan_profile(Target target, ProfileSettings settings, bool dr
 
 // Requirements for a test run in addition to its success.
 struct TestNeeds {
+    bool oracle = false;  // its verdict is in the log; the job's status is the verdict's
     bool allow_cpu = false;
     std::optional<std::int64_t> require_passed, max_skipped;
 };

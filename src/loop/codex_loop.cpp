@@ -415,6 +415,8 @@ private:
                         m_context.clock,
                         m_context.http,
                         m_context.env,
+                        m_plan.run,
+                        m_context.stop,
                         [this](const JobOrder& order) { return name_job(order); }};
     }
 
@@ -649,8 +651,12 @@ private:
         deps.stop = m_context.stop;
         deps.doing = &m_doing;
         deps.stages = stages;
-        deps.prepare = [&](const std::string& branch, std::span<const Record> records) {
-            return sync.run(branch, records);
+        deps.prepare = [&](const std::string& branch, std::span<const Record> records) -> Status {
+            GDNCTL_TRY(sync.run(branch, records));
+            if (!m_gates || !m_gates->modes().oracle) return {};
+            GDNCTL_TRY_ASSIGN(const GitHead head, git.repository().head());
+            GDNCTL_TRY(m_gates->oracle_judges(head.sha, artefacts));
+            return {};
         };
         RunningLog running_log(git.repository(), m_plan.log_dir, m_plan.log, m_plan.stamps);
         if (m_plan.stamps != StampMode::off) {

@@ -17,6 +17,7 @@ namespace gdnctl::detail {
 
 Result<JobCommand> levanter_profile(const Target& target, const ProfileSettings& settings);
 JobCommand levanter_oracle(const Target& target, const std::string& line);
+Result<JobCommand> levanter_test(const Target& target, const TestSelection& selection, const std::string& oracle);
 
 }  // namespace gdnctl::detail
 
@@ -126,7 +127,7 @@ JobCommand levanter_oracle(const Target& target, const std::string& line) {
     return command;
 }
 
-Result<JobCommand> levanter_test(const Target& target, const TestSelection& selection) {
+Result<JobCommand> levanter_test(const Target& target, const TestSelection& selection, const std::string& oracle) {
     const auto words = text::shell_split(selection.pytest_args);
     if (!words) {
         return fail(ErrorKind::usage, "--pytest-args has a quote that is not closed: " + selection.pytest_args);
@@ -134,19 +135,21 @@ Result<JobCommand> levanter_test(const Target& target, const TestSelection& sele
     std::string device(k_device_check);
     if (!selection.allow_cpu) device += k_require_tpu;
 
-    const std::string before = enter_project(target);
+    const std::string before = (oracle.empty() ? "" : "root=$PWD; ") + enter_project(target);
     constexpr std::string_view k_python = "\"$venv/bin/python\"";
     std::string pytest = "uv run pytest " + tests_of(selection.suite) + " -v";
     if (!words->empty()) pytest += " " + text::shell_join(*words);
 
     JobCommand command = with_defaults(*target.test);
     command.workdir = target.test->workdir;
-    command.entrypoint =
-        script(before, {{"uv sync", sync_step()},
-                        torch_install(target, k_python),
-                        {"install transformers", fmt::format("uv pip install --python {} transformers", k_python)},
-                        {"JAX device check", fmt::format("{} -c {}", k_python, text::shell_quote(device))},
-                        {"pytest", pytest}});
+    std::vector<Step> steps = {{"uv sync", sync_step()}};
+    // It needs nothing else, and a kernel that is wrong is known a minute earlier.
+    if (!oracle.empty()) steps.push_back({"oracle", "(cd \"$root\"; " + oracle + ")"});
+    steps.push_back(torch_install(target, k_python));
+    steps.push_back({"install transformers", fmt::format("uv pip install --python {} transformers", k_python)});
+    steps.push_back({"JAX device check", fmt::format("{} -c {}", k_python, text::shell_quote(device))});
+    steps.push_back({"pytest", pytest});
+    command.entrypoint = script(before, steps);
     if (target.here) command.entrypoint += k_given;
     return command;
 }
@@ -223,6 +226,11 @@ Target marin() {
     test.workdir = "lib/levanter";
     test.evidence = {87, 2};
     t.test = test;
+
+    TargetOracle oracle;
+    oracle.kernel = "py:levanter";
+    oracle.python = {"uv", "run", "--directory", "lib/levanter", "python"};
+    t.oracle = oracle;
 
     TargetJob profile;
     profile.env = {{"EQX_ON_ERROR", "nan"}};
@@ -461,9 +469,49 @@ Status read_metric(const Place& outer, const ConfigTable& target, std::optional<
     return {};
 }
 
-constexpr std::array<std::string_view, 14> k_target_keys = {"root_marker", "kernel", "protected", "log",    "prompt",
-                                                            "presets",     "test",   "profile",   "metric", "validate",
-                                                            "torch_index", "floor",  "kernel_op", "gates"};
+constexpr std::array<std::string_view, 7> k_oracle_keys = {"op", "kernel", "python", "cases", "dtype", "set", "env"};
+
+// "interleaved", 0.25 or true, as --set takes it.
+std::optional<std::string> word_of(const ConfigValue& value) {
+    if (const std::string* s = value.as_string()) return *s;
+    if (const auto* whole = std::get_if<std::int64_t>(&value.value)) return std::to_string(*whole);
+    if (const auto* real = std::get_if<double>(&value.value)) return fmt::format("{}", *real);
+    if (const auto* flag = std::get_if<bool>(&value.value)) return std::string(*flag ? "true" : "false");
+    return std::nullopt;
+}
+
+Status read_oracle(const Place& outer, const ConfigTable& target, std::optional<TargetOracle>& into) {
+    GDNCTL_TRY_ASSIGN(const ConfigTable* table, table_at(outer, target, "oracle"));
+    if (table == nullptr) return {};
+    const Place place = outer.at("oracle");
+    GDNCTL_TRY(check_keys(place, *table, k_oracle_keys));
+    // Another kernel has nothing in common with the built-in one.
+    TargetOracle oracle = find(*table, "kernel") != nullptr ? TargetOracle{} : into.value_or(TargetOracle{});
+    GDNCTL_TRY(read_string(place, *table, "op", oracle.op));
+    GDNCTL_TRY(read_string(place, *table, "kernel", oracle.kernel));
+    GDNCTL_TRY(read_strings(place, *table, "python", oracle.python));
+    GDNCTL_TRY(read_string(place, *table, "cases", oracle.cases));
+    GDNCTL_TRY(read_string(place, *table, "dtype", oracle.dtype));
+    GDNCTL_TRY(read_env(place, *table, oracle.env));
+    GDNCTL_TRY_ASSIGN(const ConfigTable* sets, table_at(place, *table, "set"));
+    if (sets != nullptr) oracle.sets.clear();
+    for (const auto& [name, value] : sets != nullptr ? *sets : ConfigTable()) {
+        const auto word = word_of(value);
+        if (!word) return wrong(place.at("set").at(name), value, "a string or a number");
+        oracle.sets.emplace(name, *word);
+    }
+    const ConfigValue& whole = *find(target, "oracle");
+    if (oracle.kernel.empty()) return wrong(place.at("kernel"), whole, "given, for example \"py:levanter\"");
+    if (!oracle.cases.empty() && oracle.cases != "device" && oracle.cases != "full") {
+        return wrong(place.at("cases"), *find(*table, "cases"), "\"device\" or \"full\"");
+    }
+    into = std::move(oracle);
+    return {};
+}
+
+constexpr std::array<std::string_view, 15> k_target_keys = {
+    "root_marker", "kernel", "protected", "log",         "prompt", "presets",   "test", "profile",
+    "oracle",      "metric", "validate",  "torch_index", "floor",  "kernel_op", "gates"};
 
 Status read_floor(const Place& place, const ConfigTable& table, std::string& into) {
     GDNCTL_TRY(read_string(place, table, "floor", into));
@@ -496,6 +544,9 @@ Result<Target> parse_target(Target base, const ConfigTable& table) {
     GDNCTL_TRY(read_job(place, table, "test", base.test, own_argv));
     GDNCTL_TRY(read_job(place, table, "profile", base.profile, own_argv));
     if (own_argv) base.style = TargetStyle::argv;
+    // What judges the built-in kernel says nothing of what other commands test.
+    if (own_argv) base.oracle.reset();
+    GDNCTL_TRY(read_oracle(place, table, base.oracle));
     if (base.profile && base.style == TargetStyle::argv && base.profile->argv.empty()) base.profile.reset();
     if (!base.test || (base.style == TargetStyle::argv && base.test->argv.empty())) {
         return fail(ErrorKind::config, place.path + " has no test",
@@ -601,7 +652,42 @@ Status check_configured_targets(const Config& config, Status (*check)(const Targ
     return {};
 }
 
-JobCommand oracle_command(const Target& target, const std::string& line) {
+std::vector<std::string> oracle_words(const TargetOracle& oracle) {
+    std::vector<std::string> words = {"oracle", "verify", oracle.op, "--kernel", oracle.kernel};
+    if (!oracle.cases.empty()) words.insert(words.end(), {"--cases", oracle.cases});
+    if (!oracle.dtype.empty()) words.insert(words.end(), {"--dtype", oracle.dtype});
+    for (const auto& [name, value] : oracle.sets) words.insert(words.end(), {"--set", name + "=" + value});
+    for (const auto& [name, value] : oracle.env) words.insert(words.end(), {"--env", name + "=" + value});
+    return words;
+}
+
+namespace {
+
+std::string oracle_line(const Target& target, std::string_view there, const std::vector<std::string>& words,
+                        bool python) {
+    std::string line = fmt::format("{}=1 {} {}", k_verdict_line, there, text::shell_join(words));
+    const std::vector<std::string> own = target.oracle ? target.oracle->python : std::vector<std::string>();
+    if (!python) return line;
+    if (target.style == TargetStyle::levanter && (own.empty() || own.front() == "uv")) {
+        // What `uv run` would find after the sync.
+        return line + " --python \"\\\"$venv\\\"/bin/python\"";
+    }
+    if (!own.empty()) line += " --python " + text::shell_quote(text::shell_join(own));
+    return line;
+}
+
+bool in_python(const std::string& kernel) { return kernel.starts_with("py:"); }
+
+// The program may lack the right to run, where packages are unpacked.
+std::string sent_along(const std::string& line, std::string_view there) {
+    return there.starts_with('.') ? fmt::format("chmod +x {} && {}", there, line) : line;
+}
+
+}  // namespace
+
+JobCommand oracle_command(const Target& target, std::string_view there, const std::vector<std::string>& words,
+                          bool python) {
+    const std::string line = sent_along(oracle_line(target, there, words, python), there);
     if (target.style == TargetStyle::levanter && target.test) return detail::levanter_oracle(target, line);
     JobCommand command;
     command.entrypoint = line;
@@ -609,9 +695,22 @@ JobCommand oracle_command(const Target& target, const std::string& line) {
     return command;
 }
 
-Result<JobCommand> test_command(const Target& target, const TestSelection& selection, std::string_view self) {
+Result<JobCommand> test_command(const Target& target, const TestSelection& selection, std::string_view self,
+                                std::string_view there) {
+    using Oracle = TestSelection::Oracle;
     if (!target.test) return fail(ErrorKind::usage, "target '" + target.name + "' has no test");
-    if (target.style == TargetStyle::levanter) return detail::levanter_test(target, selection);
+    std::string oracle;
+    if (selection.oracle != Oracle::off) {
+        if (!target.oracle) {
+            return fail(ErrorKind::usage, "target '" + target.name + "' has no oracle",
+                        "add [targets." + target.name + ".oracle] with a kernel to gdnctl.toml");
+        }
+        const auto words = oracle_words(*target.oracle);
+        const bool python = in_python(target.oracle->kernel);
+        if (selection.oracle == Oracle::alone) return oracle_command(target, there, words, python);
+        oracle = sent_along(oracle_line(target, there, words, python), there);
+    }
+    if (target.style == TargetStyle::levanter) return detail::levanter_test(target, selection, oracle);
     if (!text::trim(selection.pytest_args).empty()) {
         return fail(ErrorKind::usage, "target '" + target.name + "' does not accept --pytest-args",
                     "its test is run as written: " + text::shell_join(target.test->argv));
@@ -620,7 +719,9 @@ Result<JobCommand> test_command(const Target& target, const TestSelection& selec
         return fail(ErrorKind::usage, "target '" + target.name + "' has no suites to choose from with --tests",
                     "its test is run as written: " + text::shell_join(target.test->argv));
     }
-    return as_written(*target.test, self);
+    JobCommand command = as_written(*target.test, self);
+    if (!oracle.empty()) command.entrypoint = oracle + " && " + command.entrypoint;
+    return command;
 }
 
 Result<JobCommand> profile_command(const Target& target, const ProfileSettings& settings, std::string_view self) {

@@ -37,6 +37,16 @@ struct TargetJob {
     TargetEvidence evidence;
 };
 
+// `oracle verify` of the kernel, in the test's own job and before the tests.
+struct TargetOracle {
+    std::string op = "gdn", kernel;           // "py:levanter"
+    std::vector<std::string> python;          // the kernel's interpreter; empty: the one that `oracle verify` finds
+    std::string cases, dtype;                 // empty: as suits the kernel
+    std::map<std::string, std::string> sets;  // fields of the contract
+    EnvList env;                              // of the kernel's process
+    bool operator==(const TargetOracle&) const = default;
+};
+
 struct TargetMetric {
     std::string name;  // "throughput/mfu"
     std::string unit;  // may be empty
@@ -59,6 +69,7 @@ struct Target {
     std::vector<std::string> presets;          // directive presets added to every session
     std::optional<TargetJob> test;
     std::optional<TargetJob> profile;
+    std::optional<TargetOracle> oracle;
     std::optional<TargetMetric> metric;
     // Where the profile prints the least that is physically possible, as the metric's `from` does; empty: nowhere.
     std::string floor;
@@ -92,6 +103,8 @@ struct TestSelection {
     Suite suite = Suite::both;
     std::string pytest_args;  // one POSIX-quoted line
     bool allow_cpu = false;   // do not fail when JAX finds no TPU
+    enum class Oracle { off, first, alone };
+    Oracle oracle = Oracle::off;  // whether the target's oracle judges the kernel first, or the job does nothing else
 };
 
 // Options of ray-profile. Names and defaults follow the recipe.
@@ -127,13 +140,21 @@ struct JobCommand {
     std::optional<std::int64_t> timeout_s;
 };
 
-// `self`: path of this binary, which replaces "gdnctl" as the first word of argv. Errors: usage (no such job in this
-// target, pytest arguments that do not parse or that the target does not accept).
-Result<JobCommand> test_command(const Target& target, const TestSelection& selection, std::string_view self);
+// `self`: path of this binary, which replaces "gdnctl" as the first word of argv. `there`: the shell words that run
+// this program where the job runs; only used for the oracle. Errors: usage (no such job in this target, pytest
+// arguments that do not parse or that the target does not accept, no oracle).
+Result<JobCommand> test_command(const Target& target, const TestSelection& selection, std::string_view self,
+                                std::string_view there = {});
 Result<JobCommand> profile_command(const Target& target, const ProfileSettings& settings, std::string_view self);
-// `line` in the root of the target's repository, with its resources and environment. In style `levanter` the
-// environment is synced first, and `$venv` is its folder.
-JobCommand oracle_command(const Target& target, const std::string& line);
+// "oracle verify gdn --kernel py:levanter ..." without the interpreter.
+std::vector<std::string> oracle_words(const TargetOracle& oracle);
+// This program, run with these words in the root of the target's repository; it prints its JSON in one line at the end.
+// In style `levanter` the environment is synced first. `python`: whether the words lack the interpreter of a Python
+// kernel: in style `levanter` it is that of the environment, else the target's.
+JobCommand oracle_command(const Target& target, std::string_view there, const std::vector<std::string>& words,
+                          bool python);
+// The variable that makes a command print its JSON on one line, after what it prints for people.
+inline constexpr const char* k_verdict_line = "GDNCTL_VERDICT_LINE";
 
 // Whether a job of the target refers to its files.
 bool uses_files(const Target& target);

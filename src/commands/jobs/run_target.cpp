@@ -149,6 +149,7 @@ struct Options {
     TestSelection::Suite tests = TestSelection::Suite::both;
     std::string pytest_args;
     bool allow_cpu = false;
+    bool oracle = false;
     bool dry_run = false;
     std::optional<std::int64_t> require_passed;
     std::optional<std::int64_t> max_skipped;
@@ -173,11 +174,16 @@ Json settings_json(const Options& options, const Target& target) {
 
 }  // namespace
 
+TestSelection selection_of(const Options& options) {
+    return {options.tests, options.pytest_args, options.allow_cpu,
+            options.oracle ? TestSelection::Oracle::first : TestSelection::Oracle::off};
+}
+
 // Reports and judges a run, as JSON with this schema if requested.
 Result<ExitCode> finish(std::string_view schema, const Options& options, const Target& target,
                         const std::string& tpu_type, JobRun run, Context& context) {
     const bool pytest = target.style == TargetStyle::levanter;
-    const TestNeeds needs{options.allow_cpu, options.require_passed, options.max_skipped};
+    const TestNeeds needs{options.oracle, options.allow_cpu, options.require_passed, options.max_skipped};
     const ExitCode exit = conclude_test(run, target, needs);
     if (context.global.json) {
         Json out;
@@ -187,6 +193,7 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const T
         out["tests"] = pytest ? tests_json(run.output.pytest()) : Json(nullptr);
         out["device"] = device_json(run.output.device());
         out["verdict"] = verdict_json(run.output.verdicts());
+        if (options.oracle) out["oracle"] = parse_json(run.data, "the verdict").value_or(Json(nullptr));
         out["tpu_evidence"] = is_tpu_evidence(run.place, run.verdict, run.details, run.output);
         out["tpu"] = tpu_type.empty() ? Json(nullptr) : Json(tpu_type);
         put_command(out, run.request);
@@ -202,6 +209,7 @@ void describe_tests(cli::Args& args, Options& options) {
     args.option(options.tests, k_suites, "--tests SUITE", "pytest suites to run");
     args.option(options.pytest_args, "--pytest-args WORDS", "extra pytest arguments, quoted as for a shell");
     args.flag(options.allow_cpu, "--allow-cpu", "accept a run in which JAX finds no TPU");
+    args.flag(options.oracle, "--oracle", "first judge the kernel of [targets.NAME.oracle], in the same job");
     args.option(options.require_passed, "--require-passed N", "fail unless at least N tests passed");
     args.option(options.max_skipped, "--max-skipped N", "fail if more than N tests were skipped");
     args.check([&options]() -> Status {
@@ -247,9 +255,8 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY(check_counts(target, options));
-    const TestSelection selection{options.tests, options.pytest_args, options.allow_cpu};
     GDNCTL_TRY_ASSIGN(const PlannedJob job,
-                      plan_test(std::move(target), selection, options.tpu, options.place, context));
+                      plan_test(std::move(target), selection_of(options), options.tpu, options.place, context));
     if (options.dry_run) {
         return show_preview(job.plan, options.submit, job.place, "gdnctl.ray-test-preview/1", context);
     }
@@ -431,8 +438,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     Via via = options.run.via;
     GDNCTL_TRY_ASSIGN(const FoundHold hold,
                       ready_hold(options.name.tpu_name, options.name.place, options.sync, via, context));
-    const TestSelection selection{options.test.tests, options.test.pytest_args, options.test.allow_cpu};
-    GDNCTL_TRY_ASSIGN(const PlannedJob job, plan_held_test(std::move(target), selection, hold, context));
+    GDNCTL_TRY_ASSIGN(const PlannedJob job,
+                      plan_held_test(std::move(target), ray_test::selection_of(options.test), hold, via, context));
     GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, job.plan, {options.sync, options.run}, context));
     return ray_test::finish("gdnctl.dev-tpu-test/1", options.test, job.target, job.tpu, std::move(run), context);
 }

@@ -7,6 +7,7 @@ namespace gdnctl::commands {
 
 namespace {
 
+using loop::OracleMode;
 using loop::RegressionPolicy;
 using loop::ValidationMode;
 using loop::ValidationPolicy;
@@ -17,6 +18,10 @@ constexpr std::array<cli::Choice<ValidationMode>, 4> k_validation_modes = {
      {"required", ValidationMode::required, "tests and a profile"},
      {"profile-only", ValidationMode::profile_only, "a profile"},
      {"off", ValidationMode::off, "nothing"}}};
+constexpr std::array<cli::Choice<OracleMode>, 3> k_oracle_modes = {
+    {{"auto", OracleMode::automatic, "where the target has an oracle that finds its base right"},
+     {"required", OracleMode::required, "always; the run ends if it cannot judge the base"},
+     {"off", OracleMode::off, "never"}}};
 constexpr std::array<cli::Choice<ValidationPolicy>, 3> k_gate_policies = {
     {{"fail", ValidationPolicy::fail, "stop the loop"},
      {"count-failure", ValidationPolicy::count_failure, "count it and continue, up to --max-failures"},
@@ -71,6 +76,8 @@ void describe_where(cli::Args& args, loop::ValidationOptions& o) {
 }
 
 void describe_validation(cli::Args& args, loop::ValidationOptions& o) {
+    args.option(o.oracle, k_oracle_modes, "--validation-oracle MODE",
+                "judge the kernel of [targets.NAME.oracle] before the tests, in their job", {.group = k_validation});
     args.option(o.policy, k_gate_policies, "--validation-policy POLICY",
                 "what to do with an iteration whose tests or profile fail", {.group = k_validation});
     args.option(o.max_attempts, "--validation-max-attempts N",

@@ -1,6 +1,5 @@
 #include "commands/oracle/elsewhere.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include "commands/common.h"
@@ -10,47 +9,12 @@
 #include "jobs/held_job.h"
 #include "jobs/run.h"
 #include "jobs/target_job.h"
-#include "platform/fs.h"
-#include "platform/hash.h"
 #include "platform/machine.h"
 #include "platform/process.h"
 
 namespace gdnctl::commands {
 
 namespace {
-
-constexpr std::string_view k_packed = ".gdnctl/gdnctl";
-constexpr std::string_view k_schema_start = R"({"schema":"gdnctl.oracle-)";
-
-// The command line there; `self` is a shell word.
-std::string line_of(std::string_view before, std::string_view self, const std::vector<std::string>& words,
-                    std::string_view python) {
-    return fmt::format("{}{}=1 {} {}{}", before, k_verdict_line, self, text::shell_join(words), python);
-}
-
-// Where the environment that the target sets up is; for others, the host finds one.
-std::string_view python_words(const Target& target, bool python) {
-    return python && target.style == TargetStyle::levanter ? " --python \"\\\"$venv\\\"/bin/python\"" : "";
-}
-
-// Sends this program to the host, unless it has it. Returns its path there, as a shell word.
-Result<std::string> send_self(const FoundHold& hold, Context& context) {
-    GDNCTL_TRY_ASSIGN(const std::string hash, hash_file_hex(HashKind::sha256, context.program));
-    const std::string path = fmt::format("$HOME/.gdnctl/bin/gdnctl-{}", hash.substr(0, 16));
-    const UniqueFd fd(open(context.program.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "open", context.program, errno));
-    HostRun run;
-    run.line = fmt::format(
-        "p={}; if [ -x \"$p\" ]; then cat >/dev/null; else umask 077 && mkdir -p \"${{p%/*}}\" && "
-        "cat >\"$p.$$\" && chmod +x \"$p.$$\" && mv \"$p.$$\" \"$p\"; fi",
-        path);
-    run.stdin_fd = fd.get();
-    GDNCTL_TRY_ASSIGN(const int code, run_on_host(hold, run, context));
-    if (code != 0) {
-        return fail(ErrorKind::infrastructure, fmt::format("cannot copy gdnctl to the host (exit code {})", code));
-    }
-    return "\"" + path + "\"";
-}
 
 struct Planned {
     JobRun run;
@@ -99,16 +63,10 @@ Result<Planned> run_as_job(const Elsewhere& options, std::vector<std::string> wo
     target.here = place.local;
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu(options.tpu, place, target));
     JobPlan plan{"oracle", target.name, {}, cluster_env(target), {}};
-    plan.data_prefix = k_schema_start;
-    if (place.local) {
-        add_folder(options, words, context);
-        plan.command = oracle_command(
-            target, line_of("", text::shell_quote(context.program), words, python_words(target, python)));
-    } else {
-        plan.added.emplace(k_packed, context.program);
-        plan.command = oracle_command(
-            target, line_of(fmt::format("chmod +x {0} && ", k_packed), k_packed, words, python_words(target, python)));
-    }
+    plan.data_prefix = k_oracle_data;
+    if (place.local) add_folder(options, words, context);
+    const std::string there = program_there(place.local, plan, context);
+    plan.command = oracle_command(target, there, words, python);
     plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
     GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, options.submit, *backend, context));
@@ -125,20 +83,13 @@ Result<Planned> run_on_hold(const Elsewhere& options, std::vector<std::string> w
     const bool here = hold.record.cluster == "local";
     target.here = here;
     JobPlan plan{"oracle", target.name, {}, cluster_env(target), {}};
-    plan.data_prefix = k_schema_start;
-    std::string before, self = text::shell_quote(context.program);
-    if (via == Via::ray) {
-        before = fmt::format("chmod +x {} && ", k_packed);
-        self = k_packed;
-        plan.added.emplace(k_packed, context.program);
-    } else if (!here) {
-        GDNCTL_TRY_ASSIGN(self, send_self(hold, context));
-    }
+    plan.data_prefix = k_oracle_data;
+    GDNCTL_TRY_ASSIGN(const std::string there, program_there(hold, via, plan, context));
     const bool fetch = options.save_failures && !here && via != Via::ray;
     const std::string folder = fmt::format(".gdnctl/failures-{}", random_hex(8));
     if (fetch) words.insert(words.end(), {"--save-failures", folder});
     if (here) add_folder(options, words, context);
-    plan.command = oracle_command(target, line_of(before, self, words, python_words(target, python)));
+    plan.command = oracle_command(target, there, words, python);
     GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, plan, held, context));
     if (fetch && !run.cut_short) GDNCTL_TRY(fetch_failures(hold, folder, *options.save_failures, context));
     return Planned{std::move(run), here ? std::string() : hold.record.tpu_type, here || fetch};

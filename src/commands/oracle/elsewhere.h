@@ -33,7 +33,4 @@ void describe_elsewhere(cli::Args& args, Elsewhere& options);
 Result<ExitCode> run_elsewhere(const Elsewhere& options, const std::vector<std::string>& words, bool python,
                                Context& context);
 
-// The variable that makes a command print its JSON on one line, after what it prints for people.
-inline constexpr const char* k_verdict_line = "GDNCTL_VERDICT_LINE";
-
 }  // namespace gdnctl::commands

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "commands/common.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "harness/child/python_kernel.h"
@@ -69,7 +70,12 @@ Result<harness::Limits> limits_of(const LimitOptions& options, const PythonChoic
         return fail(ErrorKind::usage, "--python, --env and --no-network are for py: kernels");
     }
     harness::PythonOptions chosen;
-    chosen.command = python.command.value_or("");
+    if (python.command) {
+        chosen.command = *python.command;
+    } else {
+        GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
+        if (target.oracle) chosen.command = text::shell_join(target.oracle->python);
+    }
     for (const std::string& entry : python.env) {
         const auto at = entry.find('=');
         chosen.env.emplace_back(entry.substr(0, at), entry.substr(at + 1));

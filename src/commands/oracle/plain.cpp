@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "commands/common.h"
-#include "commands/oracle/elsewhere.h"
 #include "commands/oracle/verbs.h"
 #include "core/json.h"
 #include "harness/child/library.h"
@@ -16,6 +15,7 @@
 #include "platform/fs.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
+#include "target/target.h"
 
 namespace gdnctl::commands::oracle_plain {
 

@@ -110,6 +110,7 @@ void put_launch(Json& facts, const Launch& launch) {
     facts["device"] = launch.device;
     facts["device_s"] = launch.device_s;
     if (launch.impossible) facts["impossible"] = true;
+    if (!launch.oracle.is_null()) facts["oracle"] = launch.oracle;
 }
 
 // Three fresh pairs tell the gain of a candidate that was kept; those that kept it are lucky ones.

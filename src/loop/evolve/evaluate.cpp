@@ -261,6 +261,7 @@ JobEvaluator::~JobEvaluator() {
 bool JobEvaluator::has(LaunchKind kind) const {
     if (kind == LaunchKind::build) return !m_target.validate.empty();
     if (kind != LaunchKind::oracle && kind != LaunchKind::relations) return true;
+    if (kind == LaunchKind::oracle && has_oracle()) return true;
     const std::vector<std::string> words = m_target.test ? m_target.test->argv : std::vector<std::string>();
     const bool verifies = words.size() > 3 && words[0] == "gdnctl" && words[1] == "oracle" && words[2] == "verify";
     return verifies && (kind == LaunchKind::oracle || words[3] == "gdn");
@@ -312,6 +313,7 @@ Result<Launch> JobEvaluator::job(LaunchKind kind, const fs::path& tree, const fs
     JobOrder order;
     order.kind = kind == LaunchKind::profile ? JobKind::profile : JobKind::tests;
     if (kind == LaunchKind::relations) order.argv = relation_words(m_target.test->argv);
+    if (kind == LaunchKind::oracle && has_oracle()) order.oracle = TestSelection::Oracle::alone;
     const std::string nonce = env.back().second;
     order.env = std::move(env);
     if (!m_options.clusters.empty()) order.site.cluster = m_options.clusters.front();
@@ -320,7 +322,7 @@ Result<Launch> JobEvaluator::job(LaunchKind kind, const fs::path& tree, const fs
     order.stop = m_context.stop;
     std::error_code absent;
     const std::uintmax_t before = fs::file_size(log, absent);
-    GDNCTL_TRY_ASSIGN(const JobEnd end, m_jobs.run(order));
+    GDNCTL_TRY_ASSIGN(JobEnd end, m_jobs.run(order));
     GDNCTL_TRY_ASSIGN(const std::string text, text_from(log, absent ? 0 : before));
     Launch out;
     out.rc = end.rc;
@@ -329,6 +331,7 @@ Result<Launch> JobEvaluator::job(LaunchKind kind, const fs::path& tree, const fs
     out.device = end.report.backend == "local" ? local_device()
                  : end.report.tpu.empty()      ? end.report.cluster
                                                : end.report.tpu;
+    out.oracle = std::move(end.oracle);
     if (end.failure) {
         const Outcome outcome = end.failure->outcome;
         out.infra = outcome == Outcome::infra || outcome == Outcome::environment;

@@ -55,7 +55,7 @@ enum class LaunchKind {
     build,
     test,
     profile,
-    oracle,     // the target's test once more, where that is `gdnctl oracle verify`
+    oracle,     // the target's oracle; without one, its test once more, where that is `gdnctl oracle verify`
     relations,  // between the kernel's own results: changed inputs must change them
 };
 
@@ -73,6 +73,7 @@ struct Launch {
     bool impossible = false;               // failed, because it is faster than is physically possible
     std::string floor, kernel_op;          // checks of a profile: pass, fail, skip
     double roofline = 0;                   // of a profile: its share of what is physically possible; 0: not known
+    Json oracle = nullptr;                 // see oracle_record()
 };
 
 // What a launch is told in addition to its seed.
@@ -126,6 +127,7 @@ public:
     bool checks_profile() const override { return !m_target.floor.empty() || !m_target.kernel_op.empty(); }
 
 private:
+    bool has_oracle() const { return m_target.oracle && m_options.oracle != OracleMode::off; }
     Result<Launch> build(const std::filesystem::path& tree, const std::filesystem::path& log, const EnvList& env) const;
     Result<Launch> job(LaunchKind kind, const std::filesystem::path& tree, const std::filesystem::path& log,
                        EnvList env);

@@ -158,8 +158,11 @@ Result<ProfileSettings> settings_of(const JobSpec& spec) {
 }
 
 ExitCode conclude(const JobSpec& spec, const PlannedJob& job, JobRun& run) {
+    TestNeeds needs;
+    needs.oracle = spec.selection.oracle != TestSelection::Oracle::off;
+    needs.allow_cpu = spec.selection.oracle == TestSelection::Oracle::alone;  // its verdict names the device
     const ExitCode exit =
-        spec.kind == JobKind::tests ? conclude_test(run, job.target, {}) : conclude_profile(run, job.target, true);
+        spec.kind == JobKind::tests ? conclude_test(run, job.target, needs) : conclude_profile(run, job.target, true);
     return run.cut_short ? exit_code_of(run.cut_short->kind) : exit;
 }
 
@@ -192,6 +195,7 @@ Result<JobAnswer> run_on_cluster(const JobSpec& spec, Context& context) {
     JobAnswer answer;
     answer.exit = conclude(spec, *job, run);
     answer.report = job_report(run, *job);
+    answer.oracle = std::move(run.data);
     if (run.cut_short) say(*run.cut_short);
     return answer;
 }
@@ -211,13 +215,14 @@ Result<JobAnswer> run_on_held(const JobSpec& spec, Context& context) {
     if (!spec.marin_prefix.empty()) prefix = spec.marin_prefix;
     GDNCTL_TRY_ASSIGN(PlannedJob job,
                       spec.kind == JobKind::tests
-                          ? plan_held_test(std::move(target), spec.selection, hold, context)
+                          ? plan_held_test(std::move(target), spec.selection, hold, via, context)
                           : plan_held_profile(std::move(target), std::move(settings), prefix, hold, via, context));
     add_env(job.plan, spec);
     job.plan.log_decides = job.plan.log_decides || spec.kind == JobKind::profile;
     GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, job.plan, options, context));
     JobAnswer answer;
     answer.exit = conclude(spec, job, run);
+    answer.oracle = std::move(run.data);
     if (run.cut_short) say(*run.cut_short);
     return answer;
 }
@@ -246,12 +251,16 @@ std::string to_text(const JobSite& site) {
 std::vector<std::string> command_words(const JobSpec& spec) {
     const bool tests = spec.kind == JobKind::tests;
     const bool held = spec.site.held();
-    std::vector<std::string> words = {held ? (tests ? "dev-tpu-test" : "dev-tpu-profile")
-                                           : (tests ? "ray-test" : "ray-profile")};
+    const bool oracle_alone = spec.selection.oracle == TestSelection::Oracle::alone;
+    std::vector<std::string> words = spec.oracle;
+    if (!oracle_alone) {
+        words = {held ? (tests ? "dev-tpu-test" : "dev-tpu-profile") : (tests ? "ray-test" : "ray-profile")};
+    }
     put_words(words, "--cluster", spec.site.cluster);
     put_words(words, "--tpu-name", spec.site.dev_tpu);
-    if (held && spec.no_sync) words.emplace_back("--no-sync");
-    if (tests && spec.has_settings) {
+    if (held && spec.no_sync && !oracle_alone) words.emplace_back("--no-sync");
+    if (spec.selection.oracle == TestSelection::Oracle::first) words.emplace_back("--oracle");
+    if (tests && spec.has_settings && !oracle_alone) {
         put_words(words, "--tests", std::string(suite_word(spec.selection.suite)));
         put_words(words, "--pytest-args", spec.selection.pytest_args);
     }
@@ -259,7 +268,8 @@ std::vector<std::string> command_words(const JobSpec& spec) {
     if (!tests && spec.has_settings) put_settings(words, spec);
     if (!tests && held) put_words(words, "--marin-prefix", spec.marin_prefix);
     if (!held) {
-        words.insert(words.end(), {"--timeout", std::to_string(spec.limit_s), "--auto-stop", "--json"});
+        words.insert(words.end(), {"--timeout", std::to_string(spec.limit_s)});
+        if (!oracle_alone) words.insert(words.end(), {"--auto-stop", "--json"});
         put_words(words, "--submission-id", spec.id);
     }
     return words;

@@ -46,8 +46,9 @@ struct JobSpec {
     bool no_sync = false;                  // do not sync the files on the host
     std::int64_t limit_s = 0;              // the job is stopped after it
     std::stop_token stop{};
-    EnvList env{};                    // in addition to the target's
-    std::vector<std::string> argv{};  // instead of the target's command
+    EnvList env{};                      // in addition to the target's
+    std::vector<std::string> argv{};    // instead of the target's command
+    std::vector<std::string> oracle{};  // the words of `oracle verify`, where the job does nothing else
 };
 // The command line that runs the same job, without "gdnctl".
 std::vector<std::string> command_words(const JobSpec& spec);
@@ -56,6 +57,7 @@ std::vector<std::string> command_words(const JobSpec& spec);
 struct JobAnswer {
     ExitCode exit = ExitCode::ok;
     JobReport report;
+    std::string oracle{};  // gdnctl.oracle-verify/1, as the job printed it; empty: it did not
 };
 
 class JobService {

@@ -369,12 +369,14 @@ std::string ce_profile_prefix(const ValidationOptions& options, const CeChoice& 
                        iteration);
 }
 
-Result<StageResult> TestsStage::run(const StageContext& context) {
-    std::int64_t spent = 0;
-    JobSite last;
-    Ladder ladder(JobKind::tests, sites_for(JobKind::tests, m_deps),
-                  ladder_deps(m_deps, context, [&](const JobSite& site) -> Result<JobEnd> {
-                      last = site;
+namespace {
+
+Result<TestRun> run_tests(const ValidationDeps& deps, const StageContext& context, TestSelection::Oracle oracle) {
+    TestRun run;
+    run.head = context.candidate.head;
+    Ladder ladder(JobKind::tests, sites_for(JobKind::tests, deps),
+                  ladder_deps(deps, context, [&](const JobSite& site) -> Result<JobEnd> {
+                      run.site = site;
                       JobOrder order{JobKind::tests,
                                      site,
                                      context.tree,
@@ -382,15 +384,80 @@ Result<StageResult> TestsStage::run(const StageContext& context) {
                                      {},
                                      {},
                                      context.stop};
-                      GDNCTL_TRY_ASSIGN(JobEnd end, m_deps.jobs.run(order));
-                      spent += device_ms(end.report);
+                      order.oracle = oracle;
+                      GDNCTL_TRY_ASSIGN(JobEnd end, deps.jobs.run(order));
+                      run.spent += device_ms(end.report);
                       return end;
                   }));
+    const ValidationOptions& options = deps.jobs.options();
+    GDNCTL_TRY_ASSIGN(run.end, ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
+    return run;
+}
+
+void put_oracle_facts(StageResult& result, const JobEnd& end) {
+    if (!end.oracle.is_null()) result.facts["oracle"] = gdnctl::to_text(end.oracle);
+    put_fact(result, "verdict", json::text(end.oracle, "verdict"));
+    const OracleFinding& oracle = end.evidence.oracle;
+    if (oracle.found()) put_fact(result, "oracle_item", oracle.item + ": " + oracle.verdict);
+    put_fact(result, "oracle_stage", oracle.stage);
+    put_fact(result, "oracle_where", oracle.where);
+    put_fact(result, "oracle_first_wrong_token", oracle.token);
+}
+
+}  // namespace
+
+Result<JobEnd> ask_oracle(const ValidationDeps& deps, const std::filesystem::path& tree,
+                          const std::filesystem::path& log, std::stop_token stop) {
+    Ladder ladder(JobKind::tests, sites_for(JobKind::tests, deps),
+                  {[&](const JobSite& site) {
+                       JobOrder order{JobKind::tests, site, tree, log, {}, {}, stop};
+                       order.oracle = TestSelection::Oracle::alone;
+                       return deps.jobs.run(order);
+                   },
+                   deps.held,
+                   {},
+                   deps.clock,
+                   stop});
+    return ladder.climb(1, std::chrono::seconds(0));
+}
+
+Result<StageResult> OracleStage::run(const StageContext& context) {
+    StageResult result;
+    GDNCTL_TRY_ASSIGN(const bool judges, m_deps.oracle(context.base.sha, context.artefacts));
+    if (!judges) {
+        result.verdict = StageVerdict::skip;
+        result.reason = "the oracle does not judge this run (see its beginning)";
+        return result;
+    }
+    GDNCTL_TRY_ASSIGN(TestRun run, run_tests(m_deps, context, TestSelection::Oracle::first));
+    const JobEnd& end = run.end;
+    if (json::text(end.oracle, "verdict") == "OK") {
+        // Where and for how long the job ran is in the record of the tests.
+        result.facts["command"] = "gdnctl " + text::shell_join(oracle_words(*m_deps.jobs.target().oracle));
+        result.reason = "verdict OK";
+        put_oracle_facts(result, end);
+        *m_deps.tests = std::move(run);
+        return result;
+    }
+    result = failed_stage(end);
+    log::write_as_it_is(log::Level::warning, k_gate_failed);
+    put_oracle_facts(result, end);
+    result.tpu_ms = run.spent;
+    return result;
+}
+
+Result<StageResult> TestsStage::run(const StageContext& context) {
+    TestRun run;
+    if (m_deps.tests && m_deps.tests->head == context.candidate.head) {
+        std::swap(run, *m_deps.tests);
+    } else {
+        GDNCTL_TRY_ASSIGN(run, run_tests(m_deps, context, TestSelection::Oracle::off));
+    }
     const ValidationOptions& options = m_deps.jobs.options();
-    GDNCTL_TRY_ASSIGN(JobEnd end, ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
+    const JobEnd& end = run.end;
     bool flaky = false;
     if (end.failure && end.failure->outcome == Outcome::test_fail) {
-        GDNCTL_TRY_ASSIGN(flaky, passes_alone(context, last, end));
+        GDNCTL_TRY_ASSIGN(flaky, passes_alone(context, run.site, end));
     }
     StageResult result;
     if (end.failure && !flaky) {
@@ -406,7 +473,7 @@ Result<StageResult> TestsStage::run(const StageContext& context) {
         }
     }
     put_test_facts(result, end, options);
-    result.tpu_ms = spent;
+    result.tpu_ms = run.spent;
     return result;
 }
 

@@ -50,7 +50,15 @@ inline constexpr std::string_view k_gate_failed =
     "Iteration failed required TPU validation/profile gate. Use --validation-policy count-failure/continue to keep "
     "looping.";
 
-// Shared by both. All must outlive the stages.
+// The tests of a candidate, wherever they ran at last.
+struct TestRun {
+    std::string head;  // the candidate; empty: nothing was run
+    JobEnd end;
+    JobSite site;
+    std::int64_t spent = 0;  // milliseconds of device time
+};
+
+// Shared by the stages. All must outlive them.
 struct ValidationDeps {
     TargetJobs& jobs;
     HeldTpu* held = nullptr;  // nullptr: no TPU is held
@@ -58,12 +66,33 @@ struct ValidationDeps {
     HoldOptions hold;
     std::filesystem::path root;           // of the repository, for its cluster files
     RecordedMetrics* recorded = nullptr;  // nullptr: profiles are not recorded anywhere
+    // Whether the target's oracle judges candidates, in a run with this base; empty: it does not.
+    std::function<Result<bool>(const std::string& base, const Artefacts& artefacts)> oracle = {};
+    std::shared_ptr<TestRun> tests = {};  // of the oracle's stage, for the tests'
 };
+
+// Asks the oracle alone, of the files in `tree`, where the tests would run. Errors: those of TargetJobs::run().
+Result<JobEnd> ask_oracle(const ValidationDeps& deps, const std::filesystem::path& tree,
+                          const std::filesystem::path& log, std::stop_token stop);
 
 Policy policy_of_gate(ValidationPolicy policy);
 
-// Runs the tests. A failed test is run again alone; if all failed tests pass then, the candidate continues
-// (flakes.jsonl).
+// Runs the target's oracle and then its tests, in one job, and judges what the oracle says. What the tests say is the
+// next stage's.
+class OracleStage final : public Stage {
+public:
+    explicit OracleStage(ValidationDeps deps) : m_deps(std::move(deps)) {}
+    std::string_view name() const override { return "oracle"; }
+    Policy policy() const override { return policy_of_gate(m_deps.jobs.options().policy); }
+    bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
+    Result<StageResult> run(const StageContext& context) override;
+
+private:
+    ValidationDeps m_deps;
+};
+
+// Runs the tests, unless the oracle's stage did. A failed test is run again alone; if all failed tests pass then, the
+// candidate continues (flakes.jsonl).
 class TestsStage final : public Stage {
 public:
     explicit TestsStage(ValidationDeps deps) : m_deps(std::move(deps)) {}

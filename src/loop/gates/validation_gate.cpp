@@ -143,6 +143,14 @@ Status check_gate_setup(const GateChoices& choices, const Target& target, const 
         return fail(ErrorKind::usage, "target '" + target.name + "' has no profile to validate with",
                     "give it one, or use --validation-mode off");
     }
+    if (choices.validation.oracle == OracleMode::required &&
+        (!target.oracle || modes.validation != ValidationMode::required)) {
+        return fail(ErrorKind::usage,
+                    target.oracle ? "--validation-oracle required needs --validation-mode required"
+                                  : "target '" + target.name + "' has no oracle",
+                    target.oracle ? "the oracle runs in the job of the tests"
+                                  : "add [targets." + target.name + ".oracle] with a kernel to gdnctl.toml");
+    }
     if (uses_files(target)) {
         return fail(ErrorKind::usage,
                     fmt::format("target '{}' tests and times a built-in kernel, not this repository; the work of the "
@@ -183,6 +191,9 @@ Result<std::unique_ptr<GateStages>> GateStages::create(GateDeps setup) {
     if (modes.validation == ValidationMode::off) return std::unique_ptr<GateStages>();
     GDNCTL_TRY_ASSIGN(PerfSettings perf, perf_settings(setup.choices.perf, setup.target, setup.cwd, setup.log_dir));
     std::unique_ptr<GateStages> gate(new GateStages(std::move(setup), modes));
+    GateModes& chosen = gate->m_modes;
+    chosen.oracle = chosen.validation == ValidationMode::required && gate->m_deps.target.oracle &&
+                    gate->m_deps.choices.validation.oracle != OracleMode::off;
     gate->m_perf = std::move(perf);
     const GateDeps& own = gate->m_deps;
     if (reports_to_wandb(own.target, own.choices.validation)) {
@@ -191,10 +202,103 @@ Result<std::unique_ptr<GateStages>> GateStages::create(GateDeps setup) {
     return gate;
 }
 
+ValidationDeps GateStages::validation_deps() {
+    ValidationDeps deps{m_jobs, m_deps.held, m_deps.clock, m_deps.hold, m_deps.repository.root()};
+    if (m_recorded) deps.recorded = &*m_recorded;
+    return deps;
+}
+
+namespace {
+
+// <log-dir>/oracle_base.json: what the oracle said of the base.
+constexpr std::string_view k_oracle_base = "oracle_base.json";
+
+Json words_json(const std::vector<std::string>& words) {
+    Json list = Json::array();
+    for (const std::string& word : words) list.push_back(word);
+    return list;
+}
+
+// The answer on record, if it is about this run or this base; null: there is none.
+Json earlier_answer(const fs::path& file, const Json& question) {
+    const auto text = read_file_if_exists(file);
+    const auto answer = text && *text ? parse_json(**text, file.string()) : Result<Json>(Json());
+    if (!answer || !answer->is_object()) return nullptr;
+    const auto same = [&](const char* field) {
+        return json::find(*answer, field) && (*answer)[field] == question[field];
+    };
+    return same("words") && (same("run") || same("base")) ? *answer : Json(nullptr);
+}
+
+}  // namespace
+
+// {"words", "run", "base", "verdict", "said"}; without a verdict if nothing can be said, as the place is at fault.
+Result<Json> GateStages::ask_of(const std::string& base, const Artefacts& artefacts) {
+    Json answer = {{"words", words_json(oracle_words(*m_deps.target.oracle))}, {"run", m_deps.run}, {"base", base}};
+    const fs::path file = artefacts.folder() / k_oracle_base;
+    if (Json earlier = earlier_answer(file, answer); !earlier.is_null()) return earlier;
+    log::info("asking the oracle of the base, {}", base.substr(0, 12));
+    GDNCTL_TRY_ASSIGN(const fs::path tree, m_trees.at(base));
+    GDNCTL_TRY_ASSIGN(const JobEnd end,
+                      ask_oracle(validation_deps(), tree, artefacts.unused(0, "oracle-base", ".log"), m_deps.stop));
+    const std::string platform = json::text_at(end.oracle, "/environment/platform");
+    answer["verdict"] = json::text(end.oracle, "verdict");
+    answer["said"] = end.failure ? end.failure->sign : end.summary;
+    const bool no_tpu = m_deps.target.style == TargetStyle::levanter && !platform.empty() && platform != "tpu";
+    if (no_tpu) answer["verdict"] = "", answer["said"] = "it ran on " + platform + ", not on a TPU";
+    const bool of_place = no_tpu || (end.failure && end.failure->outcome != Outcome::test_fail &&
+                                     end.failure->sign != k_no_oracle_verdict);
+    if (of_place) {
+        answer.erase("verdict");
+        return answer;
+    }
+    GDNCTL_TRY(atomic_replace(file, to_text(answer, 2) + "\n", 0600));
+    return answer;
+}
+
+Result<bool> GateStages::oracle_judges(const std::string& base, const Artefacts& artefacts) {
+    if (m_oracle) return *m_oracle;
+    const bool required = m_deps.choices.validation.oracle == OracleMode::required;
+    GDNCTL_TRY_ASSIGN(const Json answer, ask_of(base, artefacts));
+    const std::string verdict = json::text(answer, "verdict"), said = json::text(answer, "said");
+    if (json::find(answer, "verdict") == nullptr) {
+        // Nothing is known of the kernel: the same place would say as little of a candidate.
+        if (required) return fail(ErrorKind::infrastructure, "the oracle could not be asked of the base: " + said);
+        log::warning("the oracle could not be asked of the base ({}); it is asked again before the next candidate",
+                     said);
+        return false;
+    }
+    constexpr std::string_view k_needs = "--validation-oracle required uses it all the same";
+    const bool runs = !verdict.empty() && verdict != "NO_ENTRY_POINT" && verdict != "BUILD_FAILED";
+    if (!runs && required) {
+        return fail(
+            ErrorKind::config, fmt::format("the oracle cannot run {}: {}", m_deps.target.oracle->kernel, said),
+            "correct [targets." + m_deps.target.name + ".oracle] in gdnctl.toml, or use --validation-oracle off");
+    }
+    m_oracle = verdict == "OK" || required;
+    if (!runs) {
+        log::warning("the oracle cannot run {}: {}; candidates are judged by their tests alone",
+                     m_deps.target.oracle->kernel, said);
+    } else if (verdict != "OK") {
+        log::warning("the oracle finds the base {}: {}; {}", verdict, said,
+                     required ? "a candidate must be OK" : fmt::format("it judges no candidate ({})", k_needs));
+    } else {
+        log::info("the oracle judges each candidate before its tests; the base is OK");
+    }
+    return *m_oracle;
+}
+
 std::vector<std::unique_ptr<Stage>> GateStages::stages() {
     RecordedMetrics* recorded = m_recorded ? &*m_recorded : nullptr;
-    const ValidationDeps deps{m_jobs, m_deps.held, m_deps.clock, m_deps.hold, m_deps.repository.root(), recorded};
+    ValidationDeps deps = validation_deps();
     std::vector<std::unique_ptr<Stage>> stages;
+    if (m_modes.oracle) {
+        deps.tests = std::make_shared<TestRun>();
+        deps.oracle = [this](const std::string& base, const Artefacts& artefacts) {
+            return oracle_judges(base, artefacts);
+        };
+        stages.push_back(std::make_unique<OracleStage>(deps));
+    }
     if (m_modes.validation == ValidationMode::required) stages.push_back(std::make_unique<TestsStage>(deps));
     stages.push_back(std::make_unique<ProfileStage>(deps, m_perf.metric));
     if (m_modes.perf) {

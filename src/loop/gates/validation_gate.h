@@ -57,6 +57,8 @@ struct GateDeps {
     Clock& clock;
     Http& http;
     const Env& env;
+    std::string run;  // its name
+    std::stop_token stop{};
     TargetJobs::Name name_job{};  // see name_jobs_by()
 };
 
@@ -81,16 +83,24 @@ public:
     std::vector<std::unique_ptr<Stage>> stages();
     // The TPU held from now on; nullptr: none. Call it before stages().
     void set_held(HeldTpu* held) { m_deps.held = held; }
+    // Whether the target's oracle judges candidates. It is asked once of the base, whose tests would run now: a kernel
+    // that it finds wrong before anything was changed, or cannot run, says nothing of candidates. With
+    // --validation-oracle required only what cannot run is left out, as an error: config. Errors: interrupted,
+    // local_io.
+    Result<bool> oracle_judges(const std::string& base, const Artefacts& artefacts);
     const GateModes& modes() const { return m_modes; }
 
 private:
     GateStages(GateDeps setup, GateModes modes);
+    ValidationDeps validation_deps();
+    Result<Json> ask_of(const std::string& base, const Artefacts& artefacts);
     GateDeps m_deps;
     GateModes m_modes;
     TargetJobs m_jobs;
     CommitTrees m_trees;
     MachineWatch m_machine;
     PerfSettings m_perf;
+    std::optional<bool> m_oracle;               // nullopt: not known yet
     std::optional<RecordedMetrics> m_recorded;  // nullopt: the target's profiles are not recorded anywhere
 };
 

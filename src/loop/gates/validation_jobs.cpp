@@ -55,12 +55,15 @@ void fail_job(JobEnd& end, Outcome outcome, std::string sign) {
     end.retryable = outcome == Outcome::infra || outcome == Outcome::timeout;
 }
 
-void judge_success(JobEnd& end, JobKind kind, const TargetEvidence& expected, bool wants_tpu) {
+void judge_success(JobEnd& end, JobKind kind, const JobNeeds& needs) {
+    if (needs.oracle && json::text(end.oracle, "verdict") != "OK") {
+        return fail_job(end, Outcome::infra, "passed, but without a verdict of the oracle");
+    }
     if (kind == JobKind::tests) {
-        const std::string lack = evidence_lack(end.evidence, expected);
+        const std::string lack = evidence_lack(end.evidence, needs.evidence);
         if (!lack.empty()) return fail_job(end, Outcome::environment, lack);
     }
-    if (wants_tpu && !end.report.backend.empty() && !end.report.tpu_evidence) {
+    if (needs.tpu && !end.report.backend.empty() && !end.report.tpu_evidence) {
         fail_job(end, Outcome::infra, "no sign of a TPU in the log");
     }
 }
@@ -121,6 +124,30 @@ void judge_failure(JobEnd& end, JobKind kind, ExitCode exit, bool wants_tpu) {
     fail_job(end, Outcome::infra, fmt::format("the job command ended with exit code {}", end.rc));
 }
 
+// The oracle has found the kernel wrong, or it could not be run.
+void judge_oracle(JobEnd& end, bool wants_tpu) {
+    const std::string verdict = json::text(end.oracle, "verdict");
+    constexpr std::string_view k_of_results[] = {"WRONG", "SUSPECT", "NON_FINITE", "UNSTEADY", "OUT_OF_BOUNDS"};
+    const bool of_results =
+        std::find(std::begin(k_of_results), std::end(k_of_results), verdict) != std::end(k_of_results);
+    const auto known = failure_of(end.evidence.output.tail(), wants_tpu ? RunsOn::tpu : RunsOn::anywhere);
+    const bool elsewhere = known && (known->outcome == Outcome::infra || known->outcome == Outcome::environment);
+    // A kernel that cannot run may lack a device; one whose results were judged had it.
+    if (!of_results && elsewhere) return fail_job(end, known->outcome, known->sign);
+    const std::string found = end.evidence.oracle.sign();
+    const std::string hint = json::text_at(end.oracle, "/groups/0/hint");
+    fail_job(end, Outcome::test_fail,
+             !found.empty() ? found : fmt::format("oracle: {}{}{}", verdict, hint.empty() ? "" : ": ", hint));
+}
+
+// Its step ended without a verdict, before any test.
+bool oracle_broke(const JobEnd& end) {
+    const std::string& tail = end.evidence.output.tail();
+    const bool named = tail.find("gdnctl: failed step: ") != std::string::npos;
+    return end.oracle.is_null() && end.failure->outcome == Outcome::test_fail &&
+           (!named || tail.find("gdnctl: failed step: oracle ") != std::string::npos);
+}
+
 // For "any number": one hour at the default pause. After that the candidate is parked, and the run ends when this
 // happens three times in a row; budgets are not checked in here.
 constexpr std::int64_t k_most_passes = 30;
@@ -148,6 +175,8 @@ JobSpec TargetJobs::spec(const JobOrder& order) const {
     spec.stop = order.stop;
     spec.env = order.env;
     spec.argv = order.argv;
+    spec.selection.oracle = order.oracle;
+    if (order.oracle == TestSelection::Oracle::alone) spec.oracle = oracle_words(*m_target.oracle);
     if (!tests && order.site.held()) {
         spec.marin_prefix = m_options.marin_prefix.empty() ? bucket_of(order.site.cluster) : m_options.marin_prefix;
     }
@@ -198,12 +227,14 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
             "free space there (df -h) or raise the limit on the size of files (ulimit -f), then run the command "
             "again with --resume");
     }
-    const bool whole_suite =
-        m_options.pytest_args.empty() && order.pytest_args.empty() && m_options.suite == TestSelection::Suite::both;
-    const TargetEvidence expected = m_target.test && whole_suite ? m_target.test->evidence : TargetEvidence{};
-    const bool wants_tpu = m_target.style == TargetStyle::levanter;
-    JobEnd end =
-        judge_job(order.kind, std::move(answer), std::move(evidence), to_text(order.site), expected, wants_tpu);
+    const bool alone = order.oracle == TestSelection::Oracle::alone;
+    const bool whole_suite = !alone && m_options.pytest_args.empty() && order.pytest_args.empty() &&
+                             m_options.suite == TestSelection::Suite::both;
+    JobNeeds needs;
+    if (m_target.test && whole_suite) needs.evidence = m_target.test->evidence;
+    needs.tpu = m_target.style == TargetStyle::levanter && !alone;
+    needs.oracle = order.oracle != TestSelection::Oracle::off;
+    JobEnd end = judge_job(order.kind, std::move(answer), std::move(evidence), to_text(order.site), needs);
     end.log = order.log;
     if (end.report.backend == "local") end.busy = busy;
     end.command = end.report.entrypoint.empty() ? "gdnctl " + text::shell_join(nameless) : end.report.entrypoint;
@@ -219,16 +250,20 @@ void TargetJobs::stop_job(const JobOrder& order, const std::string& id) {
     if (!stopped) log::warning("job {} may still be running: it could not be stopped", id);
 }
 
-JobEnd judge_job(JobKind kind, JobAnswer answer, Evidence evidence, std::string_view site,
-                 const TargetEvidence& expected, bool wants_tpu) {
+JobEnd judge_job(JobKind kind, JobAnswer answer, Evidence evidence, std::string_view site, const JobNeeds& needs) {
     JobEnd end;
     end.rc = static_cast<int>(answer.exit);
     end.report = std::move(answer.report);
     end.evidence = std::move(evidence);
+    if (needs.oracle) end.oracle = oracle_record(answer.oracle, end.evidence.oracle);
+    const std::string verdict = json::text(end.oracle, "verdict");
     if (answer.exit == ExitCode::ok) {
-        judge_success(end, kind, expected, wants_tpu);
+        judge_success(end, kind, needs);
+    } else if (!verdict.empty() && verdict != "OK") {
+        judge_oracle(end, needs.tpu);
     } else {
-        judge_failure(end, kind, answer.exit, wants_tpu);
+        judge_failure(end, kind, answer.exit, needs.tpu);
+        if (needs.oracle && oracle_broke(end)) fail_job(end, Outcome::environment, std::string(k_no_oracle_verdict));
     }
     const std::string counts = kind == JobKind::tests ? counts_text(end.evidence) : std::string();
     const std::string found = end.evidence.oracle.text();

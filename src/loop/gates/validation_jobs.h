@@ -33,6 +33,7 @@ struct JobOrder {
     std::optional<CeChoice> ce{};     // instead of the options'
     EnvList env{};                    // in addition to the target's
     std::vector<std::string> argv{};  // instead of the target's command
+    TestSelection::Oracle oracle = TestSelection::Oracle::off;
 };
 
 // The result of a job. `rc` is the exit code of the command that runs such a job.
@@ -45,8 +46,9 @@ struct JobEnd {
     bool site_is_unknown = false;    // no such cluster: do not try it again
     std::string summary;             // "87 passed, 2 skipped on us-central1 (job raysubmit_x)"
     std::filesystem::path log;
-    std::string command;  // the command that ran there; if unknown, the one that submitted the job
-    std::string busy;     // what disturbed a profile on this machine; empty: nothing known
+    std::string command;    // the command that ran there; if unknown, the one that submitted the job
+    std::string busy;       // what disturbed a profile on this machine; empty: nothing known
+    Json oracle = nullptr;  // see oracle_record(); null: it gave no verdict
 };
 
 class TargetJobs {
@@ -81,9 +83,16 @@ private:
     std::function<std::string()> m_busy;
 };
 
+// The sign of an oracle that ended before its verdict, and before any test.
+inline constexpr std::string_view k_no_oracle_verdict = "the oracle gave no verdict";
+
+struct JobNeeds {
+    TargetEvidence evidence{};
+    bool tpu = false;     // signs of one in the log
+    bool oracle = false;  // its verdict
+};
 // Interprets an ended job. Pure.
-JobEnd judge_job(JobKind kind, JobAnswer answer, Evidence evidence, std::string_view site,
-                 const TargetEvidence& expected, bool wants_tpu);
+JobEnd judge_job(JobKind kind, JobAnswer answer, Evidence evidence, std::string_view site, const JobNeeds& needs);
 
 // The clusters in the repository's infra/marin-*.yaml that offer this type, except those whose name contains one of the
 // words.

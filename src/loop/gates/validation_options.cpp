@@ -14,6 +14,10 @@ std::string_view to_text(ValidationMode mode) {
                                                   : "auto";
 }
 
+std::string_view to_text(OracleMode mode) {
+    return mode == OracleMode::required ? "required" : mode == OracleMode::off ? "off" : "auto";
+}
+
 std::string_view to_text(PerfMode mode) {
     return mode == PerfMode::required ? "required" : mode == PerfMode::off ? "off" : "auto";
 }

@@ -20,11 +20,19 @@ enum class ValidationPolicy { fail, count_failure, go_on };
 enum class ValidationMode { automatic, required, profile_only, off };
 std::string_view to_text(ValidationMode mode);
 
+enum class OracleMode {
+    automatic,
+    required,
+    off
+};  // automatic: where the target has an oracle that can judge its base
+std::string_view to_text(OracleMode mode);
+
 // The profile settings of a loop where they differ from those of a manual profile.
 ProfileSettings gate_profile_settings();
 
 struct ValidationOptions {
     ValidationMode mode = ValidationMode::automatic;  // required with any option of validation or performance, else off
+    OracleMode oracle = OracleMode::automatic;
     ValidationPolicy policy = ValidationPolicy::fail;
     std::int64_t max_attempts = -1;  // for tests and profile; negative: until it succeeds or cannot
     std::int64_t retry_sleep_s = 120;
@@ -82,6 +90,7 @@ struct GateChoices {
 struct GateModes {
     ValidationMode validation = ValidationMode::off;
     bool perf = false;
+    bool oracle = false;  // if the target has one; set by GateStages
 };
 Result<GateModes> resolve_modes(const GateChoices& choices);
 // Errors: usage (numbers out of range, malformed KEY=VALUE).

@@ -237,6 +237,27 @@ void OracleFindingReader::line(std::string_view text) {
     if (m_field != nullptr) *m_field = words.substr(colon + 2);
 }
 
+Json oracle_record(std::string_view line, const OracleFinding& finding) {
+    constexpr std::size_t k_most_groups = 12;
+    const auto verdict = line.empty() ? Result<Json>(Json()) : parse_json(line, "the oracle's verdict");
+    if (!verdict || json::text(*verdict, "schema") != "gdnctl.oracle-verify/1") return nullptr;
+    Json record = Json::object();
+    for (const char* field : {"op", "kernel", "verdict", "environment"}) {
+        const Json* found = json::find(*verdict, field);
+        record[field] = found != nullptr ? *found : Json(nullptr);
+    }
+    const Json* groups = json::find(*verdict, "groups");
+    record["groups"] = Json::array();
+    for (std::size_t i = 0; groups != nullptr && groups->is_array() && i < groups->size(); ++i) {
+        if (i < k_most_groups) record["groups"].push_back((*groups)[i]);
+    }
+    const std::size_t all = groups != nullptr ? groups->size() : 0;
+    record["more_groups"] = all - record["groups"].size();
+    record["where"] = json::or_null(finding.where);
+    record["first_wrong_token"] = json::or_null(finding.token);
+    return record;
+}
+
 FailingCase first_failing_case(std::string_view log) {
     const Lines lines = text::split(log, '\n');
     for (const auto find : {of_oracle, of_pytest, of_runners, of_compiler, of_python, of_exception}) {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/json.h"
+
 namespace gdnctl::loop {
 
 struct OracleFinding {
@@ -41,6 +43,10 @@ private:
     std::string* m_field = nullptr;   // field that a more indented line continues
     bool m_first = false;             // the current lines belong to the first finding
 };
+
+// What the records keep of gdnctl.oracle-verify/1: kernel, verdict, environment, the first groups of failures with the
+// number of those left out, and what `finding` knows of the first. null: `line` is no such verdict.
+Json oracle_record(std::string_view line, const OracleFinding& finding);
 
 // The lines of a failed check's output that a person should see first. Pure.
 

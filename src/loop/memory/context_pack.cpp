@@ -99,6 +99,24 @@ std::string dead_line(const DeadIdea& dead) {
                  k_longest_line);
 }
 
+// What the oracle said of the last candidate, if that was wrong.
+std::vector<std::string> oracle_faults(const PackInput& input) {
+    std::vector<std::string> lines;
+    for (auto at = input.run.iterations.rbegin(); at != input.run.iterations.rend(); ++at) {
+        if (!at->ended) continue;
+        for (const StageView& stage : at->stages) {
+            for (const auto& [name, value] : stage.facts) {
+                if (name != "oracle" || stage.verdict != "fail") continue;
+                for (const auto& line : runlog::oracle_lines(Json::parse(value, nullptr, false))) {
+                    lines.push_back(shown(line, k_longest_line));
+                }
+            }
+        }
+        break;
+    }
+    return lines;
+}
+
 std::vector<std::string> open_slots(const PackInput& input) {
     std::vector<std::string> lines;
     for (const SlotView& view : coverage(input.slots, input.ideas)) {
@@ -153,6 +171,8 @@ std::string context_pack(const PackInput& input, std::size_t bytes) {
     if (champion.empty() && outcomes.empty() && dead.empty() && slots.empty() && trouble.empty()) return {};
     pack.section("Champion:", champion);
     pack.section("The last outcomes, the latest first:", outcomes);
+    pack.section("What the oracle found wrong in the last candidate, compared with the exact result:",
+                 oracle_faults(input));
     pack.section("Infrastructure problems; work around them or report them, do not try to fix them:", trouble);
     pack.section("Ideas that were rejected repeatedly; try one again only with a new argument, and state it:", dead);
     pack.section("Slots that are still open:", slots);

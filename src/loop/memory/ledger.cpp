@@ -75,6 +75,7 @@ Json check_of(const StageView& stage) {
         const auto number = text::parse_int(value);
         if (counts && number) check[name] = *number;
         if (words) check[name] = value;
+        if (name == "oracle") check["oracle"] = Json::parse(value, nullptr, false);
         if (name == "job") check["job_id"] = value;
         if (name == "log") check["evidence"] = value;
     }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/for_people.h"
 #include "core/json.h"
 #include "core/redact.h"
 #include "core/text.h"
@@ -341,6 +342,43 @@ std::string reason_words(std::string_view reason) {
     const std::string_view decision = reason.substr(0, end);
     if (decision == "promoted") return std::string(text::trim(reason.substr(std::min(end + 1, reason.size()))));
     return std::string(decision_words(decision)) + std::string(reason.substr(end));
+}
+
+namespace {
+
+// "out, stage solve: the inverse is that of I - M; 12 cases, 312 x budget, smallest: d64"
+std::string group_line(const Json& group) {
+    std::string line = json::text(group, "tensor");
+    if (line.empty()) line = json::text(group, "verdict");
+    if (const auto stage = json::text(group, "stage"); !stage.empty()) line += ", stage " + stage;
+    if (const auto hint = json::text(group, "hint"); !hint.empty()) line += ": " + hint;
+    const Json* cases = json::find(group, "cases");
+    const std::size_t n = cases != nullptr && cases->is_array() ? cases->size() : 1;
+    line += fmt::format("; {} case{}", n, n == 1 ? "" : "s");
+    if (const auto error = json::number_at(group, "/error_x_budget"); error && *error > 0) {
+        line += fmt::format(", {} x budget", number_for_people(*error, 3));
+    }
+    return line + fmt::format("{}: {}", n == 1 ? "" : ", smallest", json::text(group, "case"));
+}
+
+}  // namespace
+
+std::vector<std::string> oracle_lines(const Json& oracle) {
+    constexpr std::size_t k_most_groups = 8;
+    std::vector<std::string> lines;
+    const Json* groups = json::find(oracle, "groups");
+    if (groups == nullptr || !groups->is_array() || groups->empty()) return lines;
+    const std::size_t shown = std::min(groups->size(), k_most_groups);
+    for (std::size_t i = 0; i < shown; ++i) lines.push_back(group_line((*groups)[i]));
+    const std::int64_t more =
+        json::integer(oracle, "more_groups").value_or(0) + static_cast<std::int64_t>(groups->size() - shown);
+    if (more > 0) lines.push_back(fmt::format("and {} more", more));
+    if (const auto token = json::text(oracle, "first_wrong_token"); !token.empty()) {
+        lines.push_back("first wrong token: " + token);
+    }
+    lines.push_back(fmt::format("reproduce: gdnctl oracle verify {} --kernel {} --case {}", json::text(oracle, "op"),
+                                text::shell_quote(json::text(oracle, "kernel")), json::text((*groups)[0], "case")));
+    return lines;
 }
 
 }  // namespace gdnctl::runlog

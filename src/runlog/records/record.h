@@ -77,6 +77,10 @@ std::string_view decision_words(std::string_view decision);
 // result says it.
 std::string reason_words(std::string_view reason);
 
+// What the oracle found wrong, at most 12 lines: a line for each group of failures, the first wrong token, and the
+// command that reproduces it. Empty: nothing is wrong. `oracle`: {verdict, groups, ...} of a check.
+std::vector<std::string> oracle_lines(const Json& oracle);
+
 // Paths that reveal a user's name.
 
 // What `~` stands for: "/home/x", "/Users/x", "C:\Users\x", also after "file://"; without a trailing slash.

@@ -247,6 +247,9 @@ private:
             if (!command.empty()) bullet(1, "Command", code(shown(command)));
             const std::string result = render_check_result(check);
             if (!result.empty()) bullet(1, "Result", code(shown(result)));
+            for (const std::string& line : oracle_lines(check.value("oracle", Json()))) {
+                bullet(1, "Oracle", code(shown(line)));
+            }
             for (const auto& [label, pointer] : {std::pair{"Job ID", "/job_id"},
                                                  {"Cluster", "/cluster"},
                                                  {"Backend", "/backend"},

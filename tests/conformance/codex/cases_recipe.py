@@ -3,8 +3,9 @@ import json
 import os
 import re
 import shutil
+import subprocess
 
-from harness import case, case_that_waits, demand, equal
+from harness import Skipped, case, case_that_waits, demand, equal
 
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../docs")
 LOG = "lib/levanter/.agents/projects/gdn_pallas_tpu_hillclimb.md"
@@ -177,3 +178,76 @@ def shim_passes_words_exit_codes_and_signals(t):
     demand("Gated DeltaNet" in prompts(t)[-1], "that is not the recipe's prompt")
     equal("json", json.loads(t.spawn(["python3", "scripts/gdn/gdnctl.py", "loop-status", "--json"]).end().out)["stop_reason"], "no-commit")
     done.says("Iteration did not produce a new commit.")
+
+
+def python_with_numpy():
+    for python in ("/usr/bin/python3", shutil.which("python3")):
+        if python and subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode == 0:
+            return python
+    raise Skipped("no python3 with numpy")
+
+
+ADAPTER = """framework = "numpy"
+function = "levanter.layers.gated_deltanet.chunk_gated_delta_rule"
+contract = "marin"
+fields = {"head_map": "interleaved"}
+
+
+def supports(case):
+    return case["T"] <= 65 and case["dk"] <= 64 and case["dv"] <= 64 or "long"
+
+
+def forward(fn, q, k, v, g, beta, initial_state, *, cu_seqlens=None, scale=None, contract, case):
+    return fn(q, k, v, g, beta, initial_state, contract["eps"])
+"""
+KERNEL = """# The recurrence, step by step.
+import numpy as np
+
+
+def chunk_gated_delta_rule(q, k, v, g, beta, state, eps):
+    q, k = (np.repeat(x.astype(np.float64), v.shape[2] // q.shape[2], axis=2) for x in (q, k))
+    q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + eps) for x in (q, k))
+    out, S = np.zeros(v.shape), np.zeros((v.shape[0], v.shape[2], q.shape[3], v.shape[3]))
+    S = S if state is None else S + state
+    for t in range(v.shape[1]):
+        S = S * np.exp(g[:, t].astype(np.float64))[..., None, None]
+        d = beta[:, t, :, None] * (v[:, t] - np.einsum("bhkv,bhk->bhv", S, k[:, t]))
+        S = S + np.einsum("bhk,bhv->bhkv", k[:, t], d)
+        out[:, t] = np.einsum("bhkv,bhk->bhv", S, q[:, t]) * q.shape[3] ** -0.5
+    return out.astype(np.float32), S.astype(np.float32)
+"""
+TARGET = """target = "marin"
+[targets.marin]
+log = "log.md"
+test = ["sh", "-c", "echo tested >>\\"$HOME/tested\\""]
+profile = ["echo", '{"ms": 10}']
+metric = { name = "mine/ms", better = "lower", unit = "ms", from = "json:/ms" }
+[targets.marin.oracle]
+kernel = "py:scripts/gdn/adapter.py"
+python = ["INTERPRETER"]
+env = { PYTHONPATH = "lib/levanter/src" }
+"""
+
+
+@case
+def what_the_oracle_found_wrong_is_in_the_next_prompt(t):
+    python = python_with_numpy()
+    for folder in ("lib/levanter/src/levanter", "lib/levanter/src/levanter/layers"):
+        t.write(folder + "/__init__.py", "")
+    t.write("lib/levanter/src/levanter/layers/gated_deltanet.py", KERNEL)
+    t.write("scripts/gdn/adapter.py", ADAPTER)
+    t.write("gdnctl.toml", TARGET.replace("INTERPRETER", python))
+    t.write(".gitignore", "__pycache__/\n")
+    t.commit_all("a checkout")
+    t.head = t.git("rev-parse", "HEAD")
+    t.loop("break+mend", "--validation-mode", "required", "--validation-policy", "count-failure", "--max-failures", "-1",
+           "--validation-ray-cluster", "local", "--perf-pairs", "1", iterations=2)
+    equal("outcomes", t.outcomes(), ["test-fail", "accepted"])
+    stages = {(r["iteration"], r["name"]): r["verdict"] for r in t.records("stage")}
+    equal("stages of the oracle", (stages[1, "oracle"], stages[2, "oracle"]), ("fail", "pass"))
+    with open(os.path.join(t.home, "tested")) as f:
+        equal("tests that were run", f.read().splitlines(), ["tested"])
+    second = prompts(t)[1]
+    demand("What the oracle found wrong in the last candidate" in second, second)
+    demand("the inverse is that of I - M" in second, second)
+    demand("gdnctl oracle verify gdn --kernel py:scripts/gdn/adapter.py --case " in second, second)

@@ -53,6 +53,8 @@ WORK = {
     "commit-shell": [[shell("echo new >new.txt && " + COMMIT)], [message("done")]],
     "improve": [[shell("n=$(($(git rev-list --count HEAD) + 1)); echo \"int speed = $n;\" >kernel.c; git commit -qam \"step $n\"")],
                 [message("made it faster")]],
+    "break": [[shell("sed -i 's/v\\[:, t\\] - np/v[:, t] + np/' lib/levanter/src/levanter/layers/gated_deltanet.py; " + COMMIT)], [message("done")]],
+    "mend": [[shell("sed -i 's/v\\[:, t\\] + np/v[:, t] - np/; s/^# .*/# mended/' lib/levanter/src/levanter/layers/gated_deltanet.py; " + COMMIT)], [message("done")]],
     "commit-code": [[code("const r = await tools.exec_command({cmd:" + json.dumps("echo new >new.txt && " + COMMIT) + "}); text(r.output);")],
                     [message("done in code mode")]],
     "message": [[message("Nothing to do.")]],
