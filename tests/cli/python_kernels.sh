@@ -332,12 +332,44 @@ test_a_job_that_is_not_waited_for_is_no_verdict() {
     grep -qF 'verdict: OK (1 case)' "$WORK/out" "$WORK/err" || fail 'no verdict in its log'
 }
 
+# bench [ARGUMENT...]: mine.py, or what the arguments say.
+bench() {
+    "$GDNCTL" oracle bench gdn --python "$PY" --shape 1,1,2,32,16,16 --rounds 3 --runs 1 --threads 1 "$@"
+}
+
+test_times_of_a_local_job_are_printed_as_here() {
+    adapter
+    cp mine.py other.py
+    git init -q . && git add -A && git commit -qm 'Two kernels'
+    mkdir sub && cd sub || exit 1
+    there() { bench --kernel py:../mine.py --cluster local "$@"; }
+    expect 0 there --peer py:../other.py
+    grep -qE '^py:./other.py takes [0-9.]+ times as long as py:./mine.py ' "$WORK/out" || fail 'no ratio'
+    out_lacks '{"schema"'
+    expect 0 there --json
+    jq -e '.schema == "gdnctl.oracle-bench/1" and .rounds == 3 and .shape.dk == 16 and .forward.verified and
+           .environment.framework == "numpy" and .job.backend == "local" and .job.status == "SUCCEEDED"' "$WORK/out" >/dev/null ||
+        fail 'not the promised JSON'
+    err_has 'multiply-add peak'
+    expect 1 there --env FAULT=wrong
+    out_has 'no time, because the result is wrong'
+    expect 9 there --env FAULT=import
+    expect 124 there --env FAULT=sleeps --time-limit 2
+    expect 0 "$GDNCTL" oracle bench linear-ce --batch 8 --hidden 8 --vocab 32 --rounds 2 --runs 1 --threads 1 --cluster local --json
+    jq -e '.op == "linear-ce" and .shape.vocab == 32 and .job.status == "SUCCEEDED"' "$WORK/out" >/dev/null || fail 'not its sizes'
+    expect 2 bench --kernel py:../mine.py --no-wait
+    err_has 'need --cluster or --tpu-name'
+}
+
 test_on_a_held_tpu_of_this_machine() {
     repository
     expect 0 "$GDNCTL" dev-tpu-allocate --cluster local --tpu-name here --detach
     expect 0 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --cluster local --tpu-name here --case 'device_00[1-4]'
     out_has 'verdict: OK (4 cases)'
     expect 1 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --cluster local --tpu-name here --case device_001 --env FAULT=wrong
+    expect 0 bench --kernel py:mine.py --cluster local --tpu-name here --json
+    jq -e '.schema == "gdnctl.oracle-bench/1" and .forward.verified and .job.status == "SUCCEEDED"' "$WORK/out" >/dev/null ||
+        fail 'not the promised JSON'
     expect 0 "$GDNCTL" dev-tpu-release --cluster local --tpu-name here
 }
 
@@ -350,16 +382,16 @@ test_options_of_a_job_need_a_place() {
 test_times_are_of_right_results_with_a_ratio_and_its_interval() {
     adapter
     cp mine.py other.py
-    bench() { "$GDNCTL" oracle bench gdn --kernel py:mine.py --python "$PY" --shape 1,1,2,32,16,16 --rounds 3 --runs 1 --threads 1 "$@"; }
-    expect 0 bench --peer py:other.py
+    mine() { bench --kernel py:mine.py "$@"; }
+    expect 0 mine --peer py:other.py
     out_has 'network of py:mine.py: open'
     grep -qE '^py:other.py takes [0-9.]+ times as long as py:mine.py \([0-9.]+ to [0-9.]+\)$' "$WORK/out" || fail 'no ratio'
-    expect 0 bench --peer py:other.py --json
+    expect 0 mine --peer py:other.py --json
     jq -e '.environment.framework == "numpy" and .forward.verified and .forward.median_ms > 0 and .forward.peak_fraction == null and
            .peers[0].forward.ratio.low <= .peers[0].forward.ratio.median' "$WORK/out" >/dev/null || fail 'not the promised JSON'
-    expect 1 bench --env FAULT=wrong
+    expect 1 mine --env FAULT=wrong
     out_has 'no time, because the result is wrong'
-    expect 9 bench --env FAULT=import
+    expect 9 mine --env FAULT=import
 }
 
 # What only this program may say of a function, a program over files cannot say of itself.

@@ -134,7 +134,12 @@ Result<harness::BenchRequest> bench_request(const oracle_bench::Options& options
 Result<ExitCode> run_bench(std::string_view op, harness::BenchPlan& plan, const harness::BenchRequest& request,
                            const Hidden& hidden, Context& context) {
     GDNCTL_TRY_ASSIGN(const harness::BenchDone done, harness::bench(op, plan, request, context));
-    context.terminal.out(context.global.json ? done.json : done.text + hidden_text(hidden));
+    if (context.global.json) {
+        print_json(done.json, context);
+        return done.code;
+    }
+    context.terminal.out(done.text + hidden_text(hidden));
+    if (context.env.get(k_verdict_line)) print_json(done.json, context, -1);
     return done.code;
 }
 

@@ -27,7 +27,7 @@ public:
         m_machine = this_machine();
         if (!oracle::has_isa(m_request.isa)) {
             m_missing = fmt::format("this processor has no {}", oracle::name_of(m_request.isa));
-            return BenchDone{fmt::format("{}: not measured ({})\n", kernels(), m_missing), json_text(),
+            return BenchDone{fmt::format("{}: not measured ({})\n", kernels(), m_missing), report_json(),
                              ExitCode::nothing_done};
         }
         GDNCTL_TRY_ASSIGN(m_all, m_plan.contestants());
@@ -49,7 +49,7 @@ public:
                                          m_subjects.begin() + static_cast<std::ptrdiff_t>(first));
         GDNCTL_TRY(m_plan.finish(m_all, timed, m_subjects[0]));
         for (Contestant& c : m_all) check_peak(c);
-        return BenchDone{text(), json_text(), code()};
+        return BenchDone{text(), report_json(), code()};
     }
 
 private:
@@ -193,7 +193,7 @@ private:
         return json;
     }
 
-    std::string json_text() const {
+    Json report_json() const {
         Json report = {{"schema", "gdnctl.oracle-bench/1"}, {"op", m_op}, {"kernel", nullptr}};
         if (m_request.kernel) report["kernel"] = *m_request.kernel;
         report["not_measured"] = Json::object();
@@ -242,7 +242,7 @@ private:
         report["rounds"] = m_request.rounds;
         report["runs_per_round"] = m_request.runs;
         if (m_request.fields) m_request.fields(report);
-        return to_text(report, 2) + "\n";
+        return report;
     }
 
     std::string_view m_op;

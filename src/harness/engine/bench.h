@@ -72,7 +72,8 @@ public:
 };
 
 struct BenchDone {
-    std::string text, json;  // gdnctl.oracle-bench/1
+    std::string text;
+    Json json = nullptr;  // gdnctl.oracle-bench/1
     ExitCode code = ExitCode::ok;
 };
 
