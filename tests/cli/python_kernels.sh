@@ -394,6 +394,16 @@ test_times_are_of_right_results_with_a_ratio_and_its_interval() {
     expect 9 mine --env FAULT=import
 }
 
+test_a_time_without_a_final_state_says_so() {
+    adapter
+    expect 0 bench --kernel py:mine.py --env 'FAULT=no state'
+    out_has 'final_state was not returned: not judged'
+    expect 0 bench --kernel py:mine.py --env 'FAULT=no state' --json
+    jq -e '.forward.verified and .forward.not_returned == ["final_state"]' "$WORK/out" >/dev/null || fail 'not the promised JSON'
+    expect 0 bench --kernel py:mine.py --json
+    jq -e '.forward | has("not_returned") | not' "$WORK/out" >/dev/null || fail 'said of one that returns all'
+}
+
 # What only this program may say of a function, a program over files cannot say of itself.
 test_a_program_cannot_excuse_what_it_does_not_return() {
     cat >claims.py <<'PYTHON'

@@ -127,6 +127,7 @@ private:
         std::string text;
         if (c.times.compile > 0) text += fmt::format("  compiled in {:.1f} s\n", c.times.compile);
         if (c.times.device) text += fmt::format("  {:.3f} ms of the last run on the device\n", *c.times.device * 1e3);
+        for (const std::string& name : c.not_returned) text += fmt::format("  {} was not returned: not judged\n", name);
         const auto peak = peak_flop_of(c.environment, m_request.peak_tflops);
         if (!peak) return text;
         return text + fmt::format("  {:.3f} of the {:.0f} TFLOP/s of {}\n", c.timing.gflops * 1e9 / *peak,
@@ -189,6 +190,7 @@ private:
             const auto peak = peak_flop_of(c.environment, peak_tflops);
             json["peak_fraction"] = peak ? Json(t.gflops * 1e9 / *peak) : Json(nullptr);
         }
+        if (!c.not_returned.empty()) json["not_returned"] = c.not_returned;
         if (c.fields) c.fields(json);
         return json;
     }
@@ -314,6 +316,7 @@ public:
             if (t.good() && !t.kernel->is_foreign()) GDNCTL_TRY(judge_own(t));
             c.environment = t.kernel->facts().environment;
             c.times = t.kernel->times();
+            c.not_returned = t.not_returned;
             if (t.good() && t.kernel->is_foreign() && !is_on_accelerator(c.environment)) {
                 c.floor_s = least;
                 t.fault = impossible_time(c.timing.seconds.min, least, m_request.threads);
@@ -353,6 +356,7 @@ private:
         std::optional<Error> error_of_ours;
         std::optional<oracle::KernelFault> fault;
         std::string reason, network;
+        std::set<std::string> not_returned;
         bool right = false;  // some run of a third-party kernel was
         double error = 0;
 
@@ -399,6 +403,7 @@ private:
         t.network = t.kernel->network();
         TensorFile outputs;
         GDNCTL_TRY_ASSIGN(t.fault, t.kernel->collect(outputs));
+        t.not_returned = oracle::not_returned(outputs);
         return t.fault ? Status{} : judge(*t.problem, outputs, t);
     }
 

@@ -136,6 +136,7 @@ Status TimedPass::after() {
     oracle::TensorFile outputs;
     GDNCTL_TRY_ASSIGN(m_fault, m_kernel->collect(outputs));
     if (m_fault) return {};
+    m_not_returned = oracle::not_returned(outputs);
     GDNCTL_TRY_ASSIGN(m_fault, m_timed->name(outputs));
     if (m_fault) return {};
     apply(m_disguise, outputs, m_task.reference.contract.value.state_layout);
