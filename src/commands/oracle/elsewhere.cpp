@@ -242,6 +242,7 @@ void Words::python(const PythonChoice& choice) {
     add("--python", choice.command);
     add("--env", choice.env);
     flag("--no-network", choice.no_network);
+    add("--chained", choice.chained);
 }
 
 Result<ExitCode> run_elsewhere(const Elsewhere& options, const Words& words, Context& context) {

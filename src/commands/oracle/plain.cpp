@@ -117,7 +117,9 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
 Result<harness::BenchRequest> bench_request(const oracle_bench::Options& options, int threads, const Context& context) {
     std::vector<std::string> kernels = options.peers;
     if (options.kernel) kernels.push_back(*options.kernel);
-    GDNCTL_TRY_ASSIGN(const harness::Limits limits, limits_of(options.limits, options.python, kernels, context));
+    PythonChoice python = options.python;
+    python.timed = true;
+    GDNCTL_TRY_ASSIGN(const harness::Limits limits, limits_of(options.limits, python, kernels, context));
     return harness::BenchRequest{options.kernel,
                                  options.peers,
                                  options.dtype == oracle_bench::DTypeChoice::bf16,

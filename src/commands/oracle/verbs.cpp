@@ -616,6 +616,7 @@ void describe(cli::Args& args, Options& options) {
                 {.default_text = "as its name says"});
     describe_limits(args, options.limits);
     describe_python(args, options.python);
+    describe_chained(args, options.python);
     linear_ce::describe_bench(args, options.ce);
     describe_elsewhere(args, options.elsewhere);
     args.check([&options] { return check(options); });

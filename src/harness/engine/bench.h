@@ -51,6 +51,7 @@ struct Contestant {
     Json environment = nullptr;               // as KernelFacts has it
     oracle::CallTimes times = {};             // of the last run
     std::set<std::string> not_returned = {};  // results, which are not judged
+    std::optional<Subject> on_device = {};    // with its times there
     std::function<void(Json&)> fields = {};   // adds what --json says besides
 };
 

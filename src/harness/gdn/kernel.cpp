@@ -96,6 +96,7 @@ Subject TimedPass::subject(std::string name, double flop) {
     subject.before = [this] { return before(); };
     subject.after = [this] { return after(); };
     subject.counted = [this](double ours) { return m_kernel->times().wall.value_or(ours); };
+    subject.device = [this] { return m_kernel->times().device; };
     return subject;
 }
 

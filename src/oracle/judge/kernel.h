@@ -133,6 +133,7 @@ struct KernelFacts {
 struct CallTimes {
     std::optional<double> wall = std::nullopt;    // until the result was there; nullopt: what our clock says
     std::optional<double> device = std::nullopt;  // of it, on the accelerator
+    std::string no_device = {};                   // why that is not known, where it was to be measured
     double compile = 0;                           // in advance, of all calls so far
 };
 
