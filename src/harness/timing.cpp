@@ -79,14 +79,19 @@ namespace {
 
 constexpr double k_noise = 1.35;
 
-Result<double> seconds_of(const Subject& subject, const Clock& clock) {
+struct Taken {
+    double seconds = 0;
+    std::optional<double> on_device;
+};
+
+Result<Taken> seconds_of(const Subject& subject, const Clock& clock) {
     if (subject.before) GDNCTL_TRY(subject.before());
     const auto start = clock.monotonic();
     subject.run();
     const double seconds = std::chrono::duration<double>(clock.monotonic() - start).count();
     const double counted = subject.counted ? subject.counted(seconds) : seconds;
     if (subject.after) GDNCTL_TRY(subject.after());
-    return counted;
+    return Taken{counted, subject.device ? subject.device() : std::nullopt};
 }
 
 // Median over rounds of subject's rate / other's.
@@ -107,10 +112,13 @@ Status run_rounds(std::vector<Subject>& subjects, std::int64_t rounds, std::int6
         for (Subject& s : subjects) {
             if (stop.stop_requested()) return fail(ErrorKind::interrupted, "stopped before all rounds were run");
             double least = std::numeric_limits<double>::infinity();
+            std::vector<double> there;
             for (std::int64_t i = 0; i < runs; ++i) {
-                GDNCTL_TRY_ASSIGN(const double seconds, seconds_of(s, clock));
-                least = std::min(least, seconds);
+                GDNCTL_TRY_ASSIGN(const Taken taken, seconds_of(s, clock));
+                least = std::min(least, taken.seconds);
+                if (taken.on_device) there.push_back(*taken.on_device);
             }
+            if (!there.empty()) s.device_seconds.push_back(oracle::spread_of(std::move(there)).median);
             // A clock that does not advance would give a rate of infinity.
             s.seconds.push_back(std::max(least, 1e-9));
             if (s.check) GDNCTL_TRY(s.check());
@@ -139,6 +147,19 @@ RatioOfTimes interval_of_ratio(const Subject& one, const Subject& other) {
     std::sort(medians.begin(), medians.end());
     if (medians.empty()) return {};
     return {oracle::spread_of(std::move(ratios)).median, medians[k_draws / 40], medians[k_draws - 1 - k_draws / 40]};
+}
+
+bool disagree(const RatioOfTimes& one, const RatioOfTimes& other) {
+    return (one.low > 1 && other.high < 1) || (one.high < 1 && other.low > 1);
+}
+
+std::optional<Subject> on_device(const Subject& subject) {
+    const std::vector<double>& taken = subject.device_seconds;
+    const bool all = !taken.empty() && taken.size() == subject.seconds.size();
+    if (!all || *std::min_element(taken.begin(), taken.end()) <= 0) return std::nullopt;
+    Subject there = subject;
+    there.seconds = taken;
+    return there;
 }
 
 Timing timing_of(const Subject& subject, const Subject* sgemm, const Subject& peak) {

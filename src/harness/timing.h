@@ -93,11 +93,16 @@ struct Subject {
     std::function<Status()> before = {}, after = {};  // around each run, outside the time; may be empty
     // The time that counts of a run that took so long by our clock; empty: that.
     std::function<double(double)> counted = {};
+    std::function<std::optional<double>()> device = {};  // after a run: its seconds on an accelerator; may be empty
+    std::vector<double> device_seconds = {};             // one a round: the median of its runs
 };
 
 // Runs every subject once untimed, then `rounds` rounds of `runs` runs each. Error: interrupted, or what a check says.
 Status run_rounds(std::vector<Subject>& subjects, std::int64_t rounds, std::int64_t runs, Clock& clock,
                   std::stop_token stop);
+
+// The subject with its times on the accelerator; nullopt: not known in all rounds, or too short to be measured.
+std::optional<Subject> on_device(const Subject& subject);
 
 struct Timing {
     oracle::Spread seconds;
@@ -115,6 +120,8 @@ struct RatioOfTimes {
     double median = 1, low = 1, high = 1;
 };
 RatioOfTimes interval_of_ratio(const Subject& one, const Subject& other);
+// Whether one says that its first subject is faster, the other that it is slower.
+bool disagree(const RatioOfTimes& one, const RatioOfTimes& other);
 
 // `sgemm` may be nullptr.
 Timing timing_of(const Subject& subject, const Subject* sgemm, const Subject& peak);

@@ -332,12 +332,44 @@ test_a_job_that_is_not_waited_for_is_no_verdict() {
     grep -qF 'verdict: OK (1 case)' "$WORK/out" "$WORK/err" || fail 'no verdict in its log'
 }
 
+# bench [ARGUMENT...]: mine.py, or what the arguments say.
+bench() {
+    "$GDNCTL" oracle bench gdn --python "$PY" --shape 1,1,2,32,16,16 --rounds 3 --runs 1 --threads 1 "$@"
+}
+
+test_times_of_a_local_job_are_printed_as_here() {
+    adapter
+    cp mine.py other.py
+    git init -q . && git add -A && git commit -qm 'Two kernels'
+    mkdir sub && cd sub || exit 1
+    there() { bench --kernel py:../mine.py --cluster local "$@"; }
+    expect 0 there --peer py:../other.py
+    grep -qE '^py:./other.py takes [0-9.]+ times as long as py:./mine.py ' "$WORK/out" || fail 'no ratio'
+    out_lacks '{"schema"'
+    expect 0 there --json
+    jq -e '.schema == "gdnctl.oracle-bench/1" and .rounds == 3 and .shape.dk == 16 and .forward.verified and
+           .environment.framework == "numpy" and .job.backend == "local" and .job.status == "SUCCEEDED"' "$WORK/out" >/dev/null ||
+        fail 'not the promised JSON'
+    err_has 'multiply-add peak'
+    expect 1 there --env FAULT=wrong
+    out_has 'no time, because the result is wrong'
+    expect 9 there --env FAULT=import
+    expect 124 there --env FAULT=sleeps --time-limit 2
+    expect 0 "$GDNCTL" oracle bench linear-ce --batch 8 --hidden 8 --vocab 32 --rounds 2 --runs 1 --threads 1 --cluster local --json
+    jq -e '.op == "linear-ce" and .shape.vocab == 32 and .job.status == "SUCCEEDED"' "$WORK/out" >/dev/null || fail 'not its sizes'
+    expect 2 bench --kernel py:../mine.py --no-wait
+    err_has 'need --cluster or --tpu-name'
+}
+
 test_on_a_held_tpu_of_this_machine() {
     repository
     expect 0 "$GDNCTL" dev-tpu-allocate --cluster local --tpu-name here --detach
     expect 0 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --cluster local --tpu-name here --case 'device_00[1-4]'
     out_has 'verdict: OK (4 cases)'
     expect 1 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --cluster local --tpu-name here --case device_001 --env FAULT=wrong
+    expect 0 bench --kernel py:mine.py --cluster local --tpu-name here --json
+    jq -e '.schema == "gdnctl.oracle-bench/1" and .forward.verified and .job.status == "SUCCEEDED"' "$WORK/out" >/dev/null ||
+        fail 'not the promised JSON'
     expect 0 "$GDNCTL" dev-tpu-release --cluster local --tpu-name here
 }
 
@@ -350,16 +382,139 @@ test_options_of_a_job_need_a_place() {
 test_times_are_of_right_results_with_a_ratio_and_its_interval() {
     adapter
     cp mine.py other.py
-    bench() { "$GDNCTL" oracle bench gdn --kernel py:mine.py --python "$PY" --shape 1,1,2,32,16,16 --rounds 3 --runs 1 --threads 1 "$@"; }
-    expect 0 bench --peer py:other.py
+    mine() { bench --kernel py:mine.py "$@"; }
+    expect 0 mine --peer py:other.py
     out_has 'network of py:mine.py: open'
     grep -qE '^py:other.py takes [0-9.]+ times as long as py:mine.py \([0-9.]+ to [0-9.]+\)$' "$WORK/out" || fail 'no ratio'
-    expect 0 bench --peer py:other.py --json
+    expect 0 mine --peer py:other.py --json
     jq -e '.environment.framework == "numpy" and .forward.verified and .forward.median_ms > 0 and .forward.peak_fraction == null and
            .peers[0].forward.ratio.low <= .peers[0].forward.ratio.median' "$WORK/out" >/dev/null || fail 'not the promised JSON'
-    expect 1 bench --env FAULT=wrong
+    expect 1 mine --env FAULT=wrong
     out_has 'no time, because the result is wrong'
-    expect 9 bench --env FAULT=import
+    expect 9 mine --env FAULT=import
+}
+
+test_a_time_without_a_final_state_says_so() {
+    adapter
+    expect 0 bench --kernel py:mine.py --env 'FAULT=no state'
+    out_has 'final_state was not returned: not judged'
+    expect 0 bench --kernel py:mine.py --env 'FAULT=no state' --json
+    jq -e '.forward.verified and .forward.not_returned == ["final_state"]' "$WORK/out" >/dev/null || fail 'not the promised JSON'
+    expect 0 bench --kernel py:mine.py --json
+    jq -e '.forward | has("not_returned") | not' "$WORK/out" >/dev/null || fail 'said of one that returns all'
+}
+
+test_timed_calls_rotate_among_three_buffers() {
+    adapter
+    cat >>mine.py <<'PYTHON'
+
+
+seen = []
+
+
+def forward(fn, q, *rest, of=forward, **named):
+    address = q.__array_interface__["data"][0]
+    if address in seen[-2:]: raise RuntimeError("q is where one of the last two was")
+    seen.append(address)
+    return of(fn, q, *rest, **named)
+PYTHON
+    expect 0 bench --kernel py:mine.py --shape 1,2,2,512,64,64 --rounds 4 --runs 3
+}
+
+# Two adapters with a library that looks like jax on a TPU. The first call in a program takes `dispatch` longer.
+jax_adapters() {
+    adapter
+    cat >jax.py <<'PYTHON'
+import types
+
+import numpy
+
+__version__, programs = "9.9", [0]
+config = types.SimpleNamespace(jax_default_matmul_precision="highest")
+tpu = types.SimpleNamespace(platform="tpu", device_kind="TPU v9", memory_stats=lambda: None)
+
+
+class Array(numpy.ndarray):
+    def is_deleted(self): return False
+
+
+def devices(): return [tpu]
+def device_count(): return 4
+def device_put(array, device): return array.view(Array)
+def block_until_ready(values): return values
+def eval_shape(function, *given): return function(*given)
+
+
+class jit:
+    def __init__(self, function): self.function = function
+    def lower(self, *_): return self
+    def compile(self): return self
+    def __call__(self, *given):
+        programs[0] += 1
+        return self.function(*given)
+
+
+class lax:
+    @staticmethod
+    def dynamic_update_slice(array, values, first):
+        array = array.copy()
+        array[first] = values.reshape(())
+        return array
+
+    @staticmethod
+    def fori_loop(first, last, step, state):
+        for i in range(first, last): state = step(i, state)
+        return state
+PYTHON
+    for name in mine other; do
+        [ $name = mine ] || cp mine.py other.py
+        cat >>$name.py <<PYTHON
+
+
+import time
+
+import jax
+
+framework, backward, programs = "jax", None, [0]
+if os.environ.get("PLATFORM"): jax.tpu.platform = os.environ["PLATFORM"]
+dispatch, takes = (0.001, 0.012) if "$name" == "mine" else (0.05, 0.001)
+
+
+def forward(*given, of=forward, **named):
+    if programs[0] != jax.programs[0]: time.sleep(dispatch)
+    programs[0] = jax.programs[0]
+    time.sleep(takes)
+    return tuple(x.view(jax.Array) for x in of(*given, **named))
+PYTHON
+    done
+}
+
+test_on_a_tpu_the_time_on_the_device_is_that_of_chained_calls() {
+    jax_adapters
+    expect 0 bench --kernel py:mine.py --peer py:other.py
+    grep -qE '^  [0-9.]+ ms on the device$' "$WORK/out" || fail 'no time on the device'
+    grep -qE '^  on the device 0\.[0-9]+ times \(' "$WORK/out" || fail 'no ratio there'
+    out_has 'the two disagree about which is faster'
+    expect 0 bench --kernel py:mine.py --peer py:other.py --chained 4 --json
+    jq -e '.environment.platform == "tpu" and .forward.device_ms >= 12 and .peers[0].forward.device_ms < 50 and
+           .peers[0].forward.ratio.low > 1 and .peers[0].forward.device_ratio.high < 1 and .peers[0].forward.ratios_disagree' \
+        "$WORK/out" >/dev/null || fail 'not the promised JSON'
+}
+
+test_elsewhere_calls_are_chained_where_that_is_asked_for() {
+    jax_adapters
+    expect 0 bench --kernel py:mine.py --env PLATFORM=cpu --json
+    jq -e '.forward.device_ms == null' "$WORK/out" >/dev/null || fail 'chained unasked'
+    expect 0 bench --kernel py:mine.py --env PLATFORM=cpu --chained 4 --json
+    jq -e '.forward.device_ms >= 12' "$WORK/out" >/dev/null || fail 'not chained'
+    expect 0 bench --kernel py:mine.py --chained 1 --json
+    jq -e '.forward.device_ms == null' "$WORK/out" >/dev/null || fail 'chained against the will'
+    echo 'jit = False' >>mine.py
+    expect 0 bench --kernel py:mine.py
+    out_has 'no time on the device: the adapter has jit = False'
+    expect 2 bench --kernel py:mine.py --chained 0
+    expect 2 "$GDNCTL" oracle bench gdn --kernel builtin:fused --chained 4
+    err_has 'are for py: kernels'
 }
 
 # What only this program may say of a function, a program over files cannot say of itself.

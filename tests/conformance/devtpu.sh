@@ -253,7 +253,7 @@ test_killed_at_random_instants_frees_the_tpu() {
   ! ls /tmp/gdnctl-hold | grep -q -- "-k$$-" || fail "lease files are left: $(ls /tmp/gdnctl-hold)"
 }
 
-# The program and the tree go there, the verdict and the files of failures come home.
+# The program and the tree go there; verdict, times and the files of failures come home.
 test_a_python_kernel_is_judged_on_the_host() {
   host
   /usr/bin/python3 -c 'import numpy' 2>/dev/null || skip 'no /usr/bin/python3 with numpy'
@@ -273,5 +273,9 @@ test_a_python_kernel_is_judged_on_the_host() {
   [ "$(ls "$REMOTE/.gdnctl/bin" | wc -l)" = 1 ] || fail 'the program was sent twice'
   expect 9 "$GDNCTL" oracle verify gdn --python /usr/bin/python3 "${HOLD[@]}" --case device_003 --kernel py:mine.py
   err_has 'no TPU was seen: the kernel ran on cpu'
+  bench() { "$GDNCTL" oracle bench gdn --python /usr/bin/python3 "${HOLD[@]}" --shape 1,1,2,32,16,16 --rounds 2 --runs 1 "$@"; }
+  expect 0 bench --kernel py:mine.py --peer py:./mine.py --allow-cpu
+  out_has 'times as long as py:./mine.py'
+  expect 9 bench --kernel py:mine.py
   release
 }

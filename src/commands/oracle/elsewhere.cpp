@@ -1,5 +1,7 @@
 #include "commands/oracle/elsewhere.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "commands/common.h"
@@ -57,7 +59,8 @@ void show_how_to_reproduce(const Json& verdict) {
     }
 }
 
-Result<Planned> run_as_job(const Elsewhere& options, std::vector<std::string> words, bool python, Context& context) {
+Result<Planned> run_as_job(const Elsewhere& options, const Words& command, Context& context) {
+    std::vector<std::string> words = command.words();
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(options.place, context));
     target.here = place.local;
@@ -66,14 +69,15 @@ Result<Planned> run_as_job(const Elsewhere& options, std::vector<std::string> wo
     plan.data_prefix = k_oracle_data;
     if (place.local) add_folder(options, words, context);
     const std::string there = program_there(place.local, plan, context);
-    plan.command = oracle_command(target, there, words, python);
+    plan.command = oracle_command(target, there, words, command.needs_python());
     plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
     GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, options.submit, *backend, context));
     return Planned{std::move(run), place.local ? std::string() : tpu.type, place.local};
 }
 
-Result<Planned> run_on_hold(const Elsewhere& options, std::vector<std::string> words, bool python, Context& context) {
+Result<Planned> run_on_hold(const Elsewhere& options, const Words& command, Context& context) {
+    std::vector<std::string> words = command.words();
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     Via via = Via::automatic;
     HeldRunOptions held;
@@ -89,7 +93,7 @@ Result<Planned> run_on_hold(const Elsewhere& options, std::vector<std::string> w
     const std::string folder = fmt::format(".gdnctl/failures-{}", random_hex(8));
     if (fetch) words.insert(words.end(), {"--save-failures", folder});
     if (here) add_folder(options, words, context);
-    plan.command = oracle_command(target, there, words, python);
+    plan.command = oracle_command(target, there, words, command.needs_python());
     GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, plan, held, context));
     if (fetch && !run.cut_short) GDNCTL_TRY(fetch_failures(hold, folder, *options.save_failures, context));
     return Planned{std::move(run), here ? std::string() : hold.record.tpu_type, here || fetch};
@@ -99,7 +103,7 @@ Result<Planned> run_on_hold(const Elsewhere& options, std::vector<std::string> w
 Result<ExitCode> judged(const Elsewhere& options, const Planned& planned, Context& context) {
     const JobRun& run = planned.run;
     if (!run.waited) return ExitCode::ok;
-    const auto verdict = run.data.empty() ? Result<Json>(Json()) : parse_json(run.data, "the job's verdict");
+    const auto verdict = run.data.empty() ? Result<Json>(Json()) : parse_json(run.data, "the job's result");
     const bool found = verdict && verdict->is_object();
     if (context.global.json && found) {
         Json object = *verdict;
@@ -112,7 +116,7 @@ Result<ExitCode> judged(const Elsewhere& options, const Planned& planned, Contex
     if (!found) {
         report_end(run);
         if (run.verdict.exit != ExitCode::ok) return run.verdict.exit;
-        return fail(ErrorKind::bad_input, "the job succeeded, but its log has no verdict");
+        return fail(ErrorKind::bad_input, "the job succeeded, but its log has no result");
     }
     if (options.save_failures && !planned.at_home) show_how_to_reproduce(*verdict);
     const std::string platform = json::text(json::field(*verdict, "environment"), "platform");
@@ -162,11 +166,39 @@ void describe_elsewhere(cli::Args& args, Elsewhere& o) {
     });
 }
 
-Result<ExitCode> run_elsewhere(const Elsewhere& options, const std::vector<std::string>& words, bool python,
-                               Context& context) {
-    // Paths are relative to the repository, where the command runs.
-    GDNCTL_TRY_ASSIGN(const Planned planned, options.tpu_name ? run_on_hold(options, words, python, context)
-                                                              : run_as_job(options, words, python, context));
+void Words::kernel(std::string_view name, std::string spelling) {
+    const auto from_root = [this, root = project_root(m_context)](const std::string& path) {
+        return (m_context.cwd / path).lexically_normal().lexically_relative(root).string();
+    };
+    if (spelling.starts_with("src:") || spelling.starts_with("lib:")) {
+        spelling = spelling.substr(0, 4) + from_root(spelling.substr(4));
+    } else if (spelling.starts_with("py:")) {
+        m_python = true;
+        const auto end = std::min(spelling.find(':', 3), spelling.size());
+        const std::string adapter = spelling.substr(3, end - 3);
+        if (adapter.find('/') != std::string::npos || adapter.ends_with(".py")) {
+            spelling = "py:./" + from_root(adapter) + spelling.substr(end);
+        }
+    }
+    add(name, spelling);
+}
+
+void Words::limits(const LimitOptions& limits) {
+    add("--time-limit", limits.time_limit_s);
+    add("--memory-limit", limits.memory_limit_mib);
+}
+
+void Words::python(const PythonChoice& choice) {
+    m_python_named = choice.command.has_value();
+    add("--python", choice.command);
+    add("--env", choice.env);
+    flag("--no-network", choice.no_network);
+    add("--chained", choice.chained);
+}
+
+Result<ExitCode> run_elsewhere(const Elsewhere& options, const Words& words, Context& context) {
+    GDNCTL_TRY_ASSIGN(const Planned planned,
+                      options.tpu_name ? run_on_hold(options, words, context) : run_as_job(options, words, context));
     return judged(options, planned, context);
 }
 

@@ -15,6 +15,13 @@
 
 namespace gdnctl::commands {
 
+namespace {
+
+constexpr int k_buffers = 3;  // what a cache may keep of a call's inputs is not found there by the next one
+constexpr int k_chained = 8;
+
+}  // namespace
+
 void describe_limits(cli::Args& args, LimitOptions& options) {
     args.option(options.time_limit_s, "--time-limit SECONDS",
                 "time limit for one call of a kernel (py: with its compilation), or one run of a cmd: kernel",
@@ -61,13 +68,25 @@ void describe_python(cli::Args& args, PythonChoice& options) {
     });
 }
 
+void describe_chained(cli::Args& args, PythonChoice& options) {
+    args.option(options.chained, "--chained N",
+                "also time N JAX calls in one program, to measure the time on the device without dispatch; 1: do not",
+                {.group = "Python", .default_text = fmt::format("{} on TPUs, else 1", k_chained)});
+    args.check([&options]() -> Status {
+        constexpr std::int64_t k_most = 1'000'000;
+        const std::int64_t calls = options.chained.value_or(1);
+        if (calls >= 1 && calls <= k_most) return {};
+        return fail(ErrorKind::usage, fmt::format("--chained: expected 1 to {}", k_most));
+    });
+}
+
 Result<harness::Limits> limits_of(const LimitOptions& options, const PythonChoice& python,
                                   const std::vector<std::string>& kernels, const Context& context) {
     harness::Limits limits = limits_of(options);
     const auto in_python = [](const std::string& kernel) { return kernel.starts_with("py:"); };
     if (std::none_of(kernels.begin(), kernels.end(), in_python)) {
-        if (!python.command && python.env.empty() && !python.no_network) return limits;
-        return fail(ErrorKind::usage, "--python, --env and --no-network are for py: kernels");
+        if (!python.command && python.env.empty() && !python.no_network && !python.chained) return limits;
+        return fail(ErrorKind::usage, "--python, --env, --no-network and --chained are for py: kernels");
     }
     harness::PythonOptions chosen;
     if (python.command) {
@@ -83,6 +102,11 @@ Result<harness::Limits> limits_of(const LimitOptions& options, const PythonChoic
     chosen.no_network = python.no_network;
     if (options.time_limit_s) chosen.wall = limits.wall;
     if (options.memory_limit_mib) chosen.memory = limits.memory;
+    if (python.timed) {
+        chosen.buffers = k_buffers;
+        chosen.chained = static_cast<int>(python.chained.value_or(k_chained));
+        chosen.chained_anywhere = python.chained.has_value();
+    }
     limits.python = std::make_shared<harness::PythonHost>(std::move(chosen), context);
     return limits;
 }

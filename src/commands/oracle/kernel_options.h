@@ -28,8 +28,11 @@ struct PythonChoice {
     std::optional<std::string> command;
     std::vector<std::string> env;  // "NAME=VALUE"
     bool no_network = false;
+    bool timed = false;                   // not only judged
+    std::optional<std::int64_t> chained;  // if so: the calls that show the time on the device; none: as suits that
 };
 void describe_python(cli::Args& args, PythonChoice& options);
+void describe_chained(cli::Args& args, PythonChoice& options);
 // The same limits, with a process for those of `kernels` that are Python functions. Usage error: options of such a
 // process, but none is. `context` must outlive it.
 Result<harness::Limits> limits_of(const LimitOptions& options, const PythonChoice& python,

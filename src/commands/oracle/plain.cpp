@@ -117,7 +117,9 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
 Result<harness::BenchRequest> bench_request(const oracle_bench::Options& options, int threads, const Context& context) {
     std::vector<std::string> kernels = options.peers;
     if (options.kernel) kernels.push_back(*options.kernel);
-    GDNCTL_TRY_ASSIGN(const harness::Limits limits, limits_of(options.limits, options.python, kernels, context));
+    PythonChoice python = options.python;
+    python.timed = true;
+    GDNCTL_TRY_ASSIGN(const harness::Limits limits, limits_of(options.limits, python, kernels, context));
     return harness::BenchRequest{options.kernel,
                                  options.peers,
                                  options.dtype == oracle_bench::DTypeChoice::bf16,
@@ -134,7 +136,12 @@ Result<harness::BenchRequest> bench_request(const oracle_bench::Options& options
 Result<ExitCode> run_bench(std::string_view op, harness::BenchPlan& plan, const harness::BenchRequest& request,
                            const Hidden& hidden, Context& context) {
     GDNCTL_TRY_ASSIGN(const harness::BenchDone done, harness::bench(op, plan, request, context));
-    context.terminal.out(context.global.json ? done.json : done.text + hidden_text(hidden));
+    if (context.global.json) {
+        print_json(done.json, context);
+        return done.code;
+    }
+    context.terminal.out(done.text + hidden_text(hidden));
+    if (context.env.get(k_verdict_line)) print_json(done.json, context, -1);
     return done.code;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "commands/common.h"
+#include "commands/oracle/elsewhere.h"
 #include "commands/oracle/gdn.h"
 #include "commands/table.h"
 #include "core/json.h"
@@ -387,49 +388,27 @@ void describe(cli::Args& args, Options& options) {
 
 namespace {
 
-// The same command for another machine, from the root of the repository.
-Result<std::vector<std::string>> words_there(const Options& o, const Context& context) {
-    const auto root = project_root(context);
-    const auto from_root = [&](const std::string& path) {
-        return (context.cwd / path).lexically_normal().lexically_relative(root).string();
-    };
-    std::string kernel = o.kernel;
-    if (kernel.starts_with("src:") || kernel.starts_with("lib:")) {
-        kernel = kernel.substr(0, 4) + from_root(kernel.substr(4));
-    } else if (kernel.starts_with("py:")) {
-        const auto end = std::min(kernel.find(':', 3), kernel.size());
-        const std::string adapter = kernel.substr(3, end - 3);
-        if (adapter.find('/') != std::string::npos || adapter.ends_with(".py")) {
-            kernel = "py:./" + from_root(adapter) + kernel.substr(end);
-        }
-    }
+// The same command for another machine.
+Result<Words> words_there(const Options& o, const Context& context) {
     if (o.vectors) return fail(ErrorKind::usage, "--vectors is for kernels on this machine");
-    std::vector<std::string> words = {"oracle", "verify", o.op, "--kernel", kernel};
-    const auto add = [&](std::string_view name, const std::string& value) {
-        words.insert(words.end(), {std::string(name), value});
-    };
-    const auto flag = [&](std::string_view name, bool set) {
-        if (set) words.emplace_back(name);
-    };
-    for (const std::string& name : o.cases) add("--case", name);
+    Words words("verify", o.op, context);
+    words.kernel("--kernel", o.kernel);
+    words.add("--case", o.cases);
     if (o.chosen != CaseChoice::as_suits_the_kernel) {
-        add("--cases", o.chosen == CaseChoice::device ? "device" : "full");
+        words.add("--cases", o.chosen == CaseChoice::device ? "device" : "full");
     }
-    if (o.contract) add("--contract", *o.contract);
-    for (const std::string& set : o.sets) add("--set", set);
-    if (o.dtype != StoredAs::as_listed) add("--dtype", std::string(name_of(o.dtype)));
-    if (o.seed) add("--seed", *o.seed);
-    if (o.threads > 0) add("--threads", fmt::format("{}", o.threads));
-    if (o.limits.time_limit_s) add("--time-limit", fmt::format("{}", *o.limits.time_limit_s));
-    if (o.limits.memory_limit_mib) add("--memory-limit", fmt::format("{}", *o.limits.memory_limit_mib));
-    if (o.python.command) add("--python", *o.python.command);
-    for (const std::string& entry : o.python.env) add("--env", entry);
-    flag("--no-network", o.python.no_network);
-    flag("--allow-suspect", o.allow_suspect);
-    flag("--metamorphic", o.metamorphic);
-    flag("--slow", o.slow);
-    flag("--fail-fast", o.fail_fast);
-    flag("-v", context.global.verbose > 0);
+    words.add("--contract", o.contract);
+    words.add("--set", o.sets);
+    if (o.dtype != StoredAs::as_listed) words.add("--dtype", name_of(o.dtype));
+    words.add("--seed", o.seed);
+    words.add_unless<std::int64_t>(0, "--threads", o.threads);
+    words.limits(o.limits);
+    words.python(o.python);
+    words.flag("--allow-suspect", o.allow_suspect);
+    words.flag("--metamorphic", o.metamorphic);
+    words.flag("--slow", o.slow);
+    words.flag("--fail-fast", o.fail_fast);
+    words.flag("-v", context.global.verbose > 0);
     return words;
 }
 
@@ -440,9 +419,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(all.hidden, take_hidden(context.env));
     if (!options.elsewhere.wanted()) return run_operator(all, &Operator::verify, context);
     GDNCTL_TRY_ASSIGN(const auto words, words_there(options, context));
-    const bool python = options.kernel.starts_with("py:") && !options.python.command;
     all.elsewhere.save_failures = options.save_failures;
-    return run_elsewhere(all.elsewhere, words, python, context);
+    return run_elsewhere(all.elsewhere, words, context);
 }
 
 }  // namespace gdnctl::commands::oracle_verify
@@ -639,7 +617,9 @@ void describe(cli::Args& args, Options& options) {
                 {.default_text = "as its name says"});
     describe_limits(args, options.limits);
     describe_python(args, options.python);
+    describe_chained(args, options.python);
     linear_ce::describe_bench(args, options.ce);
+    describe_elsewhere(args, options.elsewhere);
     args.check([&options] { return check(options); });
     args.example("gdnctl oracle bench gdn", "forward, backward and decode at the shape of docs/benchmarks.md");
     args.example("gdnctl oracle bench gdn --kernel builtin:backward --threads 1", "only the gradients");
@@ -649,6 +629,8 @@ void describe(cli::Args& args, Options& options) {
                  "output for a program");
     args.example("gdnctl oracle bench gdn --kernel src:kernel.c --peer builtin:fused", "your own kernel");
     args.example("gdnctl oracle bench gdn --kernel py:./mine.py --peer py:levanter", "two JAX functions");
+    args.example("gdnctl oracle bench gdn --kernel py:levanter --cluster us-central1 --tpu v5p-8",
+                 "on a cluster's TPU");
     args.exit_code(1, "a timed kernel is wrong, its outputs differ between rounds, or it crashed");
     args.exit_code(3, "this processor lacks the instruction set");
     args.exit_code(8, "a file cannot be read or written, or there is no compiler for src:");
@@ -657,9 +639,38 @@ void describe(cli::Args& args, Options& options) {
     args.see_also("oracle verify");
 }
 
+namespace {
+
+// The same command for another machine.
+Words words_there(const Options& o, const Context& context) {
+    const Options usual;
+    Words words("bench", o.op, context);
+    if (o.kernel) words.kernel("--kernel", *o.kernel);
+    for (const std::string& peer : o.peers) words.kernel("--peer", peer);
+    words.add_unless(usual.shape, "--shape", o.shape);
+    if (o.dtype != usual.dtype) words.add("--dtype", k_dtypes[static_cast<std::size_t>(o.dtype)].name);
+    if (o.isa != usual.isa) words.add("--isa", k_isas[static_cast<std::size_t>(o.isa)].name);
+    words.add_unless(usual.seed, "--seed", o.seed);
+    words.add_unless(usual.threads, "--threads", o.threads);
+    words.add_unless(usual.rounds, "--rounds", o.rounds);
+    words.add_unless(usual.runs, "--runs", o.runs);
+    words.add("--peak", o.peak_tflops);
+    words.add_unless(usual.ce.batch, "--batch", o.ce.batch);
+    words.add_unless(usual.ce.hidden, "--hidden", o.ce.hidden);
+    words.add_unless(usual.ce.vocab, "--vocab", o.ce.vocab);
+    words.add_unless(usual.ce.soft_cap, "--soft-cap", o.ce.soft_cap);
+    words.add_unless(usual.ce.logsumexp_weight, "--logsumexp-weight", o.ce.logsumexp_weight);
+    words.limits(o.limits);
+    words.python(o.python);
+    return words;
+}
+
+}  // namespace
+
 Result<ExitCode> run(const Options& options, Context& context) {
     Options all = options;
     GDNCTL_TRY_ASSIGN(all.hidden, take_hidden(context.env));
+    if (options.elsewhere.wanted()) return run_elsewhere(options.elsewhere, words_there(options, context), context);
     if (all.hidden.seed) all.seed = static_cast<std::int64_t>(*all.hidden.seed >> 1U);
     return run_operator(all, &Operator::bench, context);
 }
@@ -842,8 +853,8 @@ Rows oracle_commands() {
                                                                    "judge tensors dumped from a run", Tier::process),
         cli::make<&oracle_run::describe, &oracle_run::run>("oracle run", "Oracle", "write inputs and the exact result",
                                                            Tier::none),
-        cli::make<&oracle_bench::describe, &oracle_bench::run>(
-            "oracle bench", "Oracle", "time kernels and compare them with sgemm", Tier::process),
+        cli::make<&oracle_bench::describe, &oracle_bench::run>("oracle bench", "Oracle",
+                                                               "time kernels and compare them with sgemm", Tier::http),
         cli::make<&oracle_cases::describe, &oracle_cases::run>("oracle cases", "Oracle", "list the generated cases",
                                                                Tier::none),
         cli::make<&oracle_adapter::describe, &oracle_adapter::run>(

@@ -202,6 +202,7 @@ struct Options {
     std::optional<double> peak_tflops;
     LimitOptions limits;
     PythonChoice python;
+    Elsewhere elsewhere;
     Hidden hidden;
     harness::linear_ce::BenchSizes ce;
     Operators operators = commands::operators();

@@ -348,7 +348,11 @@ public:
         const auto bytes = oracle::serialize_safetensors(file);
         GDNCTL_TRY(atomic_replace(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 0600));
         Json answer;
-        GDNCTL_TRY_ASSIGN(fault, asked_of({{"do", "place"}, {"pass", pass}, {"inputs", path.string()}}, &answer));
+        GDNCTL_TRY_ASSIGN(
+            fault,
+            asked_of(
+                {{"do", "place"}, {"pass", pass}, {"inputs", path.string()}, {"buffers", m_host->options().buffers}},
+                &answer));
         m_times.compile += json::number(answer, "compile_seconds").value_or(0);
         return fault;
     }
@@ -369,9 +373,11 @@ public:
     oracle::CallTimes times() const override { return m_times; }
 
     oracle::Faulted collect(TensorFile& outputs) override {
+        GDNCTL_TRY_ASSIGN(auto fault, call_chained());
+        if (fault) return fault;
         GDNCTL_TRY_ASSIGN(const auto path, m_host->tensor_file("outputs.safetensors"));
         Json answer;
-        GDNCTL_TRY_ASSIGN(auto fault, asked_of({{"do", "store"}, {"outputs", path.string()}}, &answer));
+        GDNCTL_TRY_ASSIGN(fault, asked_of({{"do", "store"}, {"outputs", path.string()}}, &answer));
         if (fault) return fault;
         auto read = oracle_files::read(m_context, {path.string()}, {});
         std::error_code ignored;
@@ -419,6 +425,18 @@ private:
         m_number = json::integer(answer, "kernel").value_or(0);
         note_facts(answer);
         return std::nullopt;
+    }
+
+    // The time of the last call on a device whose framework does not say it.
+    oracle::Faulted call_chained() {
+        const PythonOptions& options = m_host->options();
+        if (options.chained < 2 || m_times.device) return std::nullopt;
+        if (!options.chained_anywhere && json::text(m_facts.environment, "platform") != "tpu") return std::nullopt;
+        Json answer;
+        GDNCTL_TRY_ASSIGN(auto fault, asked_of({{"do", "chain"}, {"calls", options.chained}}, &answer));
+        m_times.device = json::number(answer, "device_seconds");
+        m_times.no_device = json::text(answer, "reason");
+        return fault;
     }
 
     void note_facts(const Json& hello) {

@@ -35,6 +35,9 @@ struct PythonOptions {
     bool no_network = false;
     std::chrono::milliseconds wall{300000};  // of one call, with its compilation
     std::size_t memory = 0;                  // bytes; 0: no limit
+    int buffers = 1;                         // sets of inputs in memory, among which calls rotate
+    int chained = 0;                         // calls in one program, whose time gives that on the device; below 2: none
+    bool chained_anywhere = false;           // not only on TPUs
 };
 
 class PythonHost {
@@ -61,6 +64,7 @@ public:
 
     const std::vector<std::pair<std::string, std::string>>& variables() const { return m_variables; }
     std::string network() const;
+    const PythonOptions& options() const { return m_options; }
 
 private:
     static constexpr int k_most_deaths = 3;

@@ -27,7 +27,7 @@ public:
         m_machine = this_machine();
         if (!oracle::has_isa(m_request.isa)) {
             m_missing = fmt::format("this processor has no {}", oracle::name_of(m_request.isa));
-            return BenchDone{fmt::format("{}: not measured ({})\n", kernels(), m_missing), json_text(),
+            return BenchDone{fmt::format("{}: not measured ({})\n", kernels(), m_missing), report_json(),
                              ExitCode::nothing_done};
         }
         GDNCTL_TRY_ASSIGN(m_all, m_plan.contestants());
@@ -48,8 +48,13 @@ public:
         const std::vector<Subject> timed(m_subjects.begin() + static_cast<std::ptrdiff_t>(own),
                                          m_subjects.begin() + static_cast<std::ptrdiff_t>(first));
         GDNCTL_TRY(m_plan.finish(m_all, timed, m_subjects[0]));
-        for (Contestant& c : m_all) check_peak(c);
-        return BenchDone{text(), json_text(), code()};
+        for (Contestant& c : m_all) {
+            check_peak(c);
+            c.on_device = on_device(c.subject);
+            const bool measured = !c.subject.device_seconds.empty();
+            if (!c.on_device && measured) c.times.no_device = "the differences are too small to be measured";
+        }
+        return BenchDone{text(), report_json(), code()};
     }
 
 private:
@@ -123,14 +128,48 @@ private:
                c.text + accelerator_text(c);
     }
 
+    static double device_ms(const Contestant& c) { return oracle::spread_of(c.on_device->seconds).median * 1e3; }
+
     std::string accelerator_text(const Contestant& c) const {
         std::string text;
         if (c.times.compile > 0) text += fmt::format("  compiled in {:.1f} s\n", c.times.compile);
-        if (c.times.device) text += fmt::format("  {:.3f} ms of the last run on the device\n", *c.times.device * 1e3);
+        if (c.on_device) text += fmt::format("  {:.3f} ms on the device\n", device_ms(c));
+        if (!c.times.no_device.empty()) text += fmt::format("  no time on the device: {}\n", c.times.no_device);
+        for (const std::string& name : c.not_returned) text += fmt::format("  {} was not returned: not judged\n", name);
         const auto peak = peak_flop_of(c.environment, m_request.peak_tflops);
         if (!peak) return text;
         return text + fmt::format("  {:.3f} of the {:.0f} TFLOP/s of {}\n", c.timing.gflops * 1e9 / *peak,
                                   *peak * 1e-12, json::text(c.environment, "device_kind"));
+    }
+
+    // How much longer a peer takes.
+    struct Comparison {
+        const Contestant& first;
+        RatioOfTimes ratio;
+        std::optional<RatioOfTimes> on_device;
+
+        bool is_doubtful() const { return on_device && disagree(ratio, *on_device); }
+    };
+    std::optional<Comparison> comparison(const Contestant& c) const {
+        const Contestant* first = measured_of(c.pass);
+        if (!c.peer || first == nullptr || !c.verified || !first->verified) return std::nullopt;
+        Comparison compared{*first, interval_of_ratio(c.subject, first->subject), std::nullopt};
+        if (c.on_device && first->on_device) compared.on_device = interval_of_ratio(*c.on_device, *first->on_device);
+        return compared;
+    }
+
+    std::string comparison_text(const Contestant& c) const {
+        const auto compared = comparison(c);
+        if (!compared) return {};
+        const RatioOfTimes& r = compared->ratio;
+        std::string text = fmt::format("{} takes {:.2f} times as long as {} ({:.2f} to {:.2f})\n", c.label, r.median,
+                                       compared->first.label, r.low, r.high);
+        if (const auto& there = compared->on_device) {
+            text += fmt::format("  on the device {:.2f} times ({:.2f} to {:.2f})\n", there->median, there->low,
+                                there->high);
+        }
+        if (compared->is_doubtful()) text += "  the two disagree about which is faster\n";
+        return text;
     }
 
     std::string text() const {
@@ -145,13 +184,7 @@ private:
                    ? fmt::format("sgemm: {:.1f} GFLOP/s, n = {}, {}\n", m_sgemm.gflops, k_sgemm_size, m_sgemm_name)
                    : fmt::format("sgemm: not measured\n  {}\n", m_no_sgemm);
         out += fmt::format("multiply-add peak: {:.1f} GFLOP/s\n", m_peak.gflops);
-        for (const Contestant& c : m_all) {
-            const Contestant* first = measured_of(c.pass);
-            if (!c.peer || first == nullptr || !c.verified || !first->verified) continue;
-            const RatioOfTimes ratio = interval_of_ratio(c.subject, first->subject);
-            out += fmt::format("{} takes {:.2f} times as long as {} ({:.2f} to {:.2f})\n", c.label, ratio.median,
-                               first->label, ratio.low, ratio.high);
-        }
+        for (const Contestant& c : m_all) out += comparison_text(c);
         out += m_plan.notes(m_all);
         if (std::any_of(m_all.begin(), m_all.end(), [](const Contestant& c) { return c.timing.noisy; })) {
             out += "noisy: a median is more than 1.35 times its minimum; compare ratios, not times\n";
@@ -163,6 +196,10 @@ private:
     static Json not_measured() {
         return {{"kernel", nullptr}, {"median_ms", nullptr},      {"min_ms", nullptr},
                 {"gflops", nullptr}, {"sgemm_fraction", nullptr}, {"verified", nullptr}};
+    }
+
+    static Json json_of(const RatioOfTimes& ratio) {
+        return {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}};
     }
 
     static Json json_of(const Contestant& c, const std::optional<double>& peak_tflops) {
@@ -185,15 +222,17 @@ private:
         json.update({{"max_ms", t.seconds.max * 1e3}, {"fma_peak_fraction", t.of_peak}, {"noisy", t.noisy}});
         if (c.environment.is_object()) {
             json["compile_s"] = c.times.compile;
-            json["device_ms"] = c.times.device ? Json(*c.times.device * 1e3) : Json(nullptr);
+            json["device_ms"] = c.on_device ? Json(device_ms(c)) : Json(nullptr);
+            if (!c.times.no_device.empty()) json["no_device_ms"] = c.times.no_device;
             const auto peak = peak_flop_of(c.environment, peak_tflops);
             json["peak_fraction"] = peak ? Json(t.gflops * 1e9 / *peak) : Json(nullptr);
         }
+        if (!c.not_returned.empty()) json["not_returned"] = c.not_returned;
         if (c.fields) c.fields(json);
         return json;
     }
 
-    std::string json_text() const {
+    Json report_json() const {
         Json report = {{"schema", "gdnctl.oracle-bench/1"}, {"op", m_op}, {"kernel", nullptr}};
         if (m_request.kernel) report["kernel"] = *m_request.kernel;
         report["not_measured"] = Json::object();
@@ -216,10 +255,12 @@ private:
                 peers.push_back({{"name", c.kernel}});
             }
             peers.back()[pass] = json_of(c, m_request.peak_tflops);
-            const Contestant* first = measured_of(c.pass);
-            if (first == nullptr || !c.verified || !first->verified) continue;
-            const RatioOfTimes ratio = interval_of_ratio(c.subject, first->subject);
-            peers.back()[pass]["ratio"] = {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}};
+            const auto compared = comparison(c);
+            if (!compared) continue;
+            peers.back()[pass]["ratio"] = json_of(compared->ratio);
+            if (!compared->on_device) continue;
+            peers.back()[pass]["device_ratio"] = json_of(*compared->on_device);
+            peers.back()[pass]["ratios_disagree"] = compared->is_doubtful();
         }
         report["sgemm"] = nullptr;
         if (m_no_sgemm.empty() && !m_all.empty()) {
@@ -242,7 +283,7 @@ private:
         report["rounds"] = m_request.rounds;
         report["runs_per_round"] = m_request.runs;
         if (m_request.fields) m_request.fields(report);
-        return to_text(report, 2) + "\n";
+        return report;
     }
 
     std::string_view m_op;
@@ -314,6 +355,7 @@ public:
             if (t.good() && !t.kernel->is_foreign()) GDNCTL_TRY(judge_own(t));
             c.environment = t.kernel->facts().environment;
             c.times = t.kernel->times();
+            c.not_returned = t.not_returned;
             if (t.good() && t.kernel->is_foreign() && !is_on_accelerator(c.environment)) {
                 c.floor_s = least;
                 t.fault = impossible_time(c.timing.seconds.min, least, m_request.threads);
@@ -353,6 +395,7 @@ private:
         std::optional<Error> error_of_ours;
         std::optional<oracle::KernelFault> fault;
         std::string reason, network;
+        std::set<std::string> not_returned;
         bool right = false;  // some run of a third-party kernel was
         double error = 0;
 
@@ -376,6 +419,7 @@ private:
         subject.before = [this, &t] { return place(t); };
         subject.after = [this, &t] { return look_at(t); };
         subject.counted = [&t](double ours) { return t.kernel->times().wall.value_or(ours); };
+        subject.device = [&t] { return t.kernel->times().device; };
         return subject;
     }
 
@@ -399,6 +443,7 @@ private:
         t.network = t.kernel->network();
         TensorFile outputs;
         GDNCTL_TRY_ASSIGN(t.fault, t.kernel->collect(outputs));
+        t.not_returned = oracle::not_returned(outputs);
         return t.fault ? Status{} : judge(*t.problem, outputs, t);
     }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,12 +45,14 @@ struct Contestant {
     double error = 0;
     std::string reason = {};  // why it is not
     std::optional<oracle::KernelFault> fault = {};
-    double floor_s = 0;                      // a shorter time is impossible; 0: not known
-    std::string network = {};                // what blocked its network access
-    std::string text = {};                   // lines below its row
-    Json environment = nullptr;              // as KernelFacts has it
-    oracle::CallTimes times = {};            // of the last run
-    std::function<void(Json&)> fields = {};  // adds what --json says besides
+    double floor_s = 0;                       // a shorter time is impossible; 0: not known
+    std::string network = {};                 // what blocked its network access
+    std::string text = {};                    // lines below its row
+    Json environment = nullptr;               // as KernelFacts has it
+    oracle::CallTimes times = {};             // of the last run
+    std::set<std::string> not_returned = {};  // results, which are not judged
+    std::optional<Subject> on_device = {};    // with its times there
+    std::function<void(Json&)> fields = {};   // adds what --json says besides
 };
 
 // What an operator times on some inputs.
@@ -72,7 +75,8 @@ public:
 };
 
 struct BenchDone {
-    std::string text, json;  // gdnctl.oracle-bench/1
+    std::string text;
+    Json json = nullptr;  // gdnctl.oracle-bench/1
     ExitCode code = ExitCode::ok;
 };
 

@@ -567,9 +567,7 @@ private:
             ++m_done.not_run;
             return {};
         }
-        for (const auto& [key, value] : tried.outputs.metadata) {
-            if (key.starts_with(oracle::k_without)) m_done.without.insert(key.substr(oracle::k_without.size()));
-        }
+        m_done.without.merge(oracle::not_returned(tried.outputs));
         Item item;
         item.kind = what.kind;
         item.name = name + std::string(what.suffix);

@@ -133,6 +133,7 @@ public:
             if (!m_timed[i]->foreign) continue;
             all[i].environment = m_timed[i]->foreign->kernel().facts().environment;
             all[i].times = m_timed[i]->foreign->kernel().times();
+            all[i].not_returned = m_timed[i]->foreign->not_returned();
         }
         check_floors(all);
         for (std::size_t i = 0; i < all.size(); ++i) {

@@ -96,6 +96,7 @@ Subject TimedPass::subject(std::string name, double flop) {
     subject.before = [this] { return before(); };
     subject.after = [this] { return after(); };
     subject.counted = [this](double ours) { return m_kernel->times().wall.value_or(ours); };
+    subject.device = [this] { return m_kernel->times().device; };
     return subject;
 }
 
@@ -136,6 +137,7 @@ Status TimedPass::after() {
     oracle::TensorFile outputs;
     GDNCTL_TRY_ASSIGN(m_fault, m_kernel->collect(outputs));
     if (m_fault) return {};
+    m_not_returned = oracle::not_returned(outputs);
     GDNCTL_TRY_ASSIGN(m_fault, m_timed->name(outputs));
     if (m_fault) return {};
     apply(m_disguise, outputs, m_task.reference.contract.value.state_layout);

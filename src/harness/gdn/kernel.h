@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,6 +74,7 @@ public:
     oracle::Pass pass() const { return m_pass; }
     const std::optional<oracle::KernelFault>& fault() const { return m_fault; }
     const oracle::GdnReport& report() const { return m_report; }  // of the first run
+    const std::set<std::string>& not_returned() const { return m_not_returned; }
     std::string_view timed() const { return m_kernel->timed(); }
     const Kernel& kernel() const { return *m_kernel; }
     // What kept it from the network: "namespace", "seccomp", "none"; empty: it never ran.
@@ -103,6 +105,7 @@ private:
     std::optional<oracle::KernelFault> m_fault;
     std::optional<oracle::TensorFile> m_first;
     oracle::GdnReport m_report;
+    std::set<std::string> m_not_returned;  // results of the last run
 };
 
 // The passes that a kernel of gdn has, the forward first. One that cannot be asked has a forward, which says what is

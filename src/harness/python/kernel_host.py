@@ -1,7 +1,9 @@
 """Runs kernels that are Python functions for gdnctl. Needs Python 3.9 and numpy, and of the rest only what an adapter
 imports. Requests come as lines of JSON on standard input, an answer to each goes to standard output; tensors go by
 safetensors files. What a kernel prints goes to standard error."""
+import collections
 import contextlib
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -175,6 +177,10 @@ class Numpy:
     def prepare(self, function, arrays):
         return function, True
 
+    def chain(self, function, arrays):
+        """A compiled function of arrays and a number: the results of as many calls, each after the one before."""
+        raise Failure("unsupported", f"{self.name} has no chained calls")
+
     def bytes_of(self, array):
         return array.tobytes()
 
@@ -224,6 +230,32 @@ class Jax(Numpy):
         if not self.jit:
             return function, True
         return self.jax.jit(function).lower(arrays).compile(), False
+
+    def flush(self):
+        if self.device.platform == "gpu":
+            self.jax.block_until_ready(self.jax.numpy.zeros(64 << 20, device=self.device))
+
+    def chain(self, function, arrays):
+        if not self.jit:
+            raise Failure("unsupported", "the adapter has jit = False")
+        jax, lax, jnp = self.jax, self.jax.lax, self.jax.numpy
+
+        def moved(array, much):
+            first = (0,) * array.ndim
+            return lax.dynamic_update_slice(array, (array[first] + much.astype(array.dtype)).reshape((1,) * array.ndim), first)
+
+        def step(_, state):
+            arrays, _ = state
+            values = function(arrays)
+            # No result is as large, which XLA cannot know: all inputs stay as they are, but depend on all results.
+            much = functools.reduce(jnp.logical_or, (v[(0,) * v.ndim] >= jnp.finfo(v.dtype).max for v in values.values()))
+            return {name: moved(a, much) for name, a in arrays.items()}, values
+
+        def chained(arrays, count):
+            empty = {name: jnp.zeros(v.shape, v.dtype) for name, v in jax.eval_shape(function, arrays).items()}
+            return lax.fori_loop(0, count, step, (arrays, empty))[1]
+
+        return jax.jit(chained).lower(arrays, np.int32(1)).compile()
 
     def bytes_of(self, array):
         return b"" if array.is_deleted() else np.asarray(array).tobytes()
@@ -424,7 +456,8 @@ class Kernel:
         self.passes = ["forward"] + (["backward"] if self.own_backward or automatic else [])
         if callable(getattr(self.adapter, "decode", None)):
             self.passes.append("decode")
-        self.prepared, self.failed = {}, {}
+        self.prepared, self.failed, self.chains = {}, {}, {}
+        self.earlier = collections.deque()
 
     def hello(self):
         packages = {"jax", "jaxlib", "libtpu", "torch", "triton", "numpy"}
@@ -441,7 +474,8 @@ class Kernel:
                 "passes": self.passes, "contract": getattr(self.adapter, "contract", None), "fields": fields,
                 "dtype": getattr(self.adapter, "dtype", None), "libraries": versions}
 
-    def place(self, which, path):
+    def place(self, which, path, buffers):
+        """Calls rotate among `buffers` sets of inputs in memory."""
         tensors, metadata = read_tensors(path)
         contract = {k: number_or_text(v) for k, v in metadata.items() if k not in NOT_CONTRACT}
         self.op = (LinearCe if metadata.get("op") == "linear-ce" else Gdn)(tensors, contract)
@@ -453,9 +487,11 @@ class Kernel:
         self.tensors = tensors
         self.arrays = {name: self.framework.array(t) for name, t in tensors.items()}
         self.framework.wait(self.arrays)
+        self.earlier = collections.deque([*self.earlier, self.arrays], buffers - 1)
         shapes = sorted((name, t.dtype, t.values.shape) for name, t in tensors.items())
         key = json.dumps([which, shapes, self.op.case, contract], sort_keys=True)
         started, fresh = time.perf_counter(), key not in self.prepared
+        self.key = key
         if key in self.failed:
             raise Failure("not_run", self.failed[key])
         if fresh:
@@ -526,6 +562,26 @@ class Kernel:
         self.values = values
         return {"seconds": time.perf_counter() - started, "device_seconds": on_device() if on_device else None}
 
+    def chain(self, calls):
+        """Seconds of a call on the device: those between 1 and `calls` chained ones, so that dispatch drops out."""
+        try:
+            if self.key not in self.chains:
+                function = self.call_of(self.which, {"without": [], "narrow": {}})
+                self.chains[self.key] = self.framework.chain(function, self.arrays)
+            taken = []
+            for count in (1, calls):
+                started = time.perf_counter()
+                values = self.chains[self.key](self.arrays, np.int32(count))
+                self.framework.wait(values)
+                taken.append(time.perf_counter() - started)
+            for name, value in values.items():
+                once, many = (np.asarray(v).astype(np.float64) for v in (self.values[name], value))
+                if not np.abs(once - many).max() <= 0.05 * np.abs(once).max():
+                    raise Failure("unsupported", f"chained calls give another {name}")
+            return {"device_seconds": (taken[1] - taken[0]) / (calls - 1)}
+        except Exception as error:
+            return {"reason": failure_of(error).text}
+
     def store(self, path):
         if self.exposed:  # jax.jit never writes to its arguments
             for name, tensor in self.tensors.items():
@@ -583,7 +639,9 @@ def answer(ask):
         return open_kernel(ask["adapter"], ask["function"], ask["cwd"])
     kernel = kernels[ask["kernel"]]
     if what == "place":
-        return kernel.place(ask["pass"], ask["inputs"])
+        return kernel.place(ask["pass"], ask["inputs"], ask["buffers"])
+    if what == "chain":
+        return kernel.chain(ask["calls"])
     return kernel.run() if what == "run" else kernel.store(ask["outputs"])
 
 

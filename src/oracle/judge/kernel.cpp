@@ -39,6 +39,14 @@ std::string_view name_of(KernelFaultKind kind) { return row_of(kind).name; }
 
 bool ends_everything(const KernelFault& fault) { return fault.at_start || row_of(fault.kind).ends_everything; }
 
+std::set<std::string> not_returned(const TensorFile& outputs) {
+    std::set<std::string> names;
+    for (const auto& [key, value] : outputs.metadata) {
+        if (key.starts_with(k_without)) names.insert(key.substr(k_without.size()));
+    }
+    return names;
+}
+
 Result<KernelRun> run_once(Kernel& kernel, const Asked& asked) {
     KernelRun run;
     GDNCTL_TRY_ASSIGN(run.fault, kernel.place(asked));

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,8 @@ bool ends_everything(const KernelFault& fault);
 // Keys in the metadata of outputs: with the name of a result that the kernel does not return, and with the name of a
 // cotangent that was rounded to the dtype that is the value ("bfloat16").
 inline constexpr std::string_view k_without = "without_", k_cotangent_dtype = "dtype_of_";
+// The results that the kernel does not return.
+std::set<std::string> not_returned(const TensorFile& outputs);
 
 struct KernelRun {
     TensorFile outputs;                // what the pass gives, in the contract's layout; empty with a fault
@@ -130,6 +133,7 @@ struct KernelFacts {
 struct CallTimes {
     std::optional<double> wall = std::nullopt;    // until the result was there; nullopt: what our clock says
     std::optional<double> device = std::nullopt;  // of it, on the accelerator
+    std::string no_device = {};                   // why that is not known, where it was to be measured
     double compile = 0;                           // in advance, of all calls so far
 };
 

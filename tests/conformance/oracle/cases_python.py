@@ -78,6 +78,22 @@ for each in BACKWARD:
     add(each, (within, line, by), stages, True)
 
 
+@case
+def python_levanter_has_a_time_of_chained_calls(gdnctl):
+    got = gdnctl.run("oracle", "bench", "gdn", "--kernel", "py:levanter", "--peer",
+                     "py:levanter:levanter.layers.gated_deltanet.recurrent_gated_delta_rule", "--python", sys.executable, "--shape",
+                     "1,2,4,256,64,64", "--rounds", "3", "--runs", "2", "--chained", "4", "--json")
+    report = json.loads(got.stdout)
+    for name in ("forward", "backward"):
+        ours, peer = report[name], report["peers"][0][name]
+        demand(ours["verified"] and peer["verified"], f"{name}: {ours}, {peer}")
+        for timed in (ours, peer):
+            demand(0.3 < timed["device_ms"] / timed["median_ms"] < 3, f"{name}: {timed}")
+        demand(peer["device_ratio"]["median"] > 0 and "ratios_disagree" in peer, f"{name}: {peer}")
+    demand(gdnctl.run("oracle", "bench", "gdn", "--kernel", "py:levanter", "--python", sys.executable, "--shape", "1,2,4,64,64,64",
+                      "--rounds", "2", "--runs", "1", "--json").stdout.count('"device_ms": null') == 2, "chained unasked on a CPU")
+
+
 def inert_modules(gdnctl):
     """A folder for PYTHONPATH: what levanter's cross-entropy imports and never calls on one machine."""
     folder = os.path.join(gdnctl.folder, "inert")

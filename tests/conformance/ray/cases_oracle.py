@@ -1,4 +1,5 @@
-"""A Python kernel judged as a job and on a held TPU: this program goes along, and the verdict there is the verdict here."""
+"""A Python kernel judged and timed as a job and on a held TPU: this program goes along, and what it says there, it says
+here."""
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ KERNEL = '''
 import numpy as np
 
 framework = "numpy"
+contract = "marin"
 fields = {"head_map": "interleaved"}
 
 
@@ -38,6 +40,12 @@ def verify(t, code, *words):
     return json.loads(ran.out)
 
 
+def bench(t, code, *words):
+    ran = t.run(code, "oracle", "bench", "gdn", "--kernel", "py:mine.py", "--python", python_with_numpy(t), "--shape",
+                "1,1,2,32,16,16", "--rounds", "2", "--runs", "1", "--threads", "1", "--json", *t.place.args, *words, place=False)
+    return json.loads(ran.out)
+
+
 def write(t, kernel):
     with open(os.path.join(t.cwd, "mine.py"), "w") as f:
         f.write(kernel)
@@ -56,12 +64,25 @@ def oracle_judges_a_python_kernel_as_a_job(t):
     t.equal(verify(t, 9)["verdict"], "NO_ENTRY_POINT", "the verdict of no kernel")
 
 
+@case(on=("local", "ray"))
+def oracle_times_a_python_kernel_as_a_job(t):
+    write(t, KERNEL)
+    report = bench(t, 0, "--peer", "py:./mine.py")
+    t.equal((report["forward"]["verified"], report["job"]["status"]), (True, "SUCCEEDED"), "what was timed")
+    t.check(report["peers"][0]["forward"]["ratio"]["median"] > 0, "no ratio")
+    write(t, KERNEL.replace("S = S * np.exp(", "S = S * 0.9 * np.exp("))
+    report = bench(t, 1)
+    t.equal((report["forward"]["verified"], report["job"]["driver_exit_code"]), (False, 1), "a wrong kernel")
+
+
 @case(on=("ray",), tpu=True)
 def oracle_demands_the_tpu_that_was_asked_for(t):
     write(t, KERNEL)
     t.equal(verify(t, 9, "--tpu", "v5p-8")["verdict"], "OK", "what its functions return")
     t.check("no TPU was seen" in t.last.err, "it does not say so")
     verify(t, 0, "--tpu", "v5p-8", "--allow-cpu")
+    t.equal(bench(t, 9, "--tpu", "v5p-8")["forward"]["verified"], True, "what is timed")
+    t.check("no TPU was seen" in t.last.err, "it does not say so")
 
 
 @case(on=("local", "ray"), tpu=True)
@@ -71,4 +92,5 @@ def oracle_judges_on_a_held_tpu(t):
     t.run(0, "dev-tpu-allocate", "--tpu-name", name, "--tpu-type", "v5p-8", "--no-sync", "--detach")
     report = verify(t, 0, "--tpu-name", name, "--allow-cpu")
     t.equal(report["verdict"], "OK", "the verdict")
+    t.equal(bench(t, 0, "--tpu-name", name, "--allow-cpu")["forward"]["verified"], True, "what was timed")
     t.run(0, "dev-tpu-release", "--tpu-name", name)

@@ -47,6 +47,32 @@ TEST_CASE("bench: subjects run in turn, and the least run of a round counts") {
     CHECK(!timing_of(subjects[1], nullptr, subjects[1]).noisy);
 }
 
+TEST_CASE("bench: the time on the device is the median of a round's runs, if all rounds have one") {
+    test::FakeClock clock;
+    std::string order;
+    std::vector<Subject> subjects;
+    subjects.push_back(subject("a", 1, {9, 2, 3, 4, 1, 2, 2}, clock, order));
+    std::vector<double> there = {9, 5, 1, 3, 8, 6, 7};
+    subjects[0].device = [&there, next = std::size_t{0}]() mutable { return std::optional(there.at(next++)); };
+    CHECK_FALSE(on_device(subjects[0]));
+    REQUIRE(run_rounds(subjects, 2, 3, clock, {}));
+    REQUIRE(on_device(subjects[0]));
+    CHECK(on_device(subjects[0])->seconds == std::vector<double>{3, 7});
+    CHECK(subjects[0].seconds == std::vector<double>{2, 1});
+    subjects[0].device_seconds[1] = -0.1;
+    CHECK_FALSE(on_device(subjects[0]));
+    subjects[0].device_seconds.pop_back();
+    CHECK_FALSE(on_device(subjects[0]));
+}
+
+TEST_CASE("bench: ratios disagree if one is surely above 1 and the other surely below") {
+    CHECK(disagree({1.2, 1.1, 1.3}, {0.8, 0.7, 0.9}));
+    CHECK(disagree({0.8, 0.7, 0.9}, {1.2, 1.1, 1.3}));
+    CHECK_FALSE(disagree({1.2, 0.9, 1.3}, {0.8, 0.7, 0.9}));
+    CHECK_FALSE(disagree({1.2, 1.1, 1.3}, {3, 2, 4}));
+    CHECK_FALSE(disagree({0.8, 0.7, 0.9}, {1, 1, 1}));
+}
+
 TEST_CASE("bench: a check that fails and a stop end the rounds") {
     test::FakeClock clock;
     std::string order;

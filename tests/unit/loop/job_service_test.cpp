@@ -68,7 +68,7 @@ TEST_CASE("job service: what never became a job ends as the command would, and s
     const std::string log = read_text(world.folder / "job.log");
     CHECK(log.starts_with("[gdnctl] error: No cluster config found for region nowhere"));
     CHECK(world.terminal.err_text.empty());
-    const JobEnd end = judge_job(JobKind::tests, *answer, evidence_of(log), "nowhere", {}, false);
+    const JobEnd end = judge_job(JobKind::tests, *answer, evidence_of(log), "nowhere", {});
     CHECK(end.site_is_unknown);
     CHECK(end.rc == 2);
 

@@ -180,7 +180,7 @@ struct StageFixture : LoopFixture {
 
 inline JobEnd end_of(JobKind kind, int rc, JobReport report, const std::string& log,
                      const TargetEvidence& expected = {}) {
-    return judge_job(kind, {static_cast<ExitCode>(rc), std::move(report)}, evidence_of(log), "c", expected, false);
+    return judge_job(kind, {static_cast<ExitCode>(rc), std::move(report)}, evidence_of(log), "c", {expected});
 }
 
 }  // namespace gdnctl::loop
