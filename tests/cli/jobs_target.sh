@@ -118,7 +118,8 @@ test_a_target_of_ones_own_has_no_pytest_and_no_recipe() {
   err_has 'a list of words'
 }
 
-# A checkout of marin and a uv that writes down how it is called, and fails where $FAIL_AT is in its words.
+# A checkout of marin and a uv that writes down how it is called, and fails where $FAIL_AT is in its words. Its sync makes a
+# Python that finds a TPU and else is $PYTHON_OF_JOB, or echo.
 checkout_with_uv() {
   mkdir -p lib/levanter experiments "$HOME/bin" && touch lib/levanter/x experiments/x
   printf 'target = "marin"\n' >gdnctl.toml
@@ -129,7 +130,7 @@ case " $* " in *" torch=="*) echo "torch from here:$(env | sed -n 's/^\(UV_[A-Z_
 case " $* " in *"$FAIL_AT"*) exit 9 ;; esac
 if [ "$1" = sync ]; then
   mkdir -p "$UV_PROJECT_ENVIRONMENT/bin"
-  printf '#!/bin/sh\ncase "$2" in *GDNCTL*) echo "GDNCTL_DEVICE {\\"backend\\":\\"tpu\\",\\"count\\":4}" ;; *) echo "python $*" ;; esac\n' >"$UV_PROJECT_ENVIRONMENT/bin/python"
+  printf '#!/bin/sh\ncase "$2" in *GDNCTL*) echo "GDNCTL_DEVICE {\\"backend\\":\\"tpu\\",\\"count\\":4}" ;; *) %s "$@" ;; esac\n' "${PYTHON_OF_JOB:-echo python}" >"$UV_PROJECT_ENVIRONMENT/bin/python"
   chmod +x "$UV_PROJECT_ENVIRONMENT/bin/python"
 fi
 exit 0
@@ -161,6 +162,28 @@ TEXT
   out_has 'uv pip install --python .venv/bin/python --force'
   out_has 'python -m experiments.speedrun.hackable_transformer_gdn.tiny_profile --force_run_failed true'
   [ ! -e "$WORK/other" ] || fail "the active environment was touched"
+}
+
+test_marin_judges_its_kernel_after_the_sync_and_before_the_tests() {
+  local python=
+  for each in /usr/bin/python3 python3; do "$each" -c 'import numpy' 2>/dev/null && python=$each && break; done
+  [ -n "$python" ] || skip 'no python3 with numpy'
+  checkout_with_uv
+  echo "export PYTHON_OF_JOB=$python" >>"$HOME/.bash_profile"
+  { printf 'def supports(case):\n    return case["T"] <= 64 and case["dk"] == 64 and case["dv"] == 64 or "long"\n'; cat "$FIXTURES/python/my_gdn.py"; } >wrong.py
+  tac wrong.py | awk '/S = S \* decay/ && !n++ {next} 1' | tac >right.py
+  printf '[targets.marin.oracle]\nkernel = "py:right.py"\n' >>gdnctl.toml
+  expect 0 "$GDNCTL" ray-test --cluster local --tests kernels --oracle
+  grep -oE '^(uv [a-z]+|verdict: [A-Z]+)' "$WORK/out" | diff - <(printf '%s\n' 'uv sync' 'verdict: OK' 'uv pip' 'uv pip' 'uv run') || fail 'not in this order'
+  out_has 'on: numpy '
+  sed -i 's/right.py/wrong.py/' gdnctl.toml
+  expect 1 "$GDNCTL" ray-test --cluster local --tests kernels --oracle --json
+  jq -e '.oracle.verdict == "WRONG" and (.oracle.groups | length) > 0 and .driver_exit_code == 1' "$WORK/out" >/dev/null || fail 'not the verdict'
+  err_has 'gdnctl: failed step: oracle (exit status 1)'
+  err_lacks 'uv run pytest'
+  printf 'target = "mine"\n[targets.mine]\ntest = ["true"]\n' >gdnctl.toml
+  expect 2 "$GDNCTL" ray-test --cluster local --oracle
+  err_has "target 'mine' has no oracle"
 }
 
 # All that an activated environment sets, and where uv would look for a project.

@@ -4,6 +4,7 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "loop/engine/log_dir.h"
+#include "runlog/records/record.h"
 #include "validation_fixture.h"
 
 namespace gdnctl::loop {
@@ -402,6 +403,40 @@ TEST_CASE(
         }
         CHECK(climb(world, JobKind::tests).outcome == Outcome::infra);
     }
+}
+
+TEST_CASE("validation: the oracle's verdict comes before the tests'") {
+    const auto judged = [](int rc, const std::string& verdict, const std::string& log) {
+        JobAnswer answer{static_cast<ExitCode>(rc), report_of(rc == 0 ? "SUCCEEDED" : "FAILED")};
+        answer.report.failure_class = rc == 0 ? "none" : "user";
+        if (!verdict.empty()) {
+            answer.oracle = R"({"schema":"gdnctl.oracle-verify/1","op":"gdn","kernel":"py:k.py","verdict":")" +
+                            verdict + R"(","environment":{"platform":"tpu"},"groups":[{"verdict":")" + verdict +
+                            R"(","tensor":"out","stage":"solve","hint":"the inverse is that of I - M",)"
+                            R"("case":"device_001","cases":["device_001","device_004"],"error_x_budget":312.5}]})";
+        }
+        return judge_job(JobKind::tests, std::move(answer), evidence_of(log), "c", {.oracle = true});
+    };
+    const JobEnd wrong = judged(1, "WRONG", "RESOURCE_EXHAUSTED: of an earlier try");
+    CHECK(wrong.failure == Failure{Outcome::test_fail, "oracle: WRONG: the inverse is that of I - M"});
+    CHECK(json::text_at(wrong.oracle, "/groups/0/stage") == "solve");
+    CHECK(json::text_at(wrong.oracle, "/environment/platform") == "tpu");
+    CHECK(runlog::oracle_lines(wrong.oracle) ==
+          std::vector<std::string>{
+              "out, stage solve: the inverse is that of I - M; 2 cases, 312 x budget, smallest: device_001",
+              "reproduce: gdnctl oracle verify gdn --kernel py:k.py --case device_001"});
+
+    CHECK(judged(9, "NO_ENTRY_POINT", "ModuleNotFoundError: No module named 'x'").failure->outcome ==
+          Outcome::test_fail);
+    CHECK(judged(9, "NO_ENTRY_POINT", "The TPU is already in use by process with pid 7").failure->outcome ==
+          Outcome::infra);
+    CHECK(judged(124, "TIMED_OUT", "").failure->outcome == Outcome::test_fail);
+    CHECK(judged(1, "OK", "1 failed, 86 passed in 3.00s").failure->outcome == Outcome::test_fail);
+
+    CHECK(judged(0, "", k_green).failure == Failure{Outcome::infra, "passed, but without a verdict of the oracle"});
+    CHECK(judged(1, "", "sh: no").failure == Failure{Outcome::environment, std::string(k_no_oracle_verdict)});
+    CHECK(judged(1, "", "gdnctl: failed step: uv sync (exit status 1)").failure->outcome == Outcome::test_fail);
+    CHECK_FALSE(judged(0, "OK", k_green).failure);
 }
 
 }  // namespace gdnctl::loop

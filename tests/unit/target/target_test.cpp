@@ -336,3 +336,45 @@ TEST_CASE("target: mistakes name the place and suggest") {
 }
 
 }  // namespace gdnctl
+
+TEST_CASE("target: the oracle's table, and where its command line runs") {
+    ConfigTable oracle, set, table;
+    set.emplace("head_map", value(std::string("interleaved")));
+    set.emplace("eps", value(1e-6));
+    oracle.emplace("kernel", value(std::string("py:kernel.py")));
+    oracle.emplace("python", words({"uv", "run", "my python"}));
+    oracle.emplace("cases", value(std::string("full")));
+    oracle.emplace("dtype", value(std::string("bf16")));
+    oracle.emplace("set", value(set));
+    table.emplace("test", words({"make", "check"}));
+    table.emplace("oracle", value(oracle));
+    const auto target = select_target(with_target("mine", table), "/nowhere");
+    REQUIRE(target);
+    using Oracle = TestSelection::Oracle;
+    TestSelection selection;
+    selection.oracle = Oracle::alone;
+    const std::string alone =
+        "GDNCTL_VERDICT_LINE=1 /bin/gdnctl oracle verify gdn --kernel py:kernel.py --cases full --dtype bf16 "
+        "--set eps=1e-06 --set head_map=interleaved --python 'uv run '\\''my python'\\'''";
+    CHECK(test_command(*target, selection, "g", "/bin/gdnctl")->entrypoint == alone);
+    selection.oracle = Oracle::first;
+    CHECK(test_command(*target, selection, "g", "/bin/gdnctl")->entrypoint == alone + " && make check");
+    CHECK(
+        test_command(*target, selection, "g", ".gdnctl/gdnctl")->entrypoint.starts_with("chmod +x .gdnctl/gdnctl && "));
+    const auto none = select_target(named("cpu-gdn"), "/nowhere");
+    CHECK(test_command(*none, selection, "g", "g").error().kind == ErrorKind::usage);
+}
+
+TEST_CASE("target: marin's oracle uses the environment of its tests, and is gone with them") {
+    const auto marin = select_target(named("marin"), "/nowhere");
+    TestSelection selection;
+    selection.oracle = TestSelection::Oracle::first;
+    const std::string line = test_command(*marin, selection, "g", ".gdnctl/gdnctl")->entrypoint;
+    const auto at = [&](std::string_view words) { return line.find(words); };
+    CHECK(at("root=$PWD; ") < at("step=\"uv sync\""));
+    CHECK(at("step=\"uv sync\"") < at("step=\"oracle\"; (cd \"$root\"; chmod +x .gdnctl/gdnctl && "));
+    CHECK(at("--kernel py:levanter --python \"\\\"$venv\\\"/bin/python\")") < at("step=\"install torch\""));
+    ConfigTable table;
+    table.emplace("test", words({"make", "check"}));
+    CHECK_FALSE(select_target(with_target("marin", table), "/nowhere")->oracle);
+}
