@@ -174,7 +174,8 @@ struct StageFixture : LoopFixture {
                 system_process(),
                 children.clock,
                 http,
-                env};
+                env,
+                "run"};
     }
 };
 

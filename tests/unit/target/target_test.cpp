@@ -335,8 +335,6 @@ TEST_CASE("target: mistakes name the place and suggest") {
     CHECK(target_names(named("x")) == std::vector<std::string>{"cpu-ce", "cpu-gdn", "marin"});
 }
 
-}  // namespace gdnctl
-
 TEST_CASE("target: the oracle's table, and where its command line runs") {
     ConfigTable oracle, set, table;
     set.emplace("head_map", value(std::string("interleaved")));
@@ -378,3 +376,5 @@ TEST_CASE("target: marin's oracle uses the environment of its tests, and is gone
     table.emplace("test", words({"make", "check"}));
     CHECK_FALSE(select_target(with_target("marin", table), "/nowhere")->oracle);
 }
+
+}  // namespace gdnctl

@@ -324,9 +324,14 @@ void grant_locally(const GdnReference& r, const std::vector<RunErrors>& runs, co
         std::transform(truth.begin(), truth.end(), other.begin(), std::back_inserter(t.budget.summed),
                        [](double a, double b) { return static_cast<float>(2 * std::max(a, b)); });
     }
-    // What fp32 flushes to 0 comes back larger through the norm of a key that is 0.
+    // What fp32 flushes to 0 comes back larger through a product with a large value and the norm of a key that is 0.
     const bool through_norm = (t.canonical == "dq" || t.canonical == "dk") && c.l2norm != L2Norm::off;
-    const double flushed = 8 * k_smallest * (through_norm ? std::min(1 / std::sqrt(c.eps), 1e6) : 1);
+    double flushed = 8 * k_smallest;
+    if (through_norm) {
+        double largest = 1;
+        for (const double x : r.problem.v) largest = std::max(largest, std::isfinite(x) ? std::fabs(x) : 0);
+        flushed *= largest * std::min(1 / std::sqrt(c.eps), 1e6);
+    }
     t.budget.local.assign(truth.size(), static_cast<float>(HUGE_VAL));
     for (std::size_t run = 0; run < truth.size(); ++run) {
         if (t.groups.of_run[run] + 1 == t.groups.count) continue;  // outside all sequences: judged with their group

@@ -290,10 +290,12 @@ GdnOutputs run_perturbed(const GdnProblem& problem, const GdnContract& contract,
 // |Cumulative gates| inside a chunk, for each (sequence, value head): fp32 sums lose this times 2^-24.
 struct GateSums {
     std::vector<double> largest;
-    std::vector<double> last;  // at the end of the sequence: what the final state's decays come from
+    // At the last end of a chunk from which a part of the final state has not faded: its decays come from it.
+    std::vector<double> last;
 };
 
 GateSums gate_sums_of(const GdnProblem& p, const GdnContract& c) {
+    constexpr double k_fading = -16;  // exp(-16) of what was there does not show in fp32
     const auto heads = static_cast<std::size_t>(p.dims.Hv);
     const std::vector<double> gates = log_gates(p, c);
     GateSums sums;
@@ -302,15 +304,21 @@ GateSums gate_sums_of(const GdnProblem& p, const GdnContract& c) {
     for (std::size_t n = 0; n < p.sequences.size(); ++n) {
         for (std::size_t h = 0; h < heads; ++h) {
             double sum = 0;
+            double earlier = 0, since = 0;  // the largest sum at an end of a chunk, and of the gates after it
             const auto begin = static_cast<std::size_t>(p.sequences[n].begin);
             for (std::size_t row = begin; row < static_cast<std::size_t>(p.sequences[n].end); ++row) {
                 const double gate = gates[row * heads + h];
-                const bool restart = (row - begin) % static_cast<std::size_t>(c.chunk) == 0 || !(gate > -2e4);
-                sum = restart ? 0 : sum;
+                const bool starts = (row - begin) % static_cast<std::size_t>(c.chunk) == 0;
+                if (starts && (std::fabs(sum) > earlier || since < k_fading)) {
+                    earlier = std::fabs(sum);
+                    since = 0;
+                }
+                sum = starts || !(gate > -2e4) ? 0 : sum;
                 if (std::fabs(gate) < 2e4) sum += gate;
+                since += gate;
                 sums.largest[n * heads + h] = std::max(sums.largest[n * heads + h], std::fabs(sum));
             }
-            sums.last[n * heads + h] = std::fabs(sum);
+            sums.last[n * heads + h] = std::max(std::fabs(sum), since > k_fading ? earlier : 0);
         }
     }
     return sums;
@@ -361,19 +369,23 @@ TensorBudget combine(const Measured& m, const GateSums& sums, bool is_final, dou
     for (std::size_t g = 0; g < count; ++g) {
         const GroupSums& truth = m.base_a[g];
         const double gate_loss = g < sums.largest.size() ? k_fp32_roundoff * sums.largest[g] : 0;
-        // A few decays are all that the final state's come from: whether their roundings show in a run is luck.
-        const double lost = is_final && g < sums.last.size() ? k_fp32_roundoff * sums.last[g] : 0;
-        const double by_luck = lost > k_small_gate_loss && lost < k_large_gate_loss ? lost : 0;
-        const auto bounded = [&](double base, double chunk, double size) {
-            return std::max(base, std::min(std::max(chunk, by_luck * size),
+        // A few decays are all that the final state's, or the largest error of a row, come from: whether their
+        // roundings show in a run is luck.
+        const double of_state = is_final && g < sums.last.size() ? k_fp32_roundoff * sums.last[g] : 0;
+        const auto by_luck = [](double lost) {
+            return lost > k_small_gate_loss && lost < k_large_gate_loss ? lost : 0;
+        };
+        const auto bounded = [&](double base, double chunk, double size, double lost) {
+            return std::max(base, std::min(std::max(chunk, by_luck(lost) * size),
                                            k_chunk_allowance * (base + (roundoff + gate_loss) * size)));
         };
         const double condition = m.base_a[g].unmeasured > 0 ? k_condition_allowance : 1;
         GroupBudget& b = budget.groups[g];
         b.rms = bounded(std::max(m.base_a[g].error_rms(), condition * m.base_b[g].error_rms()),
-                        std::max(m.chunk_a[g].error_rms(), m.chunk_b[g].error_rms()), truth.truth_rms());
+                        std::max(m.chunk_a[g].error_rms(), m.chunk_b[g].error_rms()), truth.truth_rms(), of_state);
         b.max_abs = bounded(std::max(m.base_a[g].max_error, condition * m.base_b[g].max_error),
-                            std::max(m.chunk_a[g].max_error, m.chunk_b[g].max_error), truth.max_truth);
+                            std::max(m.chunk_a[g].max_error, m.chunk_b[g].max_error), truth.max_truth,
+                            is_final ? of_state : gate_loss);
         // Correct arithmetic flushes a result too small for fp32 to 0; that does not mean a bad condition.
         if (b.rms > lost_of(g)) error_squares += b.rms * b.rms * static_cast<double>(truth.count);
         truth_squares += truth.truth_squares;
