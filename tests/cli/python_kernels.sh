@@ -269,6 +269,24 @@ PYTHON
         --kernel py:mine.py --python "$PY" --case device_001
 }
 
+# An ordinary user's process may read the memory and the environment of its ancestors unless they forbid it.
+test_it_reads_neither_memory_nor_environment_of_gdnctl() {
+    adapter
+    cat >>mine.py <<'PYTHON'
+ours = open(f"/proc/{os.getppid()}/stat").read().rsplit(")", 1)[1].split()[1]  # the keeper's parent
+for name, mode in ("environ", "rb"), ("mem", "rb"), ("mem", "r+b"):
+    try:
+        open(f"/proc/{ours}/{name}", mode)
+    except OSError:
+        continue
+    raise RuntimeError(f"may open {name}")
+PYTHON
+    expect 0 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --case device_001
+    powerless
+    chmod 777 "$TMPDIR" "$WORK/cwd"
+    expect 0 "${as[@]}" "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --case device_001
+}
+
 test_two_at_once_do_not_meet() {
     adapter
     "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --case 'device_00[1-6]' >one 2>&1 &

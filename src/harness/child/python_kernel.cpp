@@ -33,6 +33,7 @@ using oracle::KernelFaultKind;
 using oracle::TensorFile;
 
 constexpr std::chrono::milliseconds k_python_grace{500}, k_start_limit{20000};
+constexpr const char* k_exposed = "exposed";  // a file in the keeper's folder: our memory can be written from there
 constexpr int k_poll_ms = 20;
 constexpr std::size_t k_longest_answer = std::size_t{1} << 20U;
 
@@ -222,6 +223,8 @@ Status PythonHost::start() {
     GDNCTL_TRY_ASSIGN(const auto ready, await(std::min(m_options.wall, k_start_limit), 0, fault));
     if (ready && ready->contains("ready")) {
         m_child->python = static_cast<pid_t>(json::integer((*ready)["ready"], "pid").value_or(0));
+        std::error_code ignored;
+        if (std::filesystem::exists(m_child->folder.path() / k_exposed, ignored)) close_own_memory();
         return {};
     }
     if (!fault) fault = death("it said something else first", KernelFaultKind::crashed);
@@ -504,6 +507,7 @@ Result<std::unique_ptr<oracle::Kernel>> open_python(const std::string& spelling,
 Result<ExitCode> keep_python(const std::string& folder, const std::string& command, bool network, Context& context) {
     if (!network) block_network();
     give_up_privileges();
+    if (can_write_to_parent()) GDNCTL_TRY(atomic_replace(std::filesystem::path(folder) / k_exposed, "", 0600));
     ProcessSpec spec;
     spec.argv = {"/bin/sh", "-c", fmt::format("exec {} \"$@\"", command), "sh", folder + "/kernel_host.py"};
     spec.stdin_file = folder + "/ask";
