@@ -287,6 +287,13 @@ PYTHON
     expect 0 "${as[@]}" "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --case device_001
 }
 
+test_a_shared_memory_without_room_is_not_used() {
+    adapter
+    unshare -m true 2>/dev/null || skip 'mounting a small /dev/shm needs root'
+    expect 0 unshare -m sh -c 'mount -t tmpfs -o size=256k none /dev/shm && exec "$@"' sh "$GDNCTL" oracle verify gdn \
+        --kernel py:mine.py --python "$PY" --case device_006
+}
+
 test_two_at_once_do_not_meet() {
     adapter
     "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --case 'device_00[1-6]' >one 2>&1 &

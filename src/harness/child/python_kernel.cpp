@@ -250,7 +250,9 @@ Result<Json> PythonHost::ask(Json question, std::optional<KernelFault>& fault) {
 Result<std::filesystem::path> PythonHost::tensor_file(std::string_view name) {
     std::error_code ignored;
     if (m_tensors.path().empty() || !std::filesystem::exists(m_tensors.path(), ignored)) {
-        auto shared = Folder::make("/dev/shm", "gdnctl-tensors");
+        constexpr std::uintmax_t k_room = std::uintmax_t{1} << 30U;  // containers often have 64 MiB
+        const bool roomy = std::filesystem::space("/dev/shm", ignored).available >= k_room;
+        auto shared = roomy ? Folder::make("/dev/shm", "gdnctl-tensors") : make_folder(m_context);
         if (!shared) shared = make_folder(m_context);
         if (!shared) return tl::unexpected(std::move(shared).error());
         m_tensors = std::move(*shared);
