@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/redact.h"
 #include "core/text.h"
 #include "harness/child/entry.h"
 #include "harness/files.h"
@@ -71,6 +72,13 @@ struct PythonHost::Child {
         said.append(bytes);
         if (said.size() > 2 * k_kept) said.erase(0, said.size() - k_kept);
     }
+    // After its pipes were closed: whether the process, and then the keeper, ends by itself.
+    bool ends() const {
+        for (auto left = 2 * k_python_grace; !gone && left.count() > 0; left -= std::chrono::milliseconds(k_poll_ms)) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(k_poll_ms));
+        }
+        return gone;
+    }
     std::string said_last() {
         constexpr std::size_t k_most_lines = 10, k_most_bytes = 4096;
         const std::lock_guard lock(mutex);
@@ -89,7 +97,7 @@ PythonHost::PythonHost(PythonOptions options, const Context& context)
     }
     for (const auto& entry : m_options.env) {
         std::erase_if(m_variables, [&](const auto& other) { return other.first == entry.first; });
-        m_variables.push_back(entry);
+        m_variables.emplace_back(entry.first, names_a_secret(entry.first) ? "***" : entry.second);
     }
 }
 
@@ -192,11 +200,13 @@ Result<std::optional<Json>> PythonHost::await(std::chrono::milliseconds limit, s
             continue;
         }
         if (child.gone || (waiting.revents & POLLHUP) != 0 || n > 0) {
-            const bool alive = !child.gone;
+            const bool alive = n > 0 || !child.ends();
             if (alive) child.stop.request_stop();
             child.waiter.join();
             const std::string end = child.result ? describe_end(*child.result, {}) : child.result.error().text();
-            fault = death(alive ? "the Python process closed its pipes" : fmt::format("the Python process {}", end),
+            fault = death(fmt::format("the Python process {}", n > 0   ? "answered with more than 1 MiB"
+                                                               : alive ? "closed its pipes"
+                                                                       : end),
                           KernelFaultKind::crashed);
             return std::optional<Json>();
         }
@@ -281,7 +291,7 @@ constexpr ErrorRow k_errors[] = {
 
 std::optional<KernelFault> fault_of(const Json& answer) {
     if (answer.contains("skipped")) {
-        KernelFault fault{KernelFaultKind::unsupported, json::text(answer, "skipped"), {}};
+        KernelFault fault{KernelFaultKind::unsupported, text::visible(json::text(answer, "skipped")), {}};
         fault.counts = oracle::KernelFault::Counts::as_skipped;
         return fault;
     }
@@ -290,7 +300,8 @@ std::optional<KernelFault> fault_of(const Json& answer) {
     const std::string kind = json::text(*error, "kind");
     const auto* row =
         std::find_if(std::begin(k_errors), std::end(k_errors) - 1, [&](const ErrorRow& r) { return r.kind == kind; });
-    KernelFault fault{row->fault, json::text(*error, "text"), text::join(json::texts(*error, "trace"), "\n")};
+    KernelFault fault{row->fault, text::visible(json::text(*error, "text")),
+                      text::join(json::texts(*error, "trace"), "\n")};
     fault.counts = row->counts;
     return fault;
 }
@@ -384,8 +395,12 @@ public:
         Json answer;
         GDNCTL_TRY_ASSIGN(fault, asked_of({{"do", "store"}, {"outputs", path.string()}}, &answer));
         if (fault) return fault;
-        auto read = oracle_files::read(m_context, {path.string()}, {});
         std::error_code ignored;
+        // A pipe in its place would never end.
+        if (!std::filesystem::is_regular_file(path, ignored)) {
+            return KernelFault{KernelFaultKind::incomplete, "its outputs are gone", {}};
+        }
+        auto read = oracle_files::read(m_context, {path.string()}, {});
         std::filesystem::remove(path, ignored);
         if (!read) return KernelFault{KernelFaultKind::incomplete, "its outputs are gone: " + read.error().text(), {}};
         outputs = std::move(*read);
@@ -519,7 +534,10 @@ Result<ExitCode> keep_python(const std::string& folder, const std::string& comma
     spec.stop = context.stop;
     GDNCTL_TRY_ASSIGN(const ProcessResult end, context.process.run(spec));
     // Ends as the process did, so that one description fits both.
-    if (end.end == ProcessResult::End::signalled) raise(-end.exit_code);
+    if (end.end == ProcessResult::End::signalled) {
+        signal(-end.exit_code, SIG_DFL);
+        raise(-end.exit_code);
+    }
     return static_cast<ExitCode>(end.exit_code);
 }
 
