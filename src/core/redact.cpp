@@ -5,6 +5,8 @@
 #include <mutex>
 #include <optional>
 
+#include "core/text.h"
+
 namespace gdnctl {
 
 namespace {
@@ -230,6 +232,13 @@ std::optional<SecretShape> shape_at(std::string_view text, std::size_t at) {
 }
 
 }  // namespace
+
+bool names_a_secret(std::string_view name) {
+    constexpr std::string_view k_words[] = {"token", "key", "secret", "passw", "credential", "auth"};
+    const std::string lower = text::to_lower(name);
+    return std::any_of(std::begin(k_words), std::end(k_words),
+                       [&](std::string_view word) { return lower.find(word) != std::string::npos; });
+}
 
 std::vector<SecretShape> find_secret_shapes(std::string_view text) {
     std::vector<SecretShape> found;

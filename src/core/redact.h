@@ -16,6 +16,9 @@ void register_secret(std::string_view value);
 // keeps at most 4 leading characters.
 std::string redact(std::string_view text);
 
+// Whether a variable's name contains TOKEN, KEY, SECRET, PASSW, CREDENTIAL or AUTH, in upper or lower case.
+bool names_a_secret(std::string_view name);
+
 struct SecretShape {
     std::size_t offset;  // bytes from the start of the text
     std::size_t length;

@@ -41,7 +41,11 @@ void DataLines::feed(std::string_view bytes) {
 }
 
 std::string DataLines::finish() {
-    if (m_line.size() >= m_prefix.size() && !m_prefix.empty()) m_last = m_line;
+    if (m_line.size() >= m_prefix.size() && !m_prefix.empty()) {
+        m_last = m_line;
+    } else if (!m_line.empty()) {
+        m_rest(m_line);
+    }
     return std::move(m_last);
 }
 

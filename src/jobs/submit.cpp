@@ -1,7 +1,6 @@
 #include "jobs/submit.h"
 
 #include <algorithm>
-#include <array>
 #include <random>
 #include <set>
 
@@ -20,14 +19,6 @@
 #include "services/hub/wandb/wandb.h"
 
 namespace gdnctl {
-
-bool names_a_secret(std::string_view name) {
-    constexpr std::array<std::string_view, 6> k_words = {"TOKEN", "KEY", "SECRET", "PASSW", "CREDENTIAL", "AUTH"};
-    std::string upper(name);
-    for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-    return std::any_of(k_words.begin(), k_words.end(),
-                       [&](std::string_view word) { return upper.find(word) != std::string::npos; });
-}
 
 Status add_wandb_server(std::vector<JobEnv>& env, const Env& own) {
     const auto last = [&](std::string_view name) {

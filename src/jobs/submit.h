@@ -28,9 +28,6 @@ struct ClusterEnvOptions {
 // cannot be read), config (no server is known for a private server's key).
 Status add_wandb_server(std::vector<JobEnv>& env, const Env& own);
 
-// The name contains TOKEN, KEY, SECRET, PASSWORD or CREDENTIAL.
-bool names_a_secret(std::string_view name);
-
 // Builds the request for a job from a target's command, with the options and limits shared by the commands that submit.
 
 struct SubmitOptions {

@@ -269,6 +269,62 @@ PYTHON
         --kernel py:mine.py --python "$PY" --case device_001
 }
 
+# An ordinary user's process may read the memory and the environment of its ancestors unless they forbid it.
+test_it_reads_neither_memory_nor_environment_of_gdnctl() {
+    adapter
+    cat >>mine.py <<'PYTHON'
+ours = open(f"/proc/{os.getppid()}/stat").read().rsplit(")", 1)[1].split()[1]  # the keeper's parent
+for name, mode in ("environ", "rb"), ("mem", "rb"), ("mem", "r+b"):
+    try:
+        open(f"/proc/{ours}/{name}", mode)
+    except OSError:
+        continue
+    raise RuntimeError(f"may open {name}")
+PYTHON
+    expect 0 "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --case device_001
+    powerless
+    chmod 777 "$TMPDIR" "$WORK/cwd"
+    expect 0 "${as[@]}" "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --case device_001
+}
+
+test_a_secret_among_its_variables_is_not_printed() {
+    adapter
+    verify 0 '' 1 --env MY_TOKEN=s3cret
+    out_has 'MY_TOKEN=***'
+    out_lacks s3cret
+    verify 0 '' 1 --env MY_TOKEN=s3cret --json
+    out_lacks s3cret
+    verify 0 '' 1 --env MY_TOKEN=s3cret --save-failures failed -v
+    out_lacks s3cret
+}
+
+test_what_it_says_changes_nothing_on_a_terminal() {
+    adapter
+    cat >>mine.py <<'PYTHON'
+def forward(*arguments, **named):
+    exec(compile('raise ValueError("\\x1b[2J")', "\x1b[2J.py", "exec"))
+PYTHON
+    verify 1 '' 1
+    out_has '\x1b[2J'
+    ! grep -q "$(printf '\033')" "$WORK/out" || fail 'a control character is printed'
+}
+
+test_a_shared_memory_without_room_is_not_used() {
+    adapter
+    unshare -m true 2>/dev/null || skip 'mounting a small /dev/shm needs root'
+    expect 0 unshare -m sh -c 'mount -t tmpfs -o size=256k none /dev/shm && exec "$@"' sh "$GDNCTL" oracle verify gdn \
+        --kernel py:mine.py --python "$PY" --case device_006
+}
+
+test_a_pipe_instead_of_results_ends_with_its_case() {
+    adapter
+    cat >>mine.py <<'PYTHON'
+sys.modules["__main__"].write_tensors = lambda path, tensors: os.mkfifo(path)
+PYTHON
+    verify 1 '' 1
+    out_has INCOMPLETE
+}
+
 test_two_at_once_do_not_meet() {
     adapter
     "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --case 'device_00[1-6]' >one 2>&1 &

@@ -7,6 +7,7 @@
 #include "commands/common.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/redact.h"
 #include "core/text.h"
 #include "jobs/held_job.h"
 #include "jobs/run.h"
@@ -167,8 +168,13 @@ void describe_elsewhere(cli::Args& args, Elsewhere& o) {
 }
 
 void Words::kernel(std::string_view name, std::string spelling) {
-    const auto from_root = [this, root = project_root(m_context)](const std::string& path) {
-        return (m_context.cwd / path).lexically_normal().lexically_relative(root).string();
+    const auto from_root = [&, root = project_root(m_context)](const std::string& path) {
+        auto relative = (m_context.cwd / path).lexically_normal().lexically_relative(root);
+        if (!relative.empty() && *relative.begin() == "..") {
+            m_status = fail(ErrorKind::usage,
+                            fmt::format("{} is outside of {}, which is what is sent", spelling, root.string()));
+        }
+        return relative.string();
     };
     if (spelling.starts_with("src:") || spelling.starts_with("lib:")) {
         spelling = spelling.substr(0, 4) + from_root(spelling.substr(4));
@@ -191,12 +197,20 @@ void Words::limits(const LimitOptions& limits) {
 void Words::python(const PythonChoice& choice) {
     m_python_named = choice.command.has_value();
     add("--python", choice.command);
-    add("--env", choice.env);
+    for (const std::string& entry : choice.env) {
+        const std::string variable = entry.substr(0, entry.find('='));
+        if (names_a_secret(variable)) {
+            m_status = fail(ErrorKind::usage,
+                            fmt::format("--env {}: a secret would be readable on the command line", variable));
+        }
+        add("--env", entry);
+    }
     flag("--no-network", choice.no_network);
     add("--chained", choice.chained);
 }
 
 Result<ExitCode> run_elsewhere(const Elsewhere& options, const Words& words, Context& context) {
+    GDNCTL_TRY(words.status());
     GDNCTL_TRY_ASSIGN(const Planned planned,
                       options.tpu_name ? run_on_hold(options, words, context) : run_as_job(options, words, context));
     return judged(options, planned, context);

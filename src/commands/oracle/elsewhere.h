@@ -57,18 +57,21 @@ public:
     void flag(std::string_view name, bool set) {
         if (set) m_words.emplace_back(name);
     }
-    // A kernel whose path is relative to the working directory, or absolute.
+    // A kernel whose path is relative to the working directory, or absolute, and in the repository.
     void kernel(std::string_view name, std::string spelling);
     void limits(const LimitOptions& limits);
     void python(const PythonChoice& choice);
 
     const std::vector<std::string>& words() const { return m_words; }
+    // A usage error for what must not or cannot be sent.
+    const Status& status() const { return m_status; }
     // Whether some kernel is a Python function, whose interpreter the words do not name.
     bool needs_python() const { return m_python && !m_python_named; }
 
 private:
     const Context& m_context;
     std::vector<std::string> m_words;
+    Status m_status;
     bool m_python = false, m_python_named = false;
 };
 

@@ -111,7 +111,7 @@ Faulted ProgramRun::collect(oracle::TensorFile& outputs) {
     const Folder folder = std::exchange(m_folder, Folder());
     const auto path = folder.path() / "outputs.safetensors";
     std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) {
+    if (!std::filesystem::is_regular_file(path, ignored)) {  // a pipe would never end
         return KernelFault{KernelFaultKind::incomplete, "the program wrote no outputs file", m_said};
     }
     auto read = oracle_files::read(m_context, {path.string()}, {});

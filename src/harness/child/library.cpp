@@ -70,7 +70,9 @@ Json fault_json(const std::optional<oracle::KernelFault>& fault) {
 std::string quoted_output(const oracle::KernelFault& fault) {
     std::string quoted;
     if (fault.output.empty()) return quoted;
-    for (const auto line : text::split(fault.output, '\n')) quoted += fmt::format("       | {}\n", line);
+    for (const auto line : text::split(fault.output, '\n')) {
+        quoted += fmt::format("       | {}\n", text::visible_line(line));
+    }
     return quoted;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/redact.h"
 #include "core/text.h"
 #include "gdn/gdn_kernel.h"
 #include "harness/timing.h"
@@ -63,13 +64,7 @@ std::string last_lines(const std::string& text) {
 std::map<std::string, std::optional<std::string>> kernel_environment(const Context& context) {
     std::map<std::string, std::optional<std::string>> kept;
     for (const auto& [name, value] : context.env.all()) {
-        const std::string lower = text::to_lower(name);
-        const auto secret = [&](std::string_view word) { return lower.find(word) != std::string::npos; };
-        if (secret("token") || secret("key") || secret("secret") || secret("passw") || secret("credential") ||
-            secret("auth") || name.starts_with("GDNCTL_EVAL_")) {
-            continue;
-        }
-        kept[name] = value;
+        if (!names_a_secret(name) && !name.starts_with("GDNCTL_EVAL_")) kept[name] = value;
     }
     return kept;
 }

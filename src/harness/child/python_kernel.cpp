@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/redact.h"
 #include "core/text.h"
 #include "harness/child/entry.h"
 #include "harness/files.h"
@@ -33,6 +34,7 @@ using oracle::KernelFaultKind;
 using oracle::TensorFile;
 
 constexpr std::chrono::milliseconds k_python_grace{500}, k_start_limit{20000};
+constexpr const char* k_exposed = "exposed";  // a file in the keeper's folder: our memory can be written from there
 constexpr int k_poll_ms = 20;
 constexpr std::size_t k_longest_answer = std::size_t{1} << 20U;
 
@@ -70,6 +72,13 @@ struct PythonHost::Child {
         said.append(bytes);
         if (said.size() > 2 * k_kept) said.erase(0, said.size() - k_kept);
     }
+    // After its pipes were closed: whether the process, and then the keeper, ends by itself.
+    bool ends() const {
+        for (auto left = 2 * k_python_grace; !gone && left.count() > 0; left -= std::chrono::milliseconds(k_poll_ms)) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(k_poll_ms));
+        }
+        return gone;
+    }
     std::string said_last() {
         constexpr std::size_t k_most_lines = 10, k_most_bytes = 4096;
         const std::lock_guard lock(mutex);
@@ -88,7 +97,7 @@ PythonHost::PythonHost(PythonOptions options, const Context& context)
     }
     for (const auto& entry : m_options.env) {
         std::erase_if(m_variables, [&](const auto& other) { return other.first == entry.first; });
-        m_variables.push_back(entry);
+        m_variables.emplace_back(entry.first, names_a_secret(entry.first) ? "***" : entry.second);
     }
 }
 
@@ -191,11 +200,13 @@ Result<std::optional<Json>> PythonHost::await(std::chrono::milliseconds limit, s
             continue;
         }
         if (child.gone || (waiting.revents & POLLHUP) != 0 || n > 0) {
-            const bool alive = !child.gone;
+            const bool alive = n > 0 || !child.ends();
             if (alive) child.stop.request_stop();
             child.waiter.join();
             const std::string end = child.result ? describe_end(*child.result, {}) : child.result.error().text();
-            fault = death(alive ? "the Python process closed its pipes" : fmt::format("the Python process {}", end),
+            fault = death(fmt::format("the Python process {}", n > 0   ? "answered with more than 1 MiB"
+                                                               : alive ? "closed its pipes"
+                                                                       : end),
                           KernelFaultKind::crashed);
             return std::optional<Json>();
         }
@@ -222,6 +233,8 @@ Status PythonHost::start() {
     GDNCTL_TRY_ASSIGN(const auto ready, await(std::min(m_options.wall, k_start_limit), 0, fault));
     if (ready && ready->contains("ready")) {
         m_child->python = static_cast<pid_t>(json::integer((*ready)["ready"], "pid").value_or(0));
+        std::error_code ignored;
+        if (std::filesystem::exists(m_child->folder.path() / k_exposed, ignored)) close_own_memory();
         return {};
     }
     if (!fault) fault = death("it said something else first", KernelFaultKind::crashed);
@@ -247,7 +260,9 @@ Result<Json> PythonHost::ask(Json question, std::optional<KernelFault>& fault) {
 Result<std::filesystem::path> PythonHost::tensor_file(std::string_view name) {
     std::error_code ignored;
     if (m_tensors.path().empty() || !std::filesystem::exists(m_tensors.path(), ignored)) {
-        auto shared = Folder::make("/dev/shm", "gdnctl-tensors");
+        constexpr std::uintmax_t k_room = std::uintmax_t{1} << 30U;  // containers often have 64 MiB
+        const bool roomy = std::filesystem::space("/dev/shm", ignored).available >= k_room;
+        auto shared = roomy ? Folder::make("/dev/shm", "gdnctl-tensors") : make_folder(m_context);
         if (!shared) shared = make_folder(m_context);
         if (!shared) return tl::unexpected(std::move(shared).error());
         m_tensors = std::move(*shared);
@@ -276,7 +291,7 @@ constexpr ErrorRow k_errors[] = {
 
 std::optional<KernelFault> fault_of(const Json& answer) {
     if (answer.contains("skipped")) {
-        KernelFault fault{KernelFaultKind::unsupported, json::text(answer, "skipped"), {}};
+        KernelFault fault{KernelFaultKind::unsupported, text::visible(json::text(answer, "skipped")), {}};
         fault.counts = oracle::KernelFault::Counts::as_skipped;
         return fault;
     }
@@ -285,7 +300,8 @@ std::optional<KernelFault> fault_of(const Json& answer) {
     const std::string kind = json::text(*error, "kind");
     const auto* row =
         std::find_if(std::begin(k_errors), std::end(k_errors) - 1, [&](const ErrorRow& r) { return r.kind == kind; });
-    KernelFault fault{row->fault, json::text(*error, "text"), text::join(json::texts(*error, "trace"), "\n")};
+    KernelFault fault{row->fault, text::visible(json::text(*error, "text")),
+                      text::join(json::texts(*error, "trace"), "\n")};
     fault.counts = row->counts;
     return fault;
 }
@@ -379,8 +395,12 @@ public:
         Json answer;
         GDNCTL_TRY_ASSIGN(fault, asked_of({{"do", "store"}, {"outputs", path.string()}}, &answer));
         if (fault) return fault;
-        auto read = oracle_files::read(m_context, {path.string()}, {});
         std::error_code ignored;
+        // A pipe in its place would never end.
+        if (!std::filesystem::is_regular_file(path, ignored)) {
+            return KernelFault{KernelFaultKind::incomplete, "its outputs are gone", {}};
+        }
+        auto read = oracle_files::read(m_context, {path.string()}, {});
         std::filesystem::remove(path, ignored);
         if (!read) return KernelFault{KernelFaultKind::incomplete, "its outputs are gone: " + read.error().text(), {}};
         outputs = std::move(*read);
@@ -504,6 +524,7 @@ Result<std::unique_ptr<oracle::Kernel>> open_python(const std::string& spelling,
 Result<ExitCode> keep_python(const std::string& folder, const std::string& command, bool network, Context& context) {
     if (!network) block_network();
     give_up_privileges();
+    if (can_write_to_parent()) GDNCTL_TRY(atomic_replace(std::filesystem::path(folder) / k_exposed, "", 0600));
     ProcessSpec spec;
     spec.argv = {"/bin/sh", "-c", fmt::format("exec {} \"$@\"", command), "sh", folder + "/kernel_host.py"};
     spec.stdin_file = folder + "/ask";
@@ -513,7 +534,10 @@ Result<ExitCode> keep_python(const std::string& folder, const std::string& comma
     spec.stop = context.stop;
     GDNCTL_TRY_ASSIGN(const ProcessResult end, context.process.run(spec));
     // Ends as the process did, so that one description fits both.
-    if (end.end == ProcessResult::End::signalled) raise(-end.exit_code);
+    if (end.end == ProcessResult::End::signalled) {
+        signal(-end.exit_code, SIG_DFL);
+        raise(-end.exit_code);
+    }
     return static_cast<ExitCode>(end.exit_code);
 }
 

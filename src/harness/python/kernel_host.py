@@ -1,7 +1,7 @@
 """Runs kernels that are Python functions for gdnctl. Needs Python 3.9 and numpy, and of the rest only what an adapter
 imports. Requests come as lines of JSON on standard input, an answer to each goes to standard output; tensors go by
 safetensors files. What a kernel prints goes to standard error."""
-import collections
+import collections.abc
 import contextlib
 import functools
 import importlib
@@ -17,7 +17,7 @@ import traceback
 
 # A kernel must neither read requests nor write answers: both pipes move away before anything else is imported.
 _asks = os.fdopen(os.dup(0), "r", encoding="utf-8")
-_answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+_answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 os.dup2(2, 1)
 
@@ -35,25 +35,30 @@ MOST_LINES, MOST_BYTES = 10, 4096
 NOT_CONTRACT = ("op", "case", "seed", "method", "threads", "generator")
 
 
+def one_line(text, most=400):
+    text = " ".join(str(text).split())
+    return text if len(text) <= most else text[:most - 3] + "..."
+
+
 class Failure(Exception):
     """What a kernel did instead of computing, as gdnctl names it."""
 
     def __init__(self, kind, text, trace=()):
         super().__init__(text)
-        self.kind, self.text, self.trace = kind, text, list(trace)
+        self.kind, self.text, self.trace = kind, one_line(text, 1000), list(trace)
 
 
-def one_line(text):
-    text = " ".join(str(text).split())
-    return text if len(text) <= 400 else text[:397] + "..."
+def text_of(error):
+    """"ValueError: what it says"."""
+    try:
+        return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    except Exception:  # an exception whose text cannot be made
+        return type(error).__name__
 
 
 def described(error):
-    """"ValueError: what it says", on one line, and the end of the traceback."""
-    try:
-        said = one_line(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-    except Exception:  # an exception whose text cannot be made
-        said = type(error).__name__
+    """Its text on one line, and the end of the traceback."""
+    said = one_line(text_of(error))
     try:
         lines = [line[:200] for line in "".join(traceback.format_tb(error.__traceback__)).splitlines()]
     except Exception:
@@ -65,7 +70,7 @@ def described(error):
 
 
 def kind_of(error, compiling):
-    text = f"{type(error).__name__}: {error}"[:20000]
+    text = text_of(error)[:20000]
     if isinstance(error, NotImplementedError):
         return "unsupported"
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower():
@@ -149,7 +154,7 @@ class Numpy:
         return stored.values.copy()
 
     def is_array(self, value):
-        return isinstance(value, np.ndarray)
+        return isinstance(value, (np.ndarray, np.generic))
 
     def dtype_of(self, value):
         return str(value.dtype)
@@ -464,9 +469,10 @@ class Kernel:
         if self.function:
             packages.add(self.function.split(".")[0])
         versions = {}
+        # Reads a file of every installed package. Python 3.10 and newer.
+        known = getattr(importlib.metadata, "packages_distributions", dict)()
         for package in sorted(packages):
-            for name in importlib.metadata.packages_distributions().get(package, [package]) if \
-                    hasattr(importlib.metadata, "packages_distributions") else [package]:
+            for name in known.get(package, [package]):
                 with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                     versions[name] = importlib.metadata.version(name)
         fields = {str(k): str(v) for k, v in getattr(self.adapter, "fields", {}).items()}
@@ -483,7 +489,7 @@ class Kernel:
         supports = getattr(self.adapter, "supports", None)
         reason = True if supports is None else supports(dict(self.op.case))
         if reason is not True and not (reason is None or reason == 1):
-            return {"skipped": reason if isinstance(reason, str) else "not supported"}
+            return {"skipped": one_line(reason) if isinstance(reason, str) and reason else "not supported"}
         self.tensors = tensors
         self.arrays = {name: self.framework.array(t) for name, t in tensors.items()}
         self.framework.wait(self.arrays)
@@ -520,7 +526,10 @@ class Kernel:
 
         def own(arrays):
             given = {c: arrays.get(c) for c in op.cotangents.values()}
-            return dict(op.call(adapter, fn, arrays, "backward", **given))
+            values = op.call(adapter, fn, arrays, "backward", **given)
+            if not isinstance(values, collections.abc.Mapping) or not all(isinstance(name, str) for name in values):
+                raise Failure("bad_output", f"backward() returned {shown(values)}, not a dict of gradients")
+            return dict(values)
 
         def automatic(arrays):
             wanted = {n: arrays[n] for n in op.gradients if n in arrays}
@@ -646,7 +655,7 @@ def answer(ask):
 
 
 def say(reply):
-    _answers.write(json.dumps(reply) + "\n")
+    _answers.write(json.dumps(reply, ensure_ascii=False) + "\n")
     _answers.flush()
 
 

@@ -46,6 +46,14 @@ TEST_CASE("redact: the value after a secret's name goes, the name stays") {
     CHECK(redact("set HF_TOKEN and WANDB_API_KEY first") == "set HF_TOKEN and WANDB_API_KEY first");
 }
 
+TEST_CASE("redact: names of variables that hold secrets") {
+    for (const char* name : {"HF_TOKEN", "wandb_api_key", "MyPassWd", "AWS_SECRET_ACCESS_KEY", "GOOGLE_credentials",
+                             "X_AUTH", "TOKENIZERS_PARALLELISM"}) {
+        CHECK(names_a_secret(name));
+    }
+    for (const char* name : {"", "PATH", "XLA_FLAGS", "PASS", "TOKE"}) CHECK_FALSE(names_a_secret(name));
+}
+
 TEST_CASE("redact: URLs lose user information and signatures") {
     CHECK(redact("https://user:pw@host/x") == "https://***@host/x");
     CHECK(redact("https://h/x?X-Amz-Signature=0123456789abcdef0123&y=1") == "https://h/x?X-Amz-Signature=0123***&y=1");

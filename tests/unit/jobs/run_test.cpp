@@ -16,6 +16,20 @@ JobRun ended(Result<JobRun> run) {
     return std::move(*run);
 }
 
+constexpr const char* k_mark = R"({"schema":"x")";  // what data lines start with
+
+struct Taken {
+    std::string data, rest;
+};
+
+Taken taken_from(std::string_view log, std::size_t step) {
+    Taken taken;
+    DataLines lines(k_mark, [&](std::string_view bytes) { taken.rest += bytes; });
+    for (std::size_t at = 0; at < log.size(); at += step) lines.feed(log.substr(at, step));
+    taken.data = lines.finish();
+    return taken;
+}
+
 }  // namespace
 
 TEST_CASE("run: a job is submitted, put on record, followed and judged by its end") {
@@ -214,6 +228,67 @@ TEST_CASE("run: nobody answers a submission within --timeout") {
     const auto soon = world.run();  // refused at once: no matter of time
     REQUIRE_FALSE(soon);
     CHECK(soon.error().kind == ErrorKind::infrastructure);
+}
+
+TEST_CASE("data lines: taken out of the log, wherever its pieces end") {
+    const std::string data = std::string(k_mark) + ",\"text\":\"\xff\xfe\"}";
+    for (const std::size_t step : {1U, 2U, 5U, 1000U}) {
+        CAPTURE(step);
+        const auto check = [step](const std::string& log, const std::string& expected, const std::string& rest) {
+            const Taken taken = taken_from(log, step);
+            CHECK(taken.data == expected);
+            CHECK(taken.rest == rest);
+        };
+        check("a\n" + data + "\nb\n", data + "\n", "a\nb\n");
+        check(data, data, "");
+        check(data + "\r\n", data + "\r\n", "");
+        check("\n\n" + data + "\n\nno last newline", data + "\n", "\n\n\nno last newline");
+        check(std::string("\xff\0\xfe\n{\n{}\n", 8), "", std::string("\xff\0\xfe\n{\n{}\n", 8));
+        // Only at the start of a line: a mark before it makes it another line.
+        const std::string others = "x" + data + "\n(worker pid=7) " + data + "\n " + data + "\n{\"schema\":\"y\"}\n";
+        check(others, "", others);
+        // The last one counts.
+        check(std::string(k_mark) + ",1}\n" + data + "\nend\n", data + "\n", "end\n");
+        // What starts like one and ends too soon is none.
+        check("a\n{\"sch", "", "a\n{\"sch");
+        check(data + "\n{", data + "\n", "{");
+        check("", "", "");
+    }
+}
+
+TEST_CASE("data lines: the rest is passed on as it arrives") {
+    std::string rest;
+    DataLines lines(k_mark, [&](std::string_view bytes) { rest += bytes; });
+    lines.feed("10 %");
+    CHECK(rest == "10 %");
+    lines.feed(" 20 %\n{\"sche");
+    CHECK(rest == "10 % 20 %\n");
+    lines.feed("dule\"");
+    CHECK(rest == "10 % 20 %\n{\"schedule\"");
+    lines.feed("}");
+    CHECK(rest == "10 % 20 %\n{\"schedule\"}");
+    CHECK(lines.finish().empty());
+}
+
+TEST_CASE("data lines: one of many megabytes is taken, one beyond 64 MiB is output like any other") {
+    const std::string large = std::string(k_mark) + std::string(5U << 20U, 'x') + "\n";
+    const Taken taken = taken_from("a\n" + large + "b", 65536);
+    CHECK(taken.data == large);
+    CHECK(taken.rest == "a\nb");
+    const std::string too_large = std::string(k_mark) + std::string(65U << 20U, 'x') + "\n";
+    const std::string small = std::string(k_mark) + "}\n";
+    const Taken other = taken_from(too_large + small, 1U << 20U);
+    CHECK(other.data == small);
+    CHECK(other.rest == too_large);
+}
+
+TEST_CASE("run: the job's data line is taken out of its log, and the terminal gets the rest") {
+    JobFixture world;
+    world.plan.data_prefix = k_mark;
+    world.jobs.script.log = {{2, "one\n" + std::string(k_mark)}, {5, ",\"v\":1}"}, {7, "\ntwo"}};
+    const JobRun run = ended(world.run());
+    CHECK(run.data == std::string(k_mark) + ",\"v\":1}\n");
+    CHECK(world.terminal.out_text == "one\ntwo");
 }
 
 }  // namespace gdnctl

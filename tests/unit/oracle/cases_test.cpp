@@ -2,9 +2,12 @@
 #include "oracle/gdn/cases/cases.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <set>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "core/text.h"
 #include "oracle/gdn/under_test/kernel_under_test.h"
@@ -314,4 +317,202 @@ TEST_CASE("canonical: the form of the inputs changes, and not what they mean") {
         REQUIRE(kept);
         CHECK(kept->metadata == inputs.metadata);
     }
+}
+
+// The cases for compiled kernels.
+namespace {
+
+struct DeviceLevel {
+    const char *factor, *value;
+    bool (*in)(const GdnCase&);
+};
+
+// Every kind of inputs that some device case has to have, by what the case says of itself.
+constexpr DeviceLevel k_device_levels[] = {
+    {"gates", "weak", [](const GdnCase& c) { return c.gate == GateRecipe::soft; }},
+    {"gates", "strong", [](const GdnCase& c) { return c.gate == GateRecipe::strong; }},
+    {"gates", "closed", [](const GdnCase& c) { return c.gate == GateRecipe::sparse && c.gate_value == -1e4; }},
+    {"gates", "resets", [](const GdnCase& c) { return c.gate == GateRecipe::resets; }},
+    {"gates", "at the end of fp32", [](const GdnCase& c) { return c.gate == GateRecipe::tails; }},
+    {"gates", "none", [](const GdnCase& c) { return c.gate == GateRecipe::constant && c.gate_value == 0; }},
+    {"keys", "normal", [](const GdnCase& c) { return c.keys == KeyRecipe::normal; }},
+    {"keys", "correlated", [](const GdnCase& c) { return c.keys == KeyRecipe::correlated && c.key_mix == 0.5; }},
+    {"keys", "zero", [](const GdnCase& c) { return c.keys == KeyRecipe::zero; }},
+    {"keys", "tiny", [](const GdnCase& c) { return c.keys == KeyRecipe::tiny; }},
+    {"beta", "uniform", [](const GdnCase& c) { return c.beta == BetaRecipe::uniform; }},
+    {"beta", "near 0 and 1", [](const GdnCase& c) { return c.beta == BetaRecipe::extremes; }},
+    {"beta", "0, 1 or 2", [](const GdnCase& c) { return c.beta == BetaRecipe::corners; }},
+    {"beta", "1", [](const GdnCase& c) { return c.beta == BetaRecipe::constant && c.beta_value == 1; }},
+    {"state", "none or zeros", [](const GdnCase& c) { return c.state_scale == 0; }},
+    {"state", "small", [](const GdnCase& c) { return c.state_scale == 0.3; }},
+    {"state", "large", [](const GdnCase& c) { return c.state_scale == 100; }},
+    {"values", "normal", [](const GdnCase& c) { return c.value_scale == 1; }},
+    {"values", "large", [](const GdnCase& c) { return c.value_scale == 1e4; }},
+    {"values", "small", [](const GdnCase& c) { return c.value_scale == 1e-4; }},
+    {"padding", "numbers", [](const GdnCase& c) { return !c.nan_padding; }},
+    {"padding", "NaN", [](const GdnCase& c) { return c.nan_padding; }},
+};
+
+std::map<std::string, std::vector<const GdnCase*>> device_cases_by_signature() {
+    std::map<std::string, std::vector<const GdnCase*>> all;
+    for (const GdnCase& c : device_cases()) all[signature_of(c)].push_back(&c);
+    return all;
+}
+
+template <class Predicate>
+bool some_device_case(const Predicate& predicate) {
+    return std::any_of(device_cases().begin(), device_cases().end(), predicate);
+}
+
+double largest(const std::vector<double>& values) {
+    double most = 0;
+    for (const double x : values) most = std::max(most, std::fabs(x));
+    return most;
+}
+
+// Rows [first, last) of each batch row of a tensor [B, T, ...].
+std::vector<double> tokens_of(const Tensor& t, std::int64_t first, std::int64_t last) {
+    const std::vector<double> all = to_f64(t);
+    const auto row = static_cast<std::int64_t>(all.size()) / (t.shape[0] * t.shape[1]);
+    std::vector<double> some;
+    for (std::int64_t b = 0; b < t.shape[0]; ++b) {
+        const auto from = all.begin() + (b * t.shape[1] + first) * row;
+        some.insert(some.end(), from, from + (last - first) * row);
+    }
+    return some;
+}
+
+}  // namespace
+
+TEST_CASE("device: few shapes, of the sizes that accelerators like") {
+    const auto all = device_cases_by_signature();
+    std::map<std::string, int> of_kind;
+    int with_gradients = 0;
+    for (const auto& [signature, cases] : all) {
+        CAPTURE(signature);
+        const GdnCase& c = *cases.front();
+        const bool packed = !c.cu_seqlens.empty();
+        const bool state = c.zero_state || c.state_scale != 0;
+        ++of_kind[c.decode ? "decode" : packed ? "packed" : state ? "forward" : "forward without a state"];
+        if (c.gradients) ++with_gradients;
+        CHECK(!(c.gradients && (c.decode || packed)));
+        // One compilation does for all of them.
+        for (const GdnCase* other : cases) {
+            CHECK(other->set == "device");
+            CHECK(other->decode == c.decode);
+            CHECK(other->gradients == c.gradients);
+            CHECK(other->cu_seqlens == c.cu_seqlens);
+            CHECK(other->contract == c.contract);
+            CHECK(other->dtype == DType::f32);
+        }
+        const std::pair<std::int64_t, std::int64_t> heads(c.dims.dk, c.dims.dv);
+        const std::set<std::pair<std::int64_t, std::int64_t>> known = {
+            {64, 64}, {128, 128}, {64, 128}, {128, 64}, {256, 256}};
+        CHECK(known.contains(heads));
+        CHECK(std::set<std::int64_t>{1, 63, 64, 65, 200, 1024}.contains(c.dims.T));
+        CHECK(std::set<std::int64_t>{1, 2, 4}.contains(c.dims.Hv / c.dims.Hk));
+        CHECK(c.dims.B <= (c.decode ? 4 : 2));
+    }
+    CHECK(of_kind ==
+          std::map<std::string, int>{{"decode", 1}, {"forward", 11}, {"forward without a state", 1}, {"packed", 2}});
+    CHECK(with_gradients <= 6);
+    CHECK(device_cases().size() >= 60);
+    CHECK(device_cases().size() <= 120);
+    const auto of_gradients =
+        std::count_if(device_cases().begin(), device_cases().end(), [](const GdnCase& c) { return c.gradients; });
+    MESSAGE(all.size(), " shapes, ", device_cases().size(), " cases, ", of_gradients, " with gradients");
+}
+
+TEST_CASE("device: every pair of kinds of inputs is in a case, and so is each kind on each shape") {
+    std::size_t pairs = 0;
+    for (const DeviceLevel& a : k_device_levels) {
+        for (const DeviceLevel& b : k_device_levels) {
+            if (std::string_view(a.factor) >= b.factor) continue;
+            ++pairs;
+            CAPTURE(a.value);
+            CAPTURE(b.value);
+            CHECK(some_device_case([&](const GdnCase& c) { return a.in(c) && b.in(c); }));
+        }
+    }
+    CHECK(pairs == 197);
+    for (const auto& [signature, cases] : device_cases_by_signature()) {
+        CAPTURE(signature);
+        const GdnCase& first = *cases.front();
+        const bool stateless = first.state_scale == 0 && !first.zero_state;
+        for (const DeviceLevel& level : k_device_levels) {
+            const bool without_state = std::string_view(level.factor) == "state" && stateless;
+            const bool no_padding = std::string_view(level.factor) == "padding" && first.cu_seqlens.empty();
+            CAPTURE(level.value);
+            const auto met = std::count_if(cases.begin(), cases.end(), [&](const GdnCase* c) { return level.in(*c); });
+            if ((without_state && level.value != std::string_view("none or zeros")) ||
+                (no_padding && level.value == std::string_view("NaN"))) {
+                CHECK(met == 0);
+            } else {
+                CHECK(met > 0);
+            }
+        }
+    }
+}
+
+TEST_CASE("device: each case is of exactly one kind in every respect") {
+    for (const GdnCase& c : device_cases()) {
+        CAPTURE(c.name);
+        std::map<std::string_view, int> met;
+        for (const DeviceLevel& level : k_device_levels) met[level.factor] += level.in(c) ? 1 : 0;
+        CHECK(met.size() == 6);
+        for (const auto& [factor, count] : met) CHECK(count == 1);
+    }
+}
+
+TEST_CASE("device: inputs are what the case says, and closed gates are finite") {
+    for (const GdnCase& c : device_cases()) {
+        CAPTURE(c.name);
+        const TensorFile inputs = make_inputs(c);
+        const std::int64_t end = c.cu_seqlens.empty() ? c.dims.T : c.cu_seqlens.back();
+        const auto of = [&](const char* name) { return tokens_of(*inputs.find(name), 0, end); };
+        const std::vector<double> g = of("g"), beta = of("beta");
+        CHECK(std::all_of(g.begin(), g.end(), [](double x) { return x >= -1e4 && x <= 0; }));
+        const double strongest = largest(g);
+        // One token in 50 is closed, and one in 32 a reset; of a single token, only the reset.
+        if (c.gate == GateRecipe::sparse) CHECK((strongest == 1e4) == (c.dims.T > 1));
+        if (c.gate == GateRecipe::resets) CHECK(strongest == 200);
+        if (c.gate == GateRecipe::soft) CHECK(strongest < 1);
+        if (c.gate == GateRecipe::constant) CHECK(strongest == 0);
+        if (c.beta == BetaRecipe::corners) {
+            CHECK(std::all_of(beta.begin(), beta.end(), [](double x) { return x == 0 || x == 1 || x == 2; }));
+        }
+        CHECK((largest(of("k")) == 0) == (c.keys == KeyRecipe::zero));
+        CHECK(largest(of("v")) / c.value_scale > 1);
+        CHECK(largest(of("v")) / c.value_scale < 10);
+        const Tensor* state = inputs.find("initial_state");
+        CHECK((state != nullptr) == (c.zero_state || c.state_scale != 0));
+        if (state != nullptr) CHECK((largest(to_f64(*state)) == 0) == c.zero_state);
+        if (c.cu_seqlens.empty()) continue;
+        for (const char* name : {"q", "k", "v", "g", "beta"}) {
+            const auto padding = tokens_of(*inputs.find(name), end, c.dims.T);
+            REQUIRE(!padding.empty());
+            CHECK(
+                std::all_of(padding.begin(), padding.end(), [&](double x) { return std::isnan(x) == c.nan_padding; }));
+        }
+    }
+}
+
+TEST_CASE("device: one case of each shape comes early, and names and seeds are those of the order") {
+    std::set<std::string> early;
+    std::set<GateRecipe> gates;
+    const std::size_t shapes = device_cases_by_signature().size();
+    for (std::size_t i = 0; i < device_cases().size(); ++i) {
+        const GdnCase& c = device_cases()[i];
+        CHECK(c.name == fmt::format("device_{:03}", i + 1));
+        CHECK(c.seed == 2000 + i);
+        CHECK(find_gdn_case(c.name) == &c);
+        if (i >= shapes) continue;
+        early.insert(signature_of(c));
+        gates.insert(c.gate);
+    }
+    CHECK(early.size() == shapes);
+    CHECK(gates.size() == 6);
+    // The first is small: a wrong kernel is known at once.
+    const GdnCase& first = device_cases().front();
+    CHECK(size_of(first) <= 100000);
 }
