@@ -194,11 +194,21 @@ std::vector<double> sizes_at_norm(const GdnContract& contract, std::size_t width
     return along.empty() ? std::vector<double>() : gradient;
 }
 
+// What fp32 flushes to 0 comes back larger through a product with a large value and the norm of a key that is 0.
+double flushed_of(const GdnProblem& p, const GdnContract& c, std::string_view canonical) {
+    double flushed = 8 * k_smallest;
+    if ((canonical != "dq" && canonical != "dk") || c.l2norm == L2Norm::off) return flushed;
+    double largest = 1;
+    for (const double x : p.v) largest = std::max(largest, std::isfinite(x) ? std::fabs(x) : 0);
+    return flushed * largest * std::min(1 / std::sqrt(c.eps), 1e6);
+}
+
 // How the errors of measured runs become a budget.
 struct Rates {
     double roundoff = 0;   // of the operands of products
     double allowance = 0;  // on measured errors, and in roundoffs of the values
     double cancelled = 0;  // part of the reference size that is lost where a gradient cancels
+    double flushed = 0;    // see flushed_of()
 };
 
 // The budget from the error of a run with fp32 sums of gates, where `moved` is that of perturbed inputs alone. `size`:
@@ -247,7 +257,7 @@ TensorBudget budget_of(const std::vector<RunErrors>& runs, const std::vector<Gro
         const double floor = floors.empty() ? 0 : floors[g].truth_rms();
         const GroupSums& truth = runs.front().groups[g];
         const double largest = std::max(truth.max_truth, 4 * floor);
-        const double trace = 1e-37 + 0x1p-40 * largest;
+        const double trace = 1e-37 + rates.flushed + 0x1p-40 * largest;
         GroupBudget& b = budget.groups[g];
         if (sizes[g].count < k_small_group) {
             b.rms = std::max(b.rms, usual.rms * sizes[g].rms);
@@ -324,14 +334,7 @@ void grant_locally(const GdnReference& r, const std::vector<RunErrors>& runs, co
         std::transform(truth.begin(), truth.end(), other.begin(), std::back_inserter(t.budget.summed),
                        [](double a, double b) { return static_cast<float>(2 * std::max(a, b)); });
     }
-    // What fp32 flushes to 0 comes back larger through a product with a large value and the norm of a key that is 0.
-    const bool through_norm = (t.canonical == "dq" || t.canonical == "dk") && c.l2norm != L2Norm::off;
-    double flushed = 8 * k_smallest;
-    if (through_norm) {
-        double largest = 1;
-        for (const double x : r.problem.v) largest = std::max(largest, std::isfinite(x) ? std::fabs(x) : 0);
-        flushed *= largest * std::min(1 / std::sqrt(c.eps), 1e6);
-    }
+    const double flushed = flushed_of(r.problem, c, t.canonical);
     t.budget.local.assign(truth.size(), static_cast<float>(HUGE_VAL));
     for (std::size_t run = 0; run < truth.size(); ++run) {
         if (t.groups.of_run[run] + 1 == t.groups.count) continue;  // outside all sequences: judged with their group
@@ -412,7 +415,8 @@ void budget_gradients(const GdnReference& r, const GdnBackward& backward, const 
         if (!clipped.empty() && t.canonical == "d_initial_state") runs.push_back(clipped[i]);
         const double cancelled =
             is_at_gates(t.canonical) ? k_allowance_fp32 * long_sums * k_fp32_roundoff : allowance * roundoff;
-        t.budget = budget_of(runs, own[i].groups, floors, {roundoff, allowance, cancelled});
+        t.budget =
+            budget_of(runs, own[i].groups, floors, {roundoff, allowance, cancelled, flushed_of(p, c, t.canonical)});
         if (has_tokens(t) && r.unstable_reason.empty()) {
             grant_locally(r, runs, own[i], floors, size, allowance, threads, t);
         }
