@@ -122,3 +122,16 @@ test_the_oracle_can_be_off_and_must_be_there_to_be_required() {
   loop 2 --iterations 1
   err_has 'targets.mine.oracle.kernel must be given'
 }
+
+test_evolve_asks_the_oracle_before_anything_is_timed() {
+  [ -n "${PY-}" ] || skip 'no python3 with numpy'
+  judged
+  printf '#!/bin/bash\nread -r _ _ n _\ncase $n in 1) cp %s kernel.py ;; *) echo "# $n" >>kernel.py ;; esac\n' "$WORK/wrong.py" >"$WORK/agent" && chmod +x "$WORK/agent"
+  expect 3 "$GDNCTL" codex-loop --mode evolve --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --perf-pairs 3 \
+    --log-dir "$WORK/log" --max-attempts 2 --validation-ray-cluster local
+  stage() { jq -se --argjson n "$1" "[.[] | select(.type == \"eval_stage\" and .attempt == \$n and .stage == \"$2\")] | $3" "$WORK/log/journal.jsonl" >/dev/null; }
+  stage 1 oracle 'last | .verdict == "fail" and .oracle.verdict == "WRONG" and (.oracle.groups[0] | has("tensor") and has("stage") and has("case"))' || fail 'not judged'
+  stage 1 bench 'length == 0' || fail 'it was timed'
+  stage 2 oracle 'last | .verdict == "pass" and .oracle.verdict == "OK"' || fail 'the second was not judged'
+  stage 2 bench 'length > 0' || fail 'the second was not timed'
+}
