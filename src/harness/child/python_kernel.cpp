@@ -455,7 +455,7 @@ private:
         Json answer;
         GDNCTL_TRY_ASSIGN(auto fault, asked_of({{"do", "chain"}, {"calls", options.chained}}, &answer));
         m_times.device = json::number(answer, "device_seconds");
-        m_times.no_device = json::text(answer, "reason");
+        m_times.no_device = text::visible(json::text(answer, "reason"));
         return fault;
     }
 
