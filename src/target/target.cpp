@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "core/redact.h"
 #include "core/text.h"
 
 namespace gdnctl::detail {
@@ -504,6 +505,10 @@ Status read_oracle(const Place& outer, const ConfigTable& target, std::optional<
     if (oracle.kernel.empty()) return wrong(place.at("kernel"), whole, "given, for example \"py:levanter\"");
     if (!oracle.cases.empty() && oracle.cases != "device" && oracle.cases != "full") {
         return wrong(place.at("cases"), *find(*table, "cases"), "\"device\" or \"full\"");
+    }
+    for (const auto& [name, variable] : oracle.env) {
+        if (!names_a_secret(name)) continue;
+        return wrong(place.at("env").at(name), whole, "no secret: it would be readable on a command line");
     }
     into = std::move(oracle);
     return {};
