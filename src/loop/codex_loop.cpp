@@ -197,6 +197,7 @@ std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request) {
                          {"directives", plan.directives.size()},
                          {"post_checks", options.post_checks},
                          {"gates", plan.gates.used},
+                         {"oracle", to_text(plan.gates.validation.oracle)},
                          {"stamp_mode", to_text(plan.stamps)},
                          {"resilient", options.resilient},
                          {"max_failures", options.max_failures},
@@ -218,6 +219,10 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
                     "repeat the original command with --resume, or start a new run without it");
     };
     if (json::boolean(was, "gates").value_or(false) && !plan.gates.used) return missing("--validation-* or --perf-*");
+    const std::string required(to_text(OracleMode::required));
+    if (json::text(was, "oracle") == required && plan.gates.validation.oracle != OracleMode::required) {
+        return missing("--validation-oracle required");
+    }
     const auto checks = was.find("post_checks");
     if (checks != was.end() && !checks->empty() && options.post_checks.empty()) return missing("--post-check");
     const auto differs = [&](const char* what, const std::string& now) {
@@ -225,7 +230,7 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
         if (then && *then != now) log::warning("{}: {} now, {} when the run started", what, now, *then);
     };
     const Json now = Json::parse(config_of(plan, request));
-    for (const char* what : {"target", "agent", "model", "prompt", "stamp_mode"})
+    for (const char* what : {"target", "agent", "model", "prompt", "stamp_mode", "oracle"})
         differs(what, now[what].get<std::string>());
     if (checks != was.end() && *checks != now["post_checks"])
         log::warning("different post-checks than when the run started");
@@ -655,7 +660,7 @@ private:
             GDNCTL_TRY(sync.run(branch, records));
             if (!m_gates || !m_gates->modes().oracle) return {};
             GDNCTL_TRY_ASSIGN(const GitHead head, git.repository().head());
-            GDNCTL_TRY(m_gates->oracle_judges(head.sha, artefacts));
+            GDNCTL_TRY(m_gates->oracle_use(head.sha, artefacts));
             return {};
         };
         RunningLog running_log(git.repository(), m_plan.log_dir, m_plan.log, m_plan.stamps);

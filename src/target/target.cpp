@@ -695,8 +695,9 @@ JobCommand oracle_command(const Target& target, std::string_view there, const st
     const std::string line = sent_along(oracle_line(target, there, words, python), there);
     if (target.style == TargetStyle::levanter && target.test) return detail::levanter_oracle(target, line);
     JobCommand command;
+    if (target.test) command = as_written(*target.test, "");
     command.entrypoint = line;
-    if (target.test) command.resources = target.test->resources;
+    command.workdir.clear();
     return command;
 }
 

@@ -126,7 +126,7 @@ test_the_oracle_can_be_off_and_must_be_there_to_be_required() {
 test_evolve_asks_the_oracle_before_anything_is_timed() {
   [ -n "${PY-}" ] || skip 'no python3 with numpy'
   judged
-  printf '#!/bin/bash\nread -r _ _ n _\ncase $n in 1) cp %s kernel.py ;; *) echo "# $n" >>kernel.py ;; esac\n' "$WORK/wrong.py" >"$WORK/agent" && chmod +x "$WORK/agent"
+  printf '#!/bin/bash\nread -r _ _ n _\ncase $n in 1) cp %s kernel.py ;; *) cp %s kernel.py; echo "# $n" >>kernel.py ;; esac\n' "$WORK/wrong.py" "$WORK/right.py" >"$WORK/agent" && chmod +x "$WORK/agent"
   expect 3 "$GDNCTL" codex-loop --mode evolve --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --perf-pairs 3 \
     --log-dir "$WORK/log" --max-attempts 2 --validation-ray-cluster local
   stage() { jq -se --argjson n "$1" "[.[] | select(.type == \"eval_stage\" and .attempt == \$n and .stage == \"$2\")] | $3" "$WORK/log/journal.jsonl" >/dev/null; }

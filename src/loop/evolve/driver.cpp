@@ -365,14 +365,40 @@ Status begin_run(EvolveJournal& journal, const Store& store, const RunStart& sta
 
 Status Driver::start_run() { return begin_run(m_deps.journal, m_deps.store, m_settings.start, m_deps.clock.wall()); }
 
+// Before it judges attempts. `ok`: it does. Errors: check_failed (it must, and cannot run the base's kernel).
+Result<Launch> Driver::ask_oracle_of_base(const std::string& base) {
+    Launch answer;
+    answer.ok = true;
+    if (!m_deps.evaluator.has_oracle()) return answer;
+    log::info("asking the oracle of the base commit");
+    GDNCTL_TRY_ASSIGN(answer, m_deps.evaluator.launch(LaunchKind::oracle, base, folder(0) / "stage-oracle.log"));
+    if (answer.ok || answer.infra) return answer;
+    const bool required = m_deps.evaluator.requires_oracle();
+    const std::string verdict = json::text(answer.oracle, "verdict");
+    if (required && (verdict.empty() || verdict == "NO_ENTRY_POINT" || verdict == "BUILD_FAILED")) {
+        return fail(ErrorKind::check_failed, "the oracle cannot run the base commit's kernel: " + answer.reason);
+    }
+    log::warning("the oracle does not find the base commit right: {}; {}", answer.reason,
+                 required ? "an attempt must be OK" : "it judges no attempt (--validation-oracle required)");
+    answer.ok = required;
+    return answer;
+}
+
 Status Driver::measure_noise() {
     const std::string& base = state().base;
     const int eval = state().last_eval + 1;
     GDNCTL_TRY(make_private_directory(folder(0)));
     const fs::path log = folder(0) / "stage-noise.log";
-    log::info("measuring the noise: {} pairs of the base commit against itself", m_settings.pairs.cap);
     GDNCTL_TRY(add("eval_start", {{"attempt", 0}, {"eval_id", eval}, {"stage", "noise"}}));
     const auto begun = m_deps.clock.monotonic();
+    GDNCTL_TRY_ASSIGN(const Launch asked, ask_oracle_of_base(base));
+    if (asked.infra) {
+        Json facts = stage_facts(0, eval, "noise");
+        put_launch(facts, asked);
+        GDNCTL_TRY(add("eval_stage", facts));
+        return add("infra_error", {{"stage", "noise"}, {"what", asked.reason}});
+    }
+    log::info("measuring the noise: {} pairs of the base commit against itself", m_settings.pairs.cap);
     GDNCTL_TRY_ASSIGN(const Comparison pairs, measure_pairs(m_deps.evaluator, base, base, m_settings.pairs.cap, log));
     const double wall = std::chrono::duration<double>(m_deps.clock.monotonic() - begun).count();
     Json facts = {{"attempt", 0},           {"eval_id", eval},
@@ -393,6 +419,7 @@ Status Driver::measure_noise() {
     const NoiseVerdict noise =
         judge_noise(pairs.look.deviation, m_settings.pairs.min_gain, m_settings.target_gain, m_settings.pairs.cap);
     facts["verdict"] = noise.fits ? "pass" : "fail";
+    if (m_deps.evaluator.has_oracle()) facts["oracle"] = asked.ok ? "judges" : "off";
     facts["metrics"] = {{"sd", pairs.look.deviation},
                         {"mean", pairs.look.mean},
                         {"pairs", pairs.look.n},
@@ -730,7 +757,7 @@ Status Driver::run_stage(std::string_view stage, bool rerun) {
     Json facts = stage_facts(number, eval, stage);
     Evaluator& evaluator = m_deps.evaluator;
     if (state().prints_nonce) evaluator.require_nonce();
-    const bool skipped = (stage == "oracle" && !evaluator.has(LaunchKind::oracle)) ||
+    const bool skipped = (stage == "oracle" && (state().oracle_off || !evaluator.has(LaunchKind::oracle))) ||
                          (stage == "build" && !evaluator.has(LaunchKind::build)) ||
                          (stage == "anticheat" && !evaluator.has(LaunchKind::relations) && !evaluator.checks_profile());
     if (skipped) {

@@ -92,6 +92,7 @@ private:
     Status run_step(const Step& step);
     Status start_run();
     Status measure_noise();
+    Result<Launch> ask_oracle_of_base(const std::string& base);
     Status begin_attempt();
     Status run_stage(std::string_view stage, bool rerun);
     Status settle();

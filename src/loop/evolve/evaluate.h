@@ -95,6 +95,10 @@ public:
     virtual void require_nonce() {}
     // Whether the target has keys that need a separate profile; see check_profile().
     virtual bool checks_profile() const { return false; }
+    // Whether the target has an oracle, which must be asked of the base before it judges attempts; and whether it
+    // judges them even if it finds the base wrong.
+    virtual bool has_oracle() const { return false; }
+    virtual bool requires_oracle() const { return false; }
 };
 
 struct JobSettings {
@@ -126,8 +130,10 @@ public:
     void require_nonce() override { m_needs_nonce = true; }
     bool checks_profile() const override { return !m_target.floor.empty() || !m_target.kernel_op.empty(); }
 
+    bool has_oracle() const override { return m_target.oracle && m_options.oracle != OracleMode::off; }
+    bool requires_oracle() const override { return m_options.oracle == OracleMode::required; }
+
 private:
-    bool has_oracle() const { return m_target.oracle && m_options.oracle != OracleMode::off; }
     Result<Launch> build(const std::filesystem::path& tree, const std::filesystem::path& log, const EnvList& env) const;
     Result<Launch> job(LaunchKind kind, const std::filesystem::path& tree, const std::filesystem::path& log,
                        EnvList env);

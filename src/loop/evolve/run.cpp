@@ -66,6 +66,9 @@ Json target_json(const Target& target) {
                           {"from", target.metric->from},
                           {"better", target.metric->lower_is_better ? "lower" : "higher"}};
     }
+    if (target.oracle) {
+        json["oracle"] = {{"words", oracle_words(*target.oracle)}, {"python", target.oracle->python}};
+    }
     if (!target.floor.empty()) json["floor"] = target.floor;
     if (!target.kernel_op.empty()) json["kernel_op"] = target.kernel_op;
     return json;

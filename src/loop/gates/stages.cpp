@@ -152,26 +152,6 @@ std::string test_name(const std::string& id) {
     return name.substr(0, name.find('['));
 }
 
-std::vector<JobSite> sites_for(JobKind kind, const ValidationDeps& deps) {
-    const ValidationOptions& options = deps.jobs.options();
-    const std::string active = deps.held != nullptr && deps.held->active() ? deps.held->cluster() : std::string();
-    std::vector<JobSite> sites;
-    const auto names = gate_clusters(options, deps.hold, active, deps.root);
-    for (const std::string& name : names) sites.push_back({name, {}, kind == JobKind::tests ? options.tpu : ""});
-    if (kind != JobKind::tests || !options.cross_tpu_tests) return sites;
-    for (const std::string& name : names) {
-        const auto path = find_cluster_file(deps.root, deps.root, name);
-        const auto file = path ? read_cluster_file(*path, {}) : Result<ClusterFile>(fail(ErrorKind::usage, ""));
-        if (!file) continue;
-        const auto meant = options.tpu == "auto" ? infer_tpu(*file) : Result<std::string>(options.tpu);
-        for (const std::string& type : tpu_types(*file)) {
-            const bool known = type.starts_with("v5") || type.starts_with("v6e");  // v5p, v5e (v5litepod), v6e
-            if (known && meant != type) sites.push_back({name, {}, type});
-        }
-    }
-    return sites;
-}
-
 LadderDeps ladder_deps(const ValidationDeps& deps, const StageContext& context,
                        std::function<Result<JobEnd>(const JobSite&)> run) {
     return {std::move(run), deps.held, [&context] { return context.artefacts.stop_requested(); }, deps.clock,
@@ -406,34 +386,60 @@ void put_oracle_facts(StageResult& result, const JobEnd& end) {
 
 }  // namespace
 
-Result<JobEnd> ask_oracle(const ValidationDeps& deps, const std::filesystem::path& tree,
-                          const std::filesystem::path& log, std::stop_token stop) {
+std::vector<JobSite> sites_for(JobKind kind, const ValidationDeps& deps) {
+    const ValidationOptions& options = deps.jobs.options();
+    const std::string active = deps.held != nullptr && deps.held->active() ? deps.held->cluster() : std::string();
+    std::vector<JobSite> sites;
+    const auto names = gate_clusters(options, deps.hold, active, deps.root);
+    for (const std::string& name : names) sites.push_back({name, {}, kind == JobKind::tests ? options.tpu : ""});
+    if (kind != JobKind::tests || !options.cross_tpu_tests) return sites;
+    for (const std::string& name : names) {
+        const auto path = find_cluster_file(deps.root, deps.root, name);
+        const auto file = path ? read_cluster_file(*path, {}) : Result<ClusterFile>(fail(ErrorKind::usage, ""));
+        if (!file) continue;
+        const auto meant = options.tpu == "auto" ? infer_tpu(*file) : Result<std::string>(options.tpu);
+        for (const std::string& type : tpu_types(*file)) {
+            const bool known = type.starts_with("v5") || type.starts_with("v6e");  // v5p, v5e (v5litepod), v6e
+            if (known && meant != type) sites.push_back({name, {}, type});
+        }
+    }
+    return sites;
+}
+
+Result<JobEnd> ask_oracle(const ValidationDeps& deps, const std::filesystem::path& tree, const Artefacts& artefacts,
+                          std::stop_token stop) {
     Ladder ladder(JobKind::tests, sites_for(JobKind::tests, deps),
                   {[&](const JobSite& site) {
-                       JobOrder order{JobKind::tests, site, tree, log, {}, {}, stop};
+                       JobOrder order{
+                           JobKind::tests, site, tree, artefacts.unused(0, "oracle-base", ".log"), {}, {}, stop};
                        order.oracle = TestSelection::Oracle::alone;
                        return deps.jobs.run(order);
                    },
-                   deps.held,
-                   {},
-                   deps.clock,
-                   stop});
-    return ladder.climb(1, std::chrono::seconds(0));
+                   deps.held, [&artefacts] { return artefacts.stop_requested(); }, deps.clock, stop});
+    const ValidationOptions& options = deps.jobs.options();
+    return ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s));
 }
 
 Result<StageResult> OracleStage::run(const StageContext& context) {
     StageResult result;
-    GDNCTL_TRY_ASSIGN(const bool judges, m_deps.oracle(context.base.sha, context.artefacts));
-    if (!judges) {
+    GDNCTL_TRY_ASSIGN(const OracleUse use, m_deps.oracle(context.base.sha, context.artefacts));
+    if (use == OracleUse::off) {
         result.verdict = StageVerdict::skip;
-        result.reason = "the oracle does not judge this run (see its beginning)";
+        result.reason = "the oracle does not judge candidates of this base";
+        return result;
+    }
+    if (use == OracleUse::unknown) {
+        result.verdict = StageVerdict::fail;
+        result.outcome = Outcome::infra;
+        result.reason = result.sign = "the oracle could not be asked";
+        result.exit_status = static_cast<int>(ExitCode::infrastructure);
         return result;
     }
     GDNCTL_TRY_ASSIGN(TestRun run, run_tests(m_deps, context, TestSelection::Oracle::first));
     const JobEnd& end = run.end;
-    if (json::text(end.oracle, "verdict") == "OK") {
+    if (end.oracle_ok) {
         // Where and for how long the job ran is in the record of the tests.
-        result.facts["command"] = "gdnctl " + text::shell_join(oracle_words(*m_deps.jobs.target().oracle));
+        result.facts["command"] = json::text(end.oracle, "command");
         result.reason = "verdict OK";
         put_oracle_facts(result, end);
         *m_deps.tests = std::move(run);

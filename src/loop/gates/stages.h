@@ -58,6 +58,9 @@ struct TestRun {
     std::int64_t spent = 0;  // milliseconds of device time
 };
 
+// `unknown`: the place where it would have been asked is in trouble.
+enum class OracleUse { unknown, off, judges };
+
 // Shared by the stages. All must outlive them.
 struct ValidationDeps {
     TargetJobs& jobs;
@@ -66,14 +69,17 @@ struct ValidationDeps {
     HoldOptions hold;
     std::filesystem::path root;           // of the repository, for its cluster files
     RecordedMetrics* recorded = nullptr;  // nullptr: profiles are not recorded anywhere
-    // Whether the target's oracle judges candidates, in a run with this base; empty: it does not.
-    std::function<Result<bool>(const std::string& base, const Artefacts& artefacts)> oracle = {};
+    // Whether the target's oracle judges candidates, in a run with this base; empty: it never does.
+    std::function<Result<OracleUse>(const std::string& base, const Artefacts& artefacts)> oracle = {};
     std::shared_ptr<TestRun> tests = {};  // of the oracle's stage, for the tests'
 };
 
-// Asks the oracle alone, of the files in `tree`, where the tests would run. Errors: those of TargetJobs::run().
-Result<JobEnd> ask_oracle(const ValidationDeps& deps, const std::filesystem::path& tree,
-                          const std::filesystem::path& log, std::stop_token stop);
+// The places where jobs of this kind are tried, in order.
+std::vector<JobSite> sites_for(JobKind kind, const ValidationDeps& deps);
+// Asks the oracle alone, of the files in `tree`, where and as patiently as the tests would run. Errors: those of
+// TargetJobs::run().
+Result<JobEnd> ask_oracle(const ValidationDeps& deps, const std::filesystem::path& tree, const Artefacts& artefacts,
+                          std::stop_token stop);
 
 Policy policy_of_gate(ValidationPolicy policy);
 

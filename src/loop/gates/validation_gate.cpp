@@ -213,79 +213,73 @@ namespace {
 // <log-dir>/oracle_base.json: what the oracle said of the base.
 constexpr std::string_view k_oracle_base = "oracle_base.json";
 
-Json words_json(const std::vector<std::string>& words) {
-    Json list = Json::array();
-    for (const std::string& word : words) list.push_back(word);
-    return list;
-}
-
-// The answer on record, if it is about this run or this base; null: there is none.
+// The answer on record, if nothing has changed since, or the run has only gone on from a base that was right; null:
+// there is none.
 Json earlier_answer(const fs::path& file, const Json& question) {
     const auto text = read_file_if_exists(file);
     const auto answer = text && *text ? parse_json(**text, file.string()) : Result<Json>(Json());
     if (!answer || !answer->is_object()) return nullptr;
-    const auto same = [&](const char* field) {
-        return json::find(*answer, field) && (*answer)[field] == question[field];
-    };
-    return same("words") && (same("run") || same("base")) ? *answer : Json(nullptr);
+    const auto same = [&](const char* field) { return json::text(*answer, field) == json::text(question, field); };
+    const bool went_on = same("run") && json::text(*answer, "verdict") == "OK";
+    return same("asked") && (same("base") || went_on) ? *answer : Json(nullptr);
+}
+
+// What could not be run says nothing of the kernel that cannot change at any time.
+bool ran(const std::string& verdict) {
+    return !verdict.empty() && verdict != "NO_ENTRY_POINT" && verdict != "BUILD_FAILED";
 }
 
 }  // namespace
 
-// {"words", "run", "base", "verdict", "said"}; without a verdict if nothing can be said, as the place is at fault.
+// {"asked", "run", "base", "verdict", "said"}; without a verdict if nothing can be said, as the place is at fault.
 Result<Json> GateStages::ask_of(const std::string& base, const Artefacts& artefacts) {
-    Json answer = {{"words", words_json(oracle_words(*m_deps.target.oracle))}, {"run", m_deps.run}, {"base", base}};
+    const TargetOracle& oracle = *m_deps.target.oracle;
+    std::vector<std::string> asked = oracle_words(oracle);
+    asked.insert(asked.end(), oracle.python.begin(), oracle.python.end());
+    const ValidationDeps deps = validation_deps();
+    for (const JobSite& site : sites_for(JobKind::tests, deps)) asked.push_back(to_text(site));
+    Json answer = {{"asked", text::shell_join(asked)}, {"run", m_deps.run}, {"base", base}};
     const fs::path file = artefacts.folder() / k_oracle_base;
     if (Json earlier = earlier_answer(file, answer); !earlier.is_null()) return earlier;
     log::info("asking the oracle of the base, {}", base.substr(0, 12));
     GDNCTL_TRY_ASSIGN(const fs::path tree, m_trees.at(base));
-    GDNCTL_TRY_ASSIGN(const JobEnd end,
-                      ask_oracle(validation_deps(), tree, artefacts.unused(0, "oracle-base", ".log"), m_deps.stop));
-    const std::string platform = json::text_at(end.oracle, "/environment/platform");
-    answer["verdict"] = json::text(end.oracle, "verdict");
+    GDNCTL_TRY_ASSIGN(const JobEnd end, ask_oracle(deps, tree, artefacts, m_deps.stop));
     answer["said"] = end.failure ? end.failure->sign : end.summary;
-    const bool no_tpu = m_deps.target.style == TargetStyle::levanter && !platform.empty() && platform != "tpu";
-    if (no_tpu) answer["verdict"] = "", answer["said"] = "it ran on " + platform + ", not on a TPU";
-    const bool of_place = no_tpu || (end.failure && end.failure->outcome != Outcome::test_fail &&
-                                     end.failure->sign != k_no_oracle_verdict);
-    if (of_place) {
-        answer.erase("verdict");
-        return answer;
-    }
-    GDNCTL_TRY(atomic_replace(file, to_text(answer, 2) + "\n", 0600));
+    const bool of_place = end.failure && (end.failure->outcome != Outcome::test_fail ||
+                                          (end.oracle.is_null() && end.failure->sign != k_no_oracle_verdict));
+    if (of_place) return answer;
+    const std::string verdict = json::text(end.oracle, "verdict");
+    answer["verdict"] = verdict;
+    if (ran(verdict)) GDNCTL_TRY(atomic_replace(file, to_text(answer, 2) + "\n", 0600));
     return answer;
 }
 
-Result<bool> GateStages::oracle_judges(const std::string& base, const Artefacts& artefacts) {
-    if (m_oracle) return *m_oracle;
+Result<OracleUse> GateStages::oracle_use(const std::string& base, const Artefacts& artefacts) {
+    if (m_oracle != OracleUse::unknown) return m_oracle;
     const bool required = m_deps.choices.validation.oracle == OracleMode::required;
+    const std::string& kernel = m_deps.target.oracle->kernel;
     GDNCTL_TRY_ASSIGN(const Json answer, ask_of(base, artefacts));
     const std::string verdict = json::text(answer, "verdict"), said = json::text(answer, "said");
     if (json::find(answer, "verdict") == nullptr) {
-        // Nothing is known of the kernel: the same place would say as little of a candidate.
-        if (required) return fail(ErrorKind::infrastructure, "the oracle could not be asked of the base: " + said);
-        log::warning("the oracle could not be asked of the base ({}); it is asked again before the next candidate",
-                     said);
-        return false;
+        log::warning("the oracle could not be asked of the base: {}", said);
+        return OracleUse::unknown;
     }
-    constexpr std::string_view k_needs = "--validation-oracle required uses it all the same";
-    const bool runs = !verdict.empty() && verdict != "NO_ENTRY_POINT" && verdict != "BUILD_FAILED";
-    if (!runs && required) {
+    if (!ran(verdict) && required) {
         return fail(
-            ErrorKind::config, fmt::format("the oracle cannot run {}: {}", m_deps.target.oracle->kernel, said),
+            ErrorKind::config, fmt::format("the oracle cannot run {}: {}", kernel, said),
             "correct [targets." + m_deps.target.name + ".oracle] in gdnctl.toml, or use --validation-oracle off");
     }
-    m_oracle = verdict == "OK" || required;
-    if (!runs) {
-        log::warning("the oracle cannot run {}: {}; candidates are judged by their tests alone",
-                     m_deps.target.oracle->kernel, said);
+    m_oracle = verdict == "OK" || required ? OracleUse::judges : OracleUse::off;
+    if (!ran(verdict)) {
+        log::warning("the oracle cannot run {}: {}; candidates are judged by their tests alone", kernel, said);
     } else if (verdict != "OK") {
         log::warning("the oracle finds the base {}: {}; {}", verdict, said,
-                     required ? "a candidate must be OK" : fmt::format("it judges no candidate ({})", k_needs));
+                     required ? "a candidate must be OK"
+                              : "it judges no candidate (--validation-oracle required uses it all the same)");
     } else {
         log::info("the oracle judges each candidate before its tests; the base is OK");
     }
-    return *m_oracle;
+    return m_oracle;
 }
 
 std::vector<std::unique_ptr<Stage>> GateStages::stages() {
@@ -295,7 +289,7 @@ std::vector<std::unique_ptr<Stage>> GateStages::stages() {
     if (m_modes.oracle) {
         deps.tests = std::make_shared<TestRun>();
         deps.oracle = [this](const std::string& base, const Artefacts& artefacts) {
-            return oracle_judges(base, artefacts);
+            return oracle_use(base, artefacts);
         };
         stages.push_back(std::make_unique<OracleStage>(deps));
     }

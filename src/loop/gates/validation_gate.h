@@ -83,11 +83,10 @@ public:
     std::vector<std::unique_ptr<Stage>> stages();
     // The TPU held from now on; nullptr: none. Call it before stages().
     void set_held(HeldTpu* held) { m_deps.held = held; }
-    // Whether the target's oracle judges candidates. It is asked once of the base, whose tests would run now: a kernel
-    // that it finds wrong before anything was changed, or cannot run, says nothing of candidates. With
-    // --validation-oracle required only what cannot run is left out, as an error: config. Errors: interrupted,
-    // local_io.
-    Result<bool> oracle_judges(const std::string& base, const Artefacts& artefacts);
+    // Whether the target's oracle judges candidates. It is asked of the base once: where it finds a kernel wrong before
+    // anything was changed, or cannot run it, it would say nothing of candidates. Errors: config (with
+    // --validation-oracle required: it cannot run the base's kernel), interrupted, local_io.
+    Result<OracleUse> oracle_use(const std::string& base, const Artefacts& artefacts);
     const GateModes& modes() const { return m_modes; }
 
 private:
@@ -100,7 +99,7 @@ private:
     CommitTrees m_trees;
     MachineWatch m_machine;
     PerfSettings m_perf;
-    std::optional<bool> m_oracle;               // nullopt: not known yet
+    OracleUse m_oracle = OracleUse::unknown;
     std::optional<RecordedMetrics> m_recorded;  // nullopt: the target's profiles are not recorded anywhere
 };
 

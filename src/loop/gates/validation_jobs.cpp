@@ -56,7 +56,7 @@ void fail_job(JobEnd& end, Outcome outcome, std::string sign) {
 }
 
 void judge_success(JobEnd& end, JobKind kind, const JobNeeds& needs) {
-    if (needs.oracle && json::text(end.oracle, "verdict") != "OK") {
+    if (needs.oracle && !end.oracle_ok) {
         return fail_job(end, Outcome::infra, "passed, but without a verdict of the oracle");
     }
     if (kind == JobKind::tests) {
@@ -234,7 +234,12 @@ Result<JobEnd> TargetJobs::run(const JobOrder& order) {
     if (m_target.test && whole_suite) needs.evidence = m_target.test->evidence;
     needs.tpu = m_target.style == TargetStyle::levanter && !alone;
     needs.oracle = order.oracle != TestSelection::Oracle::off;
+    const bool here_or_played = order.site.cluster == "local" || answer.report.backend == "local";
+    needs.oracle_tpu = m_target.style == TargetStyle::levanter && !here_or_played;
     JobEnd end = judge_job(order.kind, std::move(answer), std::move(evidence), to_text(order.site), needs);
+    if (!end.oracle.is_null()) {
+        end.oracle["command"] = "gdnctl " + text::shell_join(oracle_words(*m_target.oracle));
+    }
     end.log = order.log;
     if (end.report.backend == "local") end.busy = busy;
     end.command = end.report.entrypoint.empty() ? "gdnctl " + text::shell_join(nameless) : end.report.entrypoint;
@@ -257,13 +262,19 @@ JobEnd judge_job(JobKind kind, JobAnswer answer, Evidence evidence, std::string_
     end.evidence = std::move(evidence);
     if (needs.oracle) end.oracle = oracle_record(answer.oracle, end.evidence.oracle);
     const std::string verdict = json::text(end.oracle, "verdict");
-    if (answer.exit == ExitCode::ok) {
+    const std::string platform = json::text_at(end.oracle, "/environment/platform");
+    const bool elsewhere = needs.oracle_tpu && !platform.empty() && platform != "tpu";
+    end.oracle_ok = verdict == "OK" && !elsewhere;
+    if (elsewhere) {
+        // Whatever it found there.
+        fail_job(end, Outcome::infra, fmt::format("the oracle ran on {}, not on a TPU", platform));
+    } else if (answer.exit == ExitCode::ok) {
         judge_success(end, kind, needs);
     } else if (!verdict.empty() && verdict != "OK") {
         judge_oracle(end, needs.tpu);
     } else {
         judge_failure(end, kind, answer.exit, needs.tpu);
-        if (needs.oracle && oracle_broke(end)) fail_job(end, Outcome::environment, std::string(k_no_oracle_verdict));
+        if (needs.oracle && oracle_broke(end)) fail_job(end, Outcome::test_fail, std::string(k_no_oracle_verdict));
     }
     const std::string counts = kind == JobKind::tests ? counts_text(end.evidence) : std::string();
     const std::string found = end.evidence.oracle.text();

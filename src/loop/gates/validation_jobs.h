@@ -46,9 +46,10 @@ struct JobEnd {
     bool site_is_unknown = false;    // no such cluster: do not try it again
     std::string summary;             // "87 passed, 2 skipped on us-central1 (job raysubmit_x)"
     std::filesystem::path log;
-    std::string command;    // the command that ran there; if unknown, the one that submitted the job
-    std::string busy;       // what disturbed a profile on this machine; empty: nothing known
-    Json oracle = nullptr;  // see oracle_record(); null: it gave no verdict
+    std::string command;     // the command that ran there; if unknown, the one that submitted the job
+    std::string busy;        // what disturbed a profile on this machine; empty: nothing known
+    bool oracle_ok = false;  // it judged the kernel on the right device, and found it right
+    Json oracle = nullptr;   // see oracle_record(); null: it gave no verdict
 };
 
 class TargetJobs {
@@ -88,8 +89,9 @@ inline constexpr std::string_view k_no_oracle_verdict = "the oracle gave no verd
 
 struct JobNeeds {
     TargetEvidence evidence{};
-    bool tpu = false;     // signs of one in the log
-    bool oracle = false;  // its verdict
+    bool tpu = false;         // signs of one in the log
+    bool oracle = false;      // its verdict
+    bool oracle_tpu = false;  // which is of a TPU
 };
 // Interprets an ended job. Pure.
 JobEnd judge_job(JobKind kind, JobAnswer answer, Evidence evidence, std::string_view site, const JobNeeds& needs);

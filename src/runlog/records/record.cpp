@@ -376,8 +376,8 @@ std::vector<std::string> oracle_lines(const Json& oracle) {
     if (const auto token = json::text(oracle, "first_wrong_token"); !token.empty()) {
         lines.push_back("first wrong token: " + token);
     }
-    lines.push_back(fmt::format("reproduce: gdnctl oracle verify {} --kernel {} --case {}", json::text(oracle, "op"),
-                                text::shell_quote(json::text(oracle, "kernel")), json::text((*groups)[0], "case")));
+    lines.push_back(
+        fmt::format("reproduce: {} --case {}", json::text(oracle, "command"), json::text((*groups)[0], "case")));
     return lines;
 }
 

@@ -417,14 +417,15 @@ TEST_CASE("validation: the oracle's verdict comes before the tests'") {
         }
         return judge_job(JobKind::tests, std::move(answer), evidence_of(log), "c", {.oracle = true});
     };
-    const JobEnd wrong = judged(1, "WRONG", "RESOURCE_EXHAUSTED: of an earlier try");
+    JobEnd wrong = judged(1, "WRONG", "RESOURCE_EXHAUSTED: of an earlier try");
     CHECK(wrong.failure == Failure{Outcome::test_fail, "oracle: WRONG: the inverse is that of I - M"});
     CHECK(json::text_at(wrong.oracle, "/groups/0/stage") == "solve");
     CHECK(json::text_at(wrong.oracle, "/environment/platform") == "tpu");
+    wrong.oracle["command"] = "gdnctl oracle verify gdn --kernel py:k.py --dtype bf16";
     CHECK(runlog::oracle_lines(wrong.oracle) ==
           std::vector<std::string>{
               "out, stage solve: the inverse is that of I - M; 2 cases, 312 x budget, smallest: device_001",
-              "reproduce: gdnctl oracle verify gdn --kernel py:k.py --case device_001"});
+              "reproduce: gdnctl oracle verify gdn --kernel py:k.py --dtype bf16 --case device_001"});
 
     CHECK(judged(9, "NO_ENTRY_POINT", "ModuleNotFoundError: No module named 'x'").failure->outcome ==
           Outcome::test_fail);
@@ -434,7 +435,7 @@ TEST_CASE("validation: the oracle's verdict comes before the tests'") {
     CHECK(judged(1, "OK", "1 failed, 86 passed in 3.00s").failure->outcome == Outcome::test_fail);
 
     CHECK(judged(0, "", k_green).failure == Failure{Outcome::infra, "passed, but without a verdict of the oracle"});
-    CHECK(judged(1, "", "sh: no").failure == Failure{Outcome::environment, std::string(k_no_oracle_verdict)});
+    CHECK(judged(1, "", "sh: no").failure == Failure{Outcome::test_fail, std::string(k_no_oracle_verdict)});
     CHECK(judged(1, "", "gdnctl: failed step: uv sync (exit status 1)").failure->outcome == Outcome::test_fail);
     CHECK_FALSE(judged(0, "OK", k_green).failure);
 }
