@@ -113,6 +113,38 @@ def python_levanter_ce_is_ok_where_it_divides_by_no_zero(gdnctl):
     demand(report["cases"] > 40, f"{report['cases']} cases")
 
 
+INTERPRETED = """import levanter_ce
+from jax.experimental.pallas import tpu
+
+framework = "jax"
+interpreted = tpu.force_tpu_interpret_mode()  # for gradients, too, which are traced after forward() has returned
+interpreted.__enter__()
+ce, own = levanter_ce.package(), levanter_ce._pallas()
+sizes = {"block_sizes": ce.BlockSizes(128, 128, 128)}
+
+
+def supports(case):
+    return case["batch"] % 128 == 0 and case["hidden"] % 128 == 0 or "no multiple of a block"
+
+
+def forward(fn, x, w, labels, *, weight=None, contract, case):
+    call = lambda *a, **k: own(*a, **{**k, **sizes})
+    reduced = ce.fused_cross_entropy_loss_and_logsumexp_penalty(
+        x, labels, w, reduction="mean", weight=weight, logsumexp_weight=contract.get("logsumexp_weight") or 0.0,
+        logit_soft_cap=contract.get("soft_cap") or None, implementation=[call], **sizes)
+    return {"reduced": reduced}
+"""
+
+
+@case
+def python_levanter_ce_in_the_interpreter_of_pallas_is_ok(gdnctl):
+    adapter = os.path.join(gdnctl.folder, "interpreted.py")
+    with open(adapter, "w") as f:
+        f.write(INTERPRETED)
+    report = verify(gdnctl, "linear-ce", "py:" + adapter, "--env", "PYTHONPATH=" + inert_modules(gdnctl))
+    demand(report["verdict"] == "OK" and report["cases"] == 4, f"{report['verdict']}, {report['cases']} cases: {report['groups']}")
+
+
 def needs(module):
     if importlib.util.find_spec(module) is None:
         raise Skipped(f"{module} is not installed (run.py --torch)")
