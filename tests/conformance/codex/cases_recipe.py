@@ -250,4 +250,4 @@ def what_the_oracle_found_wrong_is_in_the_next_prompt(t):
     second = prompts(t)[1]
     demand("What the oracle found wrong in the last candidate" in second, second)
     demand("the inverse is that of I - M" in second, second)
-    demand("gdnctl oracle verify gdn --kernel py:scripts/gdn/adapter.py --case " in second, second)
+    demand("gdnctl oracle verify gdn --kernel py:scripts/gdn/adapter.py --env PYTHONPATH=lib/levanter/src --case device_" in second, second)
