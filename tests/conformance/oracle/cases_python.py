@@ -150,6 +150,32 @@ def needs(module):
         raise Skipped(f"{module} is not installed (run.py --torch)")
 
 
+def needs_gpu():
+    if not os.path.exists("/dev/nvidia0"):
+        raise Skipped("no NVIDIA GPU on this machine")
+
+
+@case
+def python_fla_is_ok_on_a_gpu_and_timed_beside_its_recurrent_form(gdnctl):
+    needs_gpu()
+    needs("fla")
+    report = verify(gdnctl, "gdn", "py:fla")
+    demand(report["verdict"] == "OK" and not report["forward_only"], f"{report['verdict']}: {report['groups']}")
+    recurrent = "py:fla:fla.ops.gated_delta_rule.fused_recurrent_gated_delta_rule"
+    got = gdnctl.run("oracle", "bench", "gdn", "--kernel", "py:fla", "--peer", recurrent, "--python", sys.executable, "--json", code=0)
+    timed = json.loads(got.stdout)
+    demand(timed["forward"]["verified"] and timed["forward"]["device_ms"] > 0, f"{timed['forward']}")
+
+
+@case
+def python_levanter_on_a_gpu(gdnctl):
+    needs_gpu()
+    report = verify(gdnctl, "gdn", "py:levanter", "--env", "JAX_DEFAULT_MATMUL_PRECISION=highest")
+    if report["environment"]["platform"] not in ("gpu", "cuda"):
+        raise Skipped(f"this JAX runs on {report['environment']['platform']}")
+    demand(report["verdict"] == "OK", f"{report['verdict']}: {report['groups']}")
+
+
 @case
 def python_transformers_is_ok_in_all_device_cases(gdnctl):
     needs("transformers")
