@@ -601,13 +601,10 @@ bool is_root(const Target& target, const std::filesystem::path& root) {
 JobCommand as_written(const TargetJob& job, std::string_view self) {
     std::vector<std::string> argv = job.argv;
     if (argv.front() == "gdnctl") argv.front() = self;
-    JobCommand command;
+    JobCommand command = detail::with_defaults(job);
     if (!job.workdir.empty()) command.entrypoint = "cd " + text::shell_quote(job.workdir) + " && ";
     command.entrypoint += text::shell_join(argv);
     command.workdir = job.workdir;
-    command.env = job.env;
-    command.resources = job.resources;
-    command.timeout_s = job.timeout_s;
     return command;
 }
 
@@ -695,9 +692,8 @@ JobCommand oracle_command(const Target& target, std::string_view there, const st
     const std::string line = sent_along(oracle_line(target, there, words, python), there);
     if (target.style == TargetStyle::levanter && target.test) return detail::levanter_oracle(target, line);
     JobCommand command;
-    if (target.test) command = as_written(*target.test, "");
+    if (target.test) command = detail::with_defaults(*target.test);
     command.entrypoint = line;
-    command.workdir.clear();
     return command;
 }
 

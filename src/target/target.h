@@ -44,7 +44,6 @@ struct TargetOracle {
     std::string cases, dtype;                 // empty: as suits the kernel
     std::map<std::string, std::string> sets;  // fields of the contract
     EnvList env;                              // of the kernel's process
-    bool operator==(const TargetOracle&) const = default;
 };
 
 struct TargetMetric {
