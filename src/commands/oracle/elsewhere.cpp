@@ -60,7 +60,7 @@ void show_how_to_reproduce(const Json& verdict) {
     }
 }
 
-Result<Planned> run_as_job(const Elsewhere& options, const Words& command, Context& context) {
+Result<Planned> run_as_job(const Elsewhere& options, const RemoteCommand& command, Context& context) {
     std::vector<std::string> words = command.words();
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(options.place, context));
@@ -77,7 +77,7 @@ Result<Planned> run_as_job(const Elsewhere& options, const Words& command, Conte
     return Planned{std::move(run), place.local ? std::string() : tpu.type, place.local};
 }
 
-Result<Planned> run_on_hold(const Elsewhere& options, const Words& command, Context& context) {
+Result<Planned> run_on_hold(const Elsewhere& options, const RemoteCommand& command, Context& context) {
     std::vector<std::string> words = command.words();
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     Via via = Via::automatic;
@@ -167,12 +167,12 @@ void describe_elsewhere(cli::Args& args, Elsewhere& o) {
     });
 }
 
-void Words::kernel(std::string_view name, std::string spelling) {
+void RemoteCommand::kernel(std::string_view name, std::string spelling) {
     const auto from_root = [&, root = project_root(m_context)](const std::string& path) {
         auto relative = (m_context.cwd / path).lexically_normal().lexically_relative(root);
         if (!relative.empty() && *relative.begin() == "..") {
             m_status = fail(ErrorKind::usage,
-                            fmt::format("{} is outside of {}, which is what is sent", spelling, root.string()));
+                            fmt::format("{} is outside {}, and only that folder is sent", spelling, root.string()));
         }
         return relative.string();
     };
@@ -189,12 +189,12 @@ void Words::kernel(std::string_view name, std::string spelling) {
     add(name, spelling);
 }
 
-void Words::limits(const LimitOptions& limits) {
+void RemoteCommand::limits(const LimitOptions& limits) {
     add("--time-limit", limits.time_limit_s);
     add("--memory-limit", limits.memory_limit_mib);
 }
 
-void Words::python(const PythonChoice& choice) {
+void RemoteCommand::python(const PythonChoice& choice) {
     m_python_named = choice.command.has_value();
     add("--python", choice.command);
     for (const std::string& entry : choice.env) {
@@ -209,7 +209,7 @@ void Words::python(const PythonChoice& choice) {
     add("--chained", choice.chained);
 }
 
-Result<ExitCode> run_elsewhere(const Elsewhere& options, const Words& words, Context& context) {
+Result<ExitCode> run_elsewhere(const Elsewhere& options, const RemoteCommand& words, Context& context) {
     GDNCTL_TRY(words.status());
     GDNCTL_TRY_ASSIGN(const Planned planned,
                       options.tpu_name ? run_on_hold(options, words, context) : run_as_job(options, words, context));

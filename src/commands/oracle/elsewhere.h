@@ -33,9 +33,9 @@ struct Elsewhere {
 void describe_elsewhere(cli::Args& args, Elsewhere& options);
 
 // The command line for there, "oracle VERB OP ...", which runs in the root of the repository.
-class Words {
+class RemoteCommand {
 public:
-    Words(std::string_view verb, const std::string& op, const Context& context)
+    RemoteCommand(std::string_view verb, const std::string& op, const Context& context)
         : m_context(context), m_words{"oracle", std::string(verb), op} {}
 
     template <class T>
@@ -77,6 +77,6 @@ private:
 
 // Runs this program there with these words, prints what it prints, and exits as it does. Errors: those of a job, and
 // bad_input if no TPU was seen where one was asked for.
-Result<ExitCode> run_elsewhere(const Elsewhere& options, const Words& words, Context& context);
+Result<ExitCode> run_elsewhere(const Elsewhere& options, const RemoteCommand& words, Context& context);
 
 }  // namespace gdnctl::commands

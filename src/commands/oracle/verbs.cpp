@@ -389,9 +389,9 @@ void describe(cli::Args& args, Options& options) {
 namespace {
 
 // The same command for another machine.
-Result<Words> words_there(const Options& o, const Context& context) {
+Result<RemoteCommand> words_there(const Options& o, const Context& context) {
     if (o.vectors) return fail(ErrorKind::usage, "--vectors is for kernels on this machine");
-    Words words("verify", o.op, context);
+    RemoteCommand words("verify", o.op, context);
     words.kernel("--kernel", o.kernel);
     words.add("--case", o.cases);
     if (o.chosen != CaseChoice::as_suits_the_kernel) {
@@ -642,9 +642,9 @@ void describe(cli::Args& args, Options& options) {
 namespace {
 
 // The same command for another machine.
-Words words_there(const Options& o, const Context& context) {
+RemoteCommand words_there(const Options& o, const Context& context) {
     const Options usual;
-    Words words("bench", o.op, context);
+    RemoteCommand words("bench", o.op, context);
     if (o.kernel) words.kernel("--kernel", *o.kernel);
     for (const std::string& peer : o.peers) words.kernel("--peer", peer);
     words.add_unless(usual.shape, "--shape", o.shape);
