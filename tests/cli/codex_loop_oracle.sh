@@ -77,7 +77,7 @@ test_a_base_that_the_oracle_cannot_run() {
   cp "$WORK/import.py" kernel.py && git commit -qam 'cannot be imported'
   oracle_loop 0 --iterations 1
   err_has 'the oracle cannot run py:kernel.py'
-  err_has 'candidates are judged by their tests alone'
+  err_has 'candidates are judged without it'
   tests_run 1
   rm -rf $logs "$WORK/tests_run"
   loop 2 --iterations 1 --validation-oracle required
@@ -90,11 +90,11 @@ test_a_base_that_is_wrong_judges_nobody_unless_it_must() {
   judged && writes wrong
   cp "$WORK/wrong.py" kernel.py && git commit -qam 'wrong'
   oracle_loop 0 --iterations 1
-  err_has 'the oracle finds the base WRONG'
+  err_has 'the oracle judges the base WRONG'
   tests_run 1
   rm -rf $logs "$WORK/tests_run"
   oracle_loop 0 --iterations 1 --validation-oracle required
-  err_has 'a candidate must be OK'
+  err_has 'candidates must be OK'
   tests_run 0
 }
 
@@ -105,7 +105,7 @@ test_the_base_is_asked_once() {
   [ "$(ls $logs/iteration-000-oracle-base*.log | wc -l)" = 1 ] || fail 'not asked'
   git reset -q --hard "$base"
   oracle_loop 0 --iterations 1
-  err_lacks 'asking the oracle of the base'
+  err_lacks 'judging the base'
 }
 
 test_the_oracle_can_be_off_and_must_be_there_to_be_required() {

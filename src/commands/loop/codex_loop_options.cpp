@@ -19,8 +19,8 @@ constexpr std::array<cli::Choice<ValidationMode>, 4> k_validation_modes = {
      {"profile-only", ValidationMode::profile_only, "a profile"},
      {"off", ValidationMode::off, "nothing"}}};
 constexpr std::array<cli::Choice<OracleMode>, 3> k_oracle_modes = {
-    {{"auto", OracleMode::automatic, "where the target has an oracle that finds its base right"},
-     {"required", OracleMode::required, "always; the run ends if it cannot judge the base"},
+    {{"auto", OracleMode::automatic, "if the target has an oracle and the base passes it"},
+     {"required", OracleMode::required, "always; the run ends if the base's kernel cannot be run"},
      {"off", OracleMode::off, "never"}}};
 constexpr std::array<cli::Choice<ValidationPolicy>, 3> k_gate_policies = {
     {{"fail", ValidationPolicy::fail, "stop the loop"},

@@ -386,13 +386,8 @@ void put_stages(const IterationView& i, Lines& lines) {
         if (!stage.reason.empty()) line += ": " + shown(runlog::reason_words(stage.reason));
         lines.line(line);
         for (const auto& gate : stage.gates) put_gate(gate, lines);
+        for (const auto& said : runlog::oracle_lines(stage.oracle)) lines.line("      " + shown(said, 400));
         for (const auto& [name, value] : stage.facts) {
-            if (name == "oracle") {
-                for (const auto& said : runlog::oracle_lines(Json::parse(value, nullptr, false))) {
-                    lines.line("      " + shown(said, 400));
-                }
-                continue;
-            }
             // Numbers are shown with all digits, as in the journal.
             const auto number = value.find('.') == std::string::npos ? std::nullopt : text::parse_double(value);
             lines.line(

@@ -15,6 +15,7 @@
 #include "loop/evolve/agent_dialogue.h"
 #include "loop/evolve/verify.h"
 #include "loop/evolve/views.h"
+#include "loop/measure/failing_case.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
 #include "platform/signals.h"
@@ -370,16 +371,15 @@ Result<Launch> Driver::ask_oracle_of_base(const std::string& base) {
     Launch answer;
     answer.ok = true;
     if (!m_deps.evaluator.has_oracle()) return answer;
-    log::info("asking the oracle of the base commit");
+    log::info("judging the base commit with the oracle");
     GDNCTL_TRY_ASSIGN(answer, m_deps.evaluator.launch(LaunchKind::oracle, base, folder(0) / "stage-oracle.log"));
     if (answer.ok || answer.infra) return answer;
     const bool required = m_deps.evaluator.requires_oracle();
-    const std::string verdict = json::text(answer.oracle, "verdict");
-    if (required && (verdict.empty() || verdict == "NO_ENTRY_POINT" || verdict == "BUILD_FAILED")) {
+    if (required && !oracle_ran(json::text(answer.oracle, "verdict"))) {
         return fail(ErrorKind::check_failed, "the oracle cannot run the base commit's kernel: " + answer.reason);
     }
-    log::warning("the oracle does not find the base commit right: {}; {}", answer.reason,
-                 required ? "an attempt must be OK" : "it judges no attempt (--validation-oracle required)");
+    log::warning("the base commit is not OK ({}); {}", answer.reason,
+                 required ? "attempts must be" : "attempts are judged without the oracle");
     answer.ok = required;
     return answer;
 }
@@ -419,7 +419,7 @@ Status Driver::measure_noise() {
     const NoiseVerdict noise =
         judge_noise(pairs.look.deviation, m_settings.pairs.min_gain, m_settings.target_gain, m_settings.pairs.cap);
     facts["verdict"] = noise.fits ? "pass" : "fail";
-    if (m_deps.evaluator.has_oracle()) facts["oracle"] = asked.ok ? "judges" : "off";
+    if (m_deps.evaluator.has_oracle()) facts["oracle_use"] = asked.ok ? "judges" : "off";
     facts["metrics"] = {{"sd", pairs.look.deviation},
                         {"mean", pairs.look.mean},
                         {"pairs", pairs.look.n},

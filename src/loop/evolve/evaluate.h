@@ -95,8 +95,8 @@ public:
     virtual void require_nonce() {}
     // Whether the target has keys that need a separate profile; see check_profile().
     virtual bool checks_profile() const { return false; }
-    // Whether the target has an oracle, which must be asked of the base before it judges attempts; and whether it
-    // judges them even if it finds the base wrong.
+    // Whether the target has an oracle, which judges the base before any attempt; and whether it judges attempts even
+    // if the base is wrong.
     virtual bool has_oracle() const { return false; }
     virtual bool requires_oracle() const { return false; }
 };

@@ -208,7 +208,7 @@ void apply_stage(State& state, const Json& record) {
         state.noise_sd = number(metrics, "sd");
         state.noise_pairs = whole(metrics, "pairs");
         state.noise_eval = whole(record, "eval_id");
-        state.oracle_off = json::text(record, "oracle") == "off";
+        state.oracle_off = json::text(record, "oracle_use") == "off";
         state.attempts.front().roofline = number(metrics, "roofline");
         state.prints_nonce = truth(metrics, "nonce");
         return;

@@ -124,7 +124,7 @@ struct State {
     bool noise_measured = false;
     double noise_sd = 0;
     int noise_pairs = 0, noise_eval = 0;
-    bool oracle_off = false;    // the target's oracle does not find the base right, and judges nothing
+    bool oracle_off = false;    // the base is not OK, so the target's oracle judges no attempt
     bool prints_nonce = false;  // the base's result has the nonce of its launch: so must all others
     Spent spent;
     std::map<std::string, double> left;  // of the budgets, when `spent` was `left_at`; see left_now()

@@ -425,13 +425,13 @@ Result<StageResult> OracleStage::run(const StageContext& context) {
     GDNCTL_TRY_ASSIGN(const OracleUse use, m_deps.oracle(context.base.sha, context.artefacts));
     if (use == OracleUse::off) {
         result.verdict = StageVerdict::skip;
-        result.reason = "the oracle does not judge candidates of this base";
+        result.reason = "the base is not OK, so candidates are judged without the oracle";
         return result;
     }
     if (use == OracleUse::unknown) {
         result.verdict = StageVerdict::fail;
         result.outcome = Outcome::infra;
-        result.reason = result.sign = "the oracle could not be asked";
+        result.reason = result.sign = "the oracle could not judge the base";
         result.exit_status = static_cast<int>(ExitCode::infrastructure);
         return result;
     }

@@ -58,7 +58,7 @@ struct TestRun {
     std::int64_t spent = 0;  // milliseconds of device time
 };
 
-// `unknown`: the place where it would have been asked is in trouble.
+// `unknown`: infrastructure kept it from judging the base.
 enum class OracleUse { unknown, off, judges };
 
 // Shared by the stages. All must outlive them.
@@ -76,7 +76,7 @@ struct ValidationDeps {
 
 // The places where jobs of this kind are tried, in order.
 std::vector<JobSite> sites_for(JobKind kind, const ValidationDeps& deps);
-// Asks the oracle alone, of the files in `tree`, where and as patiently as the tests would run. Errors: those of
+// Judges the kernel in `tree` with the oracle alone, where the tests would run, with as many retries. Errors: those of
 // TargetJobs::run().
 Result<JobEnd> ask_oracle(const ValidationDeps& deps, const std::filesystem::path& tree, const Artefacts& artefacts,
                           std::stop_token stop);

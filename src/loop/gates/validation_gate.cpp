@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "loop/engine/prompt.h"
 #include "loop/gates/validation_jobs.h"
+#include "loop/measure/failing_case.h"
 #include "loop/perf/state.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
@@ -210,7 +211,7 @@ ValidationDeps GateStages::validation_deps() {
 
 namespace {
 
-// <log-dir>/oracle_base.json: what the oracle said of the base.
+// <log-dir>/oracle_base.json: the oracle's verdict on the base.
 constexpr std::string_view k_oracle_base = "oracle_base.json";
 
 // The answer on record, if nothing has changed since, or the run has only gone on from a base that was right; null:
@@ -224,15 +225,10 @@ Json earlier_answer(const fs::path& file, const Json& question) {
     return same("asked") && (same("base") || went_on) ? *answer : Json(nullptr);
 }
 
-// What could not be run says nothing of the kernel that cannot change at any time.
-bool ran(const std::string& verdict) {
-    return !verdict.empty() && verdict != "NO_ENTRY_POINT" && verdict != "BUILD_FAILED";
-}
-
 }  // namespace
 
 // {"asked", "run", "base", "verdict", "said"}; without a verdict if nothing can be said, as the place is at fault.
-Result<Json> GateStages::ask_of(const std::string& base, const Artefacts& artefacts) {
+Result<Json> GateStages::judge_base(const std::string& base, const Artefacts& artefacts) {
     const TargetOracle& oracle = *m_deps.target.oracle;
     std::vector<std::string> asked = oracle_words(oracle);
     asked.insert(asked.end(), oracle.python.begin(), oracle.python.end());
@@ -241,7 +237,7 @@ Result<Json> GateStages::ask_of(const std::string& base, const Artefacts& artefa
     Json answer = {{"asked", text::shell_join(asked)}, {"run", m_deps.run}, {"base", base}};
     const fs::path file = artefacts.folder() / k_oracle_base;
     if (Json earlier = earlier_answer(file, answer); !earlier.is_null()) return earlier;
-    log::info("asking the oracle of the base, {}", base.substr(0, 12));
+    log::info("judging the base, {}, with the oracle", base.substr(0, 12));
     GDNCTL_TRY_ASSIGN(const fs::path tree, m_trees.at(base));
     GDNCTL_TRY_ASSIGN(const JobEnd end, ask_oracle(deps, tree, artefacts, m_deps.stop));
     answer["said"] = end.failure ? end.failure->sign : end.summary;
@@ -250,7 +246,7 @@ Result<Json> GateStages::ask_of(const std::string& base, const Artefacts& artefa
     if (of_place) return answer;
     const std::string verdict = json::text(end.oracle, "verdict");
     answer["verdict"] = verdict;
-    if (ran(verdict)) GDNCTL_TRY(atomic_replace(file, to_text(answer, 2) + "\n", 0600));
+    if (oracle_ran(verdict)) GDNCTL_TRY(atomic_replace(file, to_text(answer, 2) + "\n", 0600));
     return answer;
 }
 
@@ -258,24 +254,24 @@ Result<OracleUse> GateStages::oracle_use(const std::string& base, const Artefact
     if (m_oracle != OracleUse::unknown) return m_oracle;
     const bool required = m_deps.choices.validation.oracle == OracleMode::required;
     const std::string& kernel = m_deps.target.oracle->kernel;
-    GDNCTL_TRY_ASSIGN(const Json answer, ask_of(base, artefacts));
+    GDNCTL_TRY_ASSIGN(const Json answer, judge_base(base, artefacts));
     const std::string verdict = json::text(answer, "verdict"), said = json::text(answer, "said");
     if (json::find(answer, "verdict") == nullptr) {
-        log::warning("the oracle could not be asked of the base: {}", said);
+        log::warning("the oracle could not judge the base: {}", said);
         return OracleUse::unknown;
     }
-    if (!ran(verdict) && required) {
+    if (!oracle_ran(verdict) && required) {
         return fail(
             ErrorKind::config, fmt::format("the oracle cannot run {}: {}", kernel, said),
             "correct [targets." + m_deps.target.name + ".oracle] in gdnctl.toml, or use --validation-oracle off");
     }
     m_oracle = verdict == "OK" || required ? OracleUse::judges : OracleUse::off;
-    if (!ran(verdict)) {
-        log::warning("the oracle cannot run {}: {}; candidates are judged by their tests alone", kernel, said);
+    if (!oracle_ran(verdict)) {
+        log::warning("the oracle cannot run {}: {}; candidates are judged without it", kernel, said);
     } else if (verdict != "OK") {
-        log::warning("the oracle finds the base {}: {}; {}", verdict, said,
-                     required ? "a candidate must be OK"
-                              : "it judges no candidate (--validation-oracle required uses it all the same)");
+        log::warning("the oracle judges the base {}: {}; {}", verdict, said,
+                     required ? "candidates must be OK"
+                              : "candidates are judged without it (--validation-oracle required uses it anyway)");
     } else {
         log::info("the oracle judges each candidate before its tests; the base is OK");
     }

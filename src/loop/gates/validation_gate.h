@@ -83,16 +83,16 @@ public:
     std::vector<std::unique_ptr<Stage>> stages();
     // The TPU held from now on; nullptr: none. Call it before stages().
     void set_held(HeldTpu* held) { m_deps.held = held; }
-    // Whether the target's oracle judges candidates. It is asked of the base once: where it finds a kernel wrong before
-    // anything was changed, or cannot run it, it would say nothing of candidates. Errors: config (with
-    // --validation-oracle required: it cannot run the base's kernel), interrupted, local_io.
+    // Whether the target's oracle judges candidates. It judges the base first, once: if that is not OK, or its kernel
+    // cannot be run, a candidate's failure proves nothing. Errors: config (with --validation-oracle required: the
+    // base's kernel cannot be run), interrupted, local_io.
     Result<OracleUse> oracle_use(const std::string& base, const Artefacts& artefacts);
     const GateModes& modes() const { return m_modes; }
 
 private:
     GateStages(GateDeps setup, GateModes modes);
     ValidationDeps validation_deps();
-    Result<Json> ask_of(const std::string& base, const Artefacts& artefacts);
+    Result<Json> judge_base(const std::string& base, const Artefacts& artefacts);
     GateDeps m_deps;
     GateModes m_modes;
     TargetJobs m_jobs;

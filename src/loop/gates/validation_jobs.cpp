@@ -266,7 +266,6 @@ JobEnd judge_job(JobKind kind, JobAnswer answer, Evidence evidence, std::string_
     const bool elsewhere = needs.oracle_tpu && !platform.empty() && platform != "tpu";
     end.oracle_ok = verdict == "OK" && !elsewhere;
     if (elsewhere) {
-        // Whatever it found there.
         fail_job(end, Outcome::infra, fmt::format("the oracle ran on {}, not on a TPU", platform));
     } else if (answer.exit == ExitCode::ok) {
         judge_success(end, kind, needs);

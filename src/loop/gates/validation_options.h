@@ -20,11 +20,8 @@ enum class ValidationPolicy { fail, count_failure, go_on };
 enum class ValidationMode { automatic, required, profile_only, off };
 std::string_view to_text(ValidationMode mode);
 
-enum class OracleMode {
-    automatic,
-    required,
-    off
-};  // automatic: where the target has an oracle that can judge its base
+// automatic: if the target has an oracle, and it judges the base OK.
+enum class OracleMode { automatic, required, off };
 std::string_view to_text(OracleMode mode);
 
 // The profile settings of a loop where they differ from those of a manual profile.

@@ -258,6 +258,10 @@ Json oracle_record(std::string_view line, const OracleFinding& finding) {
     return record;
 }
 
+bool oracle_ran(std::string_view verdict) {
+    return !verdict.empty() && verdict != "NO_ENTRY_POINT" && verdict != "BUILD_FAILED";
+}
+
 FailingCase first_failing_case(std::string_view log) {
     const Lines lines = text::split(log, '\n');
     for (const auto find : {of_oracle, of_pytest, of_runners, of_compiler, of_python, of_exception}) {

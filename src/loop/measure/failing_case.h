@@ -47,6 +47,8 @@ private:
 // What the records keep of gdnctl.oracle-verify/1: kernel, verdict, environment, the first groups of failures with the
 // number of those left out, and what `finding` knows of the first. null: `line` is no such verdict.
 Json oracle_record(std::string_view line, const OracleFinding& finding);
+// Whether it could run the kernel; otherwise the reason may lie in the target's table or in what is installed.
+bool oracle_ran(std::string_view verdict);
 
 // The lines of a failed check's output that a person should see first. Pure.
 

@@ -105,12 +105,8 @@ std::vector<std::string> oracle_faults(const PackInput& input) {
     for (auto at = input.run.iterations.rbegin(); at != input.run.iterations.rend(); ++at) {
         if (!at->ended) continue;
         for (const StageView& stage : at->stages) {
-            for (const auto& [name, value] : stage.facts) {
-                if (name != "oracle" || stage.verdict != "fail") continue;
-                for (const auto& line : runlog::oracle_lines(Json::parse(value, nullptr, false))) {
-                    lines.push_back(shown(line, k_longest_line));
-                }
-            }
+            if (stage.verdict != "fail") continue;
+            for (const auto& line : runlog::oracle_lines(stage.oracle)) lines.push_back(shown(line, k_longest_line));
         }
         break;
     }

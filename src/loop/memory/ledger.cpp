@@ -67,6 +67,7 @@ Json check_of(const StageView& stage) {
                   {"exit", stage.verdict == "fail" ? 1 : 0},
                   {"seconds", static_cast<double>(stage.wall_ms) / k_ms_per_s},
                   {"verdict", stage.reason.empty() ? stage.verdict : stage.reason}};
+    if (stage.oracle.is_object()) check["oracle"] = stage.oracle;
     for (const auto& [name, value] : stage.facts) {
         const bool counts =
             name == "passed" || name == "failed" || name == "skipped" || name == "deselected" || name == "cases";
@@ -75,7 +76,6 @@ Json check_of(const StageView& stage) {
         const auto number = text::parse_int(value);
         if (counts && number) check[name] = *number;
         if (words) check[name] = value;
-        if (name == "oracle") check["oracle"] = Json::parse(value, nullptr, false);
         if (name == "job") check["job_id"] = value;
         if (name == "log") check["evidence"] = value;
     }

@@ -50,7 +50,8 @@ struct StageView {
     std::string name, verdict, reason, sign, outcome;
     std::int64_t tpu_ms = 0, wall_ms = 0;
     std::vector<GateView> gates;
-    std::vector<std::pair<std::string, std::string>> facts;  // those that are not gates
+    Json oracle = nullptr;                                   // see oracle_record()
+    std::vector<std::pair<std::string, std::string>> facts;  // the others
 };
 
 struct AttemptView {

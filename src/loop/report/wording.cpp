@@ -80,14 +80,7 @@ Json stages_json(const IterationView& i) {
     Json list = Json::array();
     for (const auto& stage : i.stages) {
         Json facts = Json::object();
-        Json oracle;
-        for (const auto& [name, value] : stage.facts) {
-            if (name == "oracle") {
-                oracle = Json::parse(redact(value), nullptr, false);
-            } else {
-                facts[redact(name)] = redact(value);
-            }
-        }
+        for (const auto& [name, value] : stage.facts) facts[redact(name)] = redact(value);
         list.push_back({{"name", redact(stage.name)},
                         {"verdict", redact(stage.verdict)},
                         {"outcome", text_or_null(stage.outcome)},
@@ -97,7 +90,9 @@ Json stages_json(const IterationView& i) {
                         {"tpu_ms", stage.tpu_ms},
                         {"gates", gates_of(stage.gates)},
                         {"facts", std::move(facts)}});
-        if (oracle.is_object()) list.back()["oracle"] = std::move(oracle);
+        if (stage.oracle.is_object()) {
+            list.back()["oracle"] = Json::parse(redact(gdnctl::to_text(stage.oracle)), nullptr, false);
+        }
     }
     return list;
 }
