@@ -8,12 +8,12 @@ namespace gdnctl::commands {
 namespace {
 
 constexpr Rows (*k_families[])() = {
-    target_job_commands,     ray_job_commands,      sweep_commands,     cluster_commands,     dev_tpu_hold_commands,
-    dev_tpu_job_commands,    dev_tpu_host_commands, hf_trace_commands,  wandb_trace_commands, oracle_commands,
-    block_size_commands,     loop_commands,         loop_view_commands, evolve_view_commands, evolve_judge_commands,
-    evolve_control_commands, lint_commands,         log_write_commands, log_read_commands,    policy_commands,
-    prompt_commands,         config_commands,       checkout_commands,  doctor_commands,      completion_commands,
-    child_commands};
+    target_job_commands,   ray_job_commands,        sweep_commands,  cluster_commands,   dev_tpu_hold_commands,
+    dev_tpu_job_commands,  dev_tpu_host_commands,   trace_commands,  hf_trace_commands,  wandb_trace_commands,
+    oracle_commands,       block_size_commands,     loop_commands,   loop_view_commands, evolve_view_commands,
+    evolve_judge_commands, evolve_control_commands, lint_commands,   log_write_commands, log_read_commands,
+    policy_commands,       prompt_commands,         config_commands, checkout_commands,  doctor_commands,
+    completion_commands,   child_commands};
 
 constexpr cli::Group k_groups[] = {
     {"",
@@ -36,6 +36,11 @@ constexpr cli::Group k_groups[] = {
      "gdnctl oracle verify gdn --kernel src:kernel.c",
      "judge your own kernel on every case",
      {"ray-test", "docs/oracle.md", "docs/writing-a-kernel.md"}},
+    {"trace",
+     "analyse profiler traces: hotspots, steps, kernels, comparisons",
+     "gdnctl trace report profile/",
+     "where the time of a step goes, and what to try",
+     {"hf-download-trace", "wandb-download-trace", "docs/traces.md"}},
     {"log",
      "keep the running log of iterations and its records",
      "gdnctl log show last",

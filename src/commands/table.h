@@ -20,6 +20,7 @@ Rows cluster_commands();
 Rows dev_tpu_hold_commands();
 Rows dev_tpu_job_commands();
 Rows dev_tpu_host_commands();
+Rows trace_commands();
 Rows hf_trace_commands();
 Rows wandb_trace_commands();
 Rows oracle_commands();

@@ -1,0 +1,32 @@
+// Text that views produce and sinks lay out: lines and tables. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gdnctl::trace {
+
+struct Column {
+    std::string name;
+    bool left = false;  // of text; numbers are right-aligned
+};
+struct Table {
+    std::vector<Column> columns;
+    std::vector<std::vector<std::string>> rows;
+};
+// A heading, then lines, then a table; any may be empty.
+struct Block {
+    std::string heading;
+    std::vector<std::string> lines;
+    Table table;
+    std::vector<std::string> after;  // lines below the table
+};
+
+// Both leave out columns in which no row says anything ("-" or empty).
+// For people: aligned columns of at most `width` columns of text; the widest left-aligned column is cut where it does
+// not fit. Headings are left out.
+std::string as_text(const std::vector<Block>& blocks, int width);
+// Headings of `level`, tables with bars.
+std::string as_markdown(const std::vector<Block>& blocks, int level);
+
+}  // namespace gdnctl::trace
