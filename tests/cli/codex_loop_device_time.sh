@@ -69,7 +69,10 @@ test_a_kernels_gain_that_the_rest_of_the_step_took_back_is_moved() {
 
 test_a_trace_that_no_cluster_can_bring_back_is_found_before_anything_runs() {
   device_world trace:step && agent 8:ok
+  mkdir infra && printf 'cluster_name: marin-c\nprovider: {availability_zone: us-east5-b}\n' >infra/marin-c.yaml
+  git add infra && git commit -qm infra
   expect 2 "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --iterations 1 --perf-mode required \
     --validation-ray-cluster c
+  err_has "the trace out/x.trace.json of its profile cannot be copied back from a job on a Ray cluster"
   [ ! -e $logs/journal.jsonl ] || fail 'it began'
 }
