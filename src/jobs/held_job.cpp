@@ -328,8 +328,10 @@ Result<std::filesystem::path> fetch_from_host(const FoundHold& hold, const std::
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     std::error_code ignored;
     std::filesystem::remove(pack, ignored);
-    if (code != 0 || !unpacked.ok()) return fail(ErrorKind::infrastructure, "tar failed");
-    return folder / path;
+    if (code == 0 && unpacked.ok()) return folder / path;
+    return fail(ErrorKind::infrastructure, code != 0
+                                               ? fmt::format("tar on the host ended with exit code {}", code)
+                                               : "tar could not unpack it: " + text::visible(text::trim(unpacked.err)));
 }
 
 Result<JobRun> run_by_connection(const FoundHold& hold, const JobPlan& plan, const HeldRunOptions& options,

@@ -186,9 +186,10 @@ std::optional<TraceAnswer> take_trace(const Target& target, const JobTrace& trac
         for (const std::string& warning : read->warnings) log::warning("{}", warning);
         if (needed) run.metric->take(read->value, read->lack);
     } else {
-        log::warning("{}", text::visible(read.error().text()));
+        const std::string why = text::visible(read.error().text());
+        if (needed) run.metric->take(std::nullopt, why);  // said with the metric
+        if (!needed) log::warning("{}", why);
         if (!read.error().hint.empty()) log::info("hint: {}", text::visible(read.error().hint));
-        if (needed) run.metric->take(std::nullopt, read.error().text());
     }
     return read ? std::optional(std::move(*read)) : std::nullopt;
 }

@@ -1,5 +1,7 @@
 # Traces of profiles that run as jobs: where they are, what is read from them, and what does not count.
 
+. "$REPO/tests/support/hub.sh"
+
 profile() { # METRIC-FROM SHELL-LINE [TRACE]: a target whose profile runs this line
   printf 'target = "t"\n[targets.t]\ntest = ["true"]\nmetric = { name = "t/step", from = "%s" }\n' "$1" >gdnctl.toml
   printf '[targets.t.profile]\nargv = ["sh", "-c", \047\047\047%s\047\047\047]\ntrace = "%s"\ntrace_device = "v5p"\n' "$2" "${3:-out/x.trace.json}" >>gdnctl.toml
@@ -96,4 +98,44 @@ test_a_held_tpu_of_this_machine_brings_it_back_too() {
   expect 0 "$GDNCTL" dev-tpu-profile --cluster local --tpu-name mine --json
   [ "$(json .metric.value)" = null ] || fail 'an old trace counted'
   expect 0 "$GDNCTL" dev-tpu-release --cluster local --tpu-name mine
+}
+
+remote_trace() { mkdir -p "$1" && python3 "$REPO/tests/support/profile_trace.py" x.json "$2" && gzip -nc x.json >"$1/host.trace.json.gz"; }
+
+test_a_trace_on_the_hub_is_fetched_from_its_newest_session() {
+  hub_up && remote_trace "$R/run1/plugins/profile/2026_03_09_08_00_00" 9 && remote_trace "$R/run1/$S" 7
+  profile trace:step true hf:o/r/run1
+  expect 0 "$GDNCTL" ray-profile --cluster local --json
+  jq -e '.metric.value > 6.9 and .metric.value < 7.1' "$WORK/out" >/dev/null || fail 'value'
+  grep -q "$XDG_STATE_HOME/gdnctl/traces/.*/run1/$S/host.trace.json.gz" <<<"$(json .metric.trace.path)" || fail 'path'
+  profile trace:step true hf:o/r/nothing
+  expect 0 "$GDNCTL" ray-profile --cluster local --json
+  [ "$(json '.metric | [.value, .trace] | map(tostring) | join(" ")')" = 'null null' ] || fail 'a value from nowhere'
+  err_has 'the trace could not be fetched: o/r/nothing contains no trace'
+}
+
+test_a_trace_at_wandb_is_that_of_the_run_which_the_output_names() {
+  local w=$WORK/wandb key=0123456789abcdef0123456789abcdef01234567
+  mkdir -p "$w/runs" "$w/artifacts" "$w/files" && : >"$w/bucket" && : >"$w/requests"
+  python3 -B "$REPO/tests/support/fake_wandb.py" "$w" "key=$key" >"$w/out" 2>&1 &
+  wandb_pid=$!
+  trap "kill $wandb_pid 2>/dev/null; cleanup" EXIT
+  for _ in $(seq 600); do [ -s "$w/port" ] && break; sleep 0.05; done
+  export WANDB_BASE_URL=http://127.0.0.1:$(cat "$w/port") WANDB_API_KEY=$key
+  printf '{"entity": "e", "project": "p", "name": "r1", "state": "finished", "createdAt": "2026-03-10T09:00:00Z", "summary": {}, "history": [], "config": {}}' >"$w/runs/r1"
+  artifact() { # UPDATED
+    printf '{"id": "a1", "entity": "e", "project": "p", "run": "r1", "type": "jax_profile", "collection": "run-r1-profiler", "version": 0, "aliases": ["latest"], "updated": "%s"}' "$1" >"$w/artifacts/a1"
+  }
+  remote_trace "$w/files/a1/$S" 5
+  profile trace:step 'echo https://wandb.ai/e/p/runs/r1' wandb
+  artifact "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+  expect 0 "$GDNCTL" ray-profile --cluster local --json
+  jq -e '.metric.value > 4.9 and .metric.value < 5.1' "$WORK/out" >/dev/null || fail 'value'
+  artifact 2026-03-10T11:00:00Z
+  expect 0 "$GDNCTL" ray-profile --cluster local --json
+  [ "$(json .metric.value)" = null ] || fail 'an old profile counted'
+  err_has 'run-r1-profiler:v0 was stored before the job began'
+  profile trace:step true wandb
+  expect 0 "$GDNCTL" ray-profile --cluster local --json
+  err_has 'the output of the profile names no run at W&B'
 }

@@ -536,6 +536,7 @@ Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJo
         question.settings.ce_implementation = order.ce->implementation;
         question.settings.ce_bwd_mode = order.ce->bwd_mode;
     }
+    if (is_in_trace(jobs.target(), metric)) question.asked["metric_from"] = jobs.target().metric->from;
     if (jobs.target().style == TargetStyle::levanter) {
         const JobOrder plain{JobKind::profile, {}, order.tree, {}, {}, {}, {}, order.ce};
         question.asked["settings"] = text::shell_join(command_words(jobs.spec(plain)));
