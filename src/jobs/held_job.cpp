@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <fstream>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "jobs/hold_host.h"
+#include "jobs/job_trace.h"
 #include "jobs/lease_renewer.h"
 #include "jobs/submit.h"
 #include "jobs/watch.h"
@@ -304,6 +306,34 @@ void set_end(JobRun& run, int code) {
     run.details.message = job_message::exit_code(code, run.output.tail());
 }
 
+// Copies a file or folder of the host's tree to this machine, with its times. An empty path: it is not there. Errors:
+// those of run_on_host(), local_io, infrastructure.
+Result<std::filesystem::path> fetch_from_host(const FoundHold& hold, const std::string& path, Context& context) {
+    constexpr int k_missing = 3;
+    GDNCTL_TRY_ASSIGN(const auto folder, new_trace_folder(context));
+    const auto pack = folder / "back.tar";
+    std::ofstream file(pack, std::ios::binary);
+    HostRun run;
+    const std::string word = text::shell_quote("./" + path);
+    run.line = fmt::format("[ -e {0} ] || exit {1}; exec tar -cf - {0}", word, k_missing);
+    run.on_out = [&](std::string_view bytes) { file.write(bytes.data(), static_cast<std::streamsize>(bytes.size())); };
+    GDNCTL_TRY_ASSIGN(const int code, run_on_host(hold, run, context));
+    file.close();
+    if (!file) return tl::unexpected(file_error(ErrorKind::local_io, "write", pack, errno));
+    if (code == k_missing) return std::filesystem::path();
+    ProcessSpec unpack;
+    unpack.argv = {"tar", "-xf", pack.string(), "-C", folder.string(), "--no-same-owner"};
+    unpack.stop = context.stop;
+    GDNCTL_TRY_ASSIGN(const ProcessResult unpacked, context.process.run(unpack));
+    if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
+    std::error_code ignored;
+    std::filesystem::remove(pack, ignored);
+    if (code == 0 && unpacked.ok()) return folder / path;
+    return fail(ErrorKind::infrastructure, code != 0
+                                               ? fmt::format("tar on the host ended with exit code {}", code)
+                                               : "tar could not unpack it: " + text::visible(text::trim(unpacked.err)));
+}
+
 Result<JobRun> run_by_connection(const FoundHold& hold, const JobPlan& plan, const HeldRunOptions& options,
                                  Context& context) {
     JobRun run;
@@ -353,6 +383,14 @@ Result<JobRun> run_by_connection(const FoundHold& hold, const JobPlan& plan, con
     if (code) {
         set_end(run, *code);
         run.verdict = classify(run.details, run.output.tail());
+        if (*code != 0 || plan.bring_back.empty()) return run;
+        auto fetched = fetch_from_host(hold, plan.bring_back, context);
+        if (!fetched && is_interruption(fetched.error())) return tl::unexpected(std::move(fetched).error());
+        if (fetched) {
+            run.brought_back = std::move(*fetched);
+        } else {
+            log::warning("{} was not copied back: {}", plan.bring_back, fetched.error().text());
+        }
         return run;
     }
     run.details.state = JobState::stopped;
@@ -550,9 +588,13 @@ Result<PlannedJob> plan_held_profile(Target target, ProfileSettings settings,
                                      Context& context) {
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_held_plan(std::move(target), hold, context));
     if (settings.tpu == "auto") settings.tpu = hold.record.tpu_type;
+    GDNCTL_TRY(check_trace_place(job.target, via != Via::ray, "a job beside the holder of a dev TPU (--via ray)"));
     settings.on_dev_tpu = via == Via::ssh && hold.record.cluster != "local";
     job.plan = {"profile", job.target.name, {}, cluster_env(job.target), job.target.metric};
     GDNCTL_TRY_ASSIGN(job.plan.command, profile_command(job.target, settings, context.program));
+    if (job.target.profile && job.target.profile->trace_is_file()) {
+        job.plan.bring_back = job.target.profile->trace_path();
+    }
     const std::string prefix = prefix_of(marin_prefix, hold.record, context);
     if (job.target.style == TargetStyle::levanter && !prefix.empty()) {
         job.plan.command.env.emplace_back("MARIN_PREFIX", prefix);

@@ -123,6 +123,11 @@ Result<Json> parse_log_object(const LogObject& object) {
 Result<MetricReader> MetricReader::create(const TargetMetric& metric) {
     const std::string_view from = metric.from;
     const std::string what = "metric '" + metric.name + "'";
+    if (metric.from_trace()) {
+        MetricReader reader;
+        reader.m_lack = "the trace was not read";
+        return reader;
+    }
     if (from.starts_with(k_regex)) {
         auto regex = LineRegex::compile(std::string(from.substr(k_regex.size())), what);
         if (regex) return MetricReader({}, std::move(*regex));
@@ -149,6 +154,7 @@ void MetricReader::line(std::string_view text) {
 }
 
 void MetricReader::feed(std::string_view bytes) {
+    if (!m_of_log) return;
     if (!m_regex) {
         m_objects.feed(bytes);
         return;
@@ -186,6 +192,7 @@ void MetricReader::read_object() {
 }
 
 void MetricReader::finish() {
+    if (!m_of_log) return;
     if (!m_regex) {
         m_objects.finish();
         read_object();

@@ -58,6 +58,11 @@ public:
 
     void feed(std::string_view bytes);
     void finish();
+    // The value of a metric that is in the profile's trace: nothing is read from the log.
+    void take(std::optional<double> value, std::string lack) {
+        m_value = value;
+        m_lack = std::move(lack);
+    }
 
     // Valid after finish(). A number that is not finite does not count.
     std::optional<double> value() const { return m_value; }
@@ -72,13 +77,15 @@ public:
     }
 
 private:
+    MetricReader() = default;
     MetricReader(std::string pointer, std::optional<LineRegex> regex)
-        : m_pointer(std::move(pointer)), m_regex(std::move(regex)) {}
+        : m_pointer(std::move(pointer)), m_regex(std::move(regex)), m_of_log(true) {}
     void line(std::string_view text);
     void read_object();
 
     std::string m_pointer;
     std::optional<LineRegex> m_regex;
+    bool m_of_log = false;  // otherwise of a trace, see take()
     JsonObjects m_objects;
     std::string m_partial;  // unfinished line; bytes beyond 64 KiB are dropped
     std::optional<double> m_value;

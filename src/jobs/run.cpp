@@ -251,6 +251,7 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
     }
     finish_output(run);
     run.details = std::move(watched->details);
+    if (!plan.bring_back.empty()) run.brought_back = backend.brought_back(id).value_or(std::filesystem::path());
     run.verdict = classify(run.details, run.output.tail());
     return {};
 }

@@ -1,6 +1,7 @@
 // Submits a job, follows it, and interprets its end and results: shared by the commands that submit.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@ struct JobRun {
     bool waited = false;
     JobOutput output;                    // if the job was waited for
     std::optional<MetricReader> metric;  // the plan's metric, from the same log
+    std::filesystem::path brought_back;  // what JobPlan::bring_back asks for; empty: it was not there
     std::string data;                    // the line that JobPlan::data_prefix asks for; empty: there was none
     // What ended the watch before the job's end, or the submission before its own. It becomes the command's error after
     // the known facts have been reported.

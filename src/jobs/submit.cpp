@@ -166,6 +166,7 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
     request.resources = plan.command.resources;
     request.beside = plan.beside;
     request.keep_workdir = options.keep_workdir;
+    request.bring_back = plan.bring_back;
     if (options.pip_requirements) {
         GDNCTL_TRY_ASSIGN(request.pip, read_requirements(context.cwd / *options.pip_requirements));
     }
@@ -175,6 +176,10 @@ Result<JobRequest> request_for(const JobPlan& plan, const SubmitOptions& options
         GDNCTL_TRY_ASSIGN(request.working_dir, list_working_tree(*folder, context));
         request.working_dir->added = plan.added;
         GDNCTL_TRY(check_workdir(plan, *request.working_dir));
+        // An earlier trace must not look like this job's.
+        std::erase_if(request.working_dir->files, [&](const std::string& file) {
+            return !plan.bring_back.empty() && (file == plan.bring_back || file.starts_with(plan.bring_back + "/"));
+        });
     }
     return request;
 }

@@ -56,6 +56,9 @@ struct JobPlan {
     // The last line that begins with it is the job's result for this program: JobRun::data has it, and it is not
     // printed. Empty: there is none.
     std::string data_prefix = {};
+    // The profile's trace, relative to the root of the working tree: JobRun::brought_back is where it is then. What the
+    // tree has there is not sent along. Empty: nothing is brought back.
+    std::string bring_back = {};
 };
 
 // The request that run_job() would send to a cluster or to this machine. Errors: usage, config, local_io.

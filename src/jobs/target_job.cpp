@@ -285,11 +285,25 @@ Result<PlannedJob> plan_profile(Target target, ProfileSettings settings, bool dr
                     "name the accelerator, for example --tpu v5p-8");
     }
     settings.tpu = job.tpu;
+    GDNCTL_TRY(check_trace_place(job.target, job.place.local, "a job on a Ray cluster"));
     job.plan = {"profile", job.target.name, {}, cluster_env(job.target), job.target.metric};
+    if (job.target.profile && job.target.profile->trace_is_file()) {
+        job.plan.bring_back = job.target.profile->trace_path();
+    }
     GDNCTL_TRY_ASSIGN(job.plan.command, profile_command(job.target, settings, context.program));
     if (driver_on_tpu) job.plan.command.resources.insert(choice.resources.begin(), choice.resources.end());
     job.settings = std::move(settings);
     return job;
+}
+
+Status check_trace_place(const Target& target, bool brings_files_back, std::string_view place) {
+    if (brings_files_back || !target.profile || !target.profile->trace_is_file()) return {};
+    return fail(ErrorKind::config,
+                fmt::format("target '{}': the trace {} of its profile cannot be copied back from {}", target.name,
+                            target.profile->trace, place),
+                fmt::format("set `trace` of [targets.{}.profile] to \"wandb\" or \"hf:NAMESPACE/NAME/PREFIX\", or run "
+                            "the profile with --cluster local or over ssh on a held dev TPU",
+                            target.name));
 }
 
 ExitCode conclude_test(JobRun& run, const Target& target, const TestNeeds& needs) {

@@ -55,6 +55,9 @@ struct PlannedJob {
     JobPlan plan;
 };
 
+// Whether a job of this kind of place can bring the trace of the target's profile back. Error: config.
+Status check_trace_place(const Target& target, bool brings_files_back, std::string_view place);
+
 // Whether a test's log has to show that it ran: pytest counts, or a TPU. Otherwise the exit status is the verdict.
 bool needs_log(const Target& target);
 

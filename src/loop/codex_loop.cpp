@@ -22,6 +22,7 @@
 #include "loop/engine/tpu_hold.h"
 #include "loop/engine/transaction.h"
 #include "loop/gates/stages.h"
+#include "loop/gates/traces.h"
 #include "loop/gates/validation_gate.h"
 #include "loop/measure/worktrees.h"
 #include "loop/memory/context_pack.h"
@@ -134,8 +135,15 @@ Result<StampMode> stamps_of(const LoopPlan& plan) {
     return mode;
 }
 
+// With a held TPU, clusters are only a fallback.
+Status check_traces(const LoopPlan& plan, const Target& target, Context& context) {
+    GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(plan.gates));
+    if (modes.validation == ValidationMode::off || plan.options.hold.on) return {};
+    return check_trace_places(target, gate_clusters(plan.gates.validation, plan.options.hold, {}, plan.root), context);
+}
+
 // Errors: usage, config. Nothing is written.
-Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& context) {
+Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, Context& context) {
     LoopPlan plan;
     plan.options = request.options;
     LoopOptions& options = plan.options;
@@ -167,6 +175,7 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, const Context& 
                     fmt::format("name one below {}: iterations commit their entries there", plan.root.string()));
     }
     GDNCTL_TRY(check_gate_setup(plan.gates, request.target, context.cwd, plan.log_dir));
+    GDNCTL_TRY(check_traces(plan, request.target, context));
     GDNCTL_TRY(warn_of_unchecked(plan));
     GDNCTL_TRY_ASSIGN(plan.prompt, find_prompt(options, request.target, plan, context));
     for (const auto& name : unknown_placeholders(plan.prompt.text)) {
@@ -683,6 +692,8 @@ private:
         if (m_plan.isolation == Isolation::worktree) {  // in place the prompt is the recipe's, byte for byte
             deps.directives.emplace_back(
                 [&](std::span<const Record> records) { return context_directive(m_plan.log_dir, records); });
+            deps.directives.emplace_back(
+                [&](std::span<const Record> records) { return trace_directive(artefacts, records); });
         }
         log::write_as_it_is(log::Level::info,
                             message::directives_loaded(m_plan.directives.size() + (tpu ? 1 : 0) + (gate ? 1 : 0)));

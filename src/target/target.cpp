@@ -405,8 +405,31 @@ Status read_workdir(const Place& place, const ConfigTable& table, std::string& i
     return wrong(place.at("workdir"), *find(table, "workdir"), "a folder of the repository, relative to its root");
 }
 
-constexpr std::array<std::string_view, 6> k_job_keys = {"argv", "env", "workdir", "resources", "timeout_s", "evidence"};
+constexpr std::array<std::string_view, 8> k_job_keys = {"argv",      "env",      "workdir", "resources",
+                                                        "timeout_s", "evidence", "trace",   "trace_device"};
+constexpr std::size_t k_trace_keys = 2;  // the last ones, which only a profile has
+constexpr std::string_view k_trace_devices[] = {"cpu", "v4", "v5e", "v5p", "v6e", "tpu7x"};
 constexpr std::array<std::string_view, 2> k_evidence_keys = {"passed_min", "skipped_max"};
+
+Status read_trace_keys(const Place& place, const ConfigTable& table, TargetJob& job) {
+    GDNCTL_TRY(read_string(place, table, "trace", job.trace));
+    GDNCTL_TRY(read_string(place, table, "trace_device", job.trace_device));
+    if (const ConfigValue* trace = find(table, "trace")) {
+        const auto path = std::filesystem::path(job.trace).lexically_normal();
+        const bool leads_out = path.is_absolute() || path.empty() || path == "." || *path.begin() == "..";
+        const bool no_prefix = job.trace.starts_with("hf:") && std::count(job.trace.begin(), job.trace.end(), '/') < 2;
+        if (leads_out || no_prefix) {
+            return wrong(place.at("trace"), *trace,
+                         "a path below the profile's workdir, \"wandb\" or \"hf:NAMESPACE/NAME/PREFIX\"");
+        }
+        if (job.trace_is_file()) job.trace = (path.has_filename() ? path : path.parent_path()).string();
+    }
+    const ConfigValue* device = find(table, "trace_device");
+    const auto known = std::find(std::begin(k_trace_devices), std::end(k_trace_devices), job.trace_device);
+    if (device == nullptr || known != std::end(k_trace_devices)) return {};
+    const std::vector<std::string> names(std::begin(k_trace_devices), std::end(k_trace_devices));
+    return wrong(place.at("trace_device"), *device, "one of " + text::join(names, ", "));
+}
 
 Status read_job(const Place& outer, const ConfigTable& target, std::string_view key, std::optional<TargetJob>& into,
                 bool& own_argv) {
@@ -420,12 +443,14 @@ Status read_job(const Place& outer, const ConfigTable& target, std::string_view 
     if (table == nullptr) {
         GDNCTL_TRY_ASSIGN(job.argv, strings_of(place, *value));
     } else {
-        GDNCTL_TRY(check_keys(place, *table, k_job_keys));
+        const std::span<const std::string_view> keys = k_job_keys;
+        GDNCTL_TRY(check_keys(place, *table, key == "profile" ? keys : keys.first(keys.size() - k_trace_keys)));
         GDNCTL_TRY(read_strings(place, *table, "argv", job.argv));
         GDNCTL_TRY(read_env(place, *table, job.env));
         GDNCTL_TRY(read_workdir(place, *table, job.workdir));
         GDNCTL_TRY(read_resources(place, *table, job.resources));
         GDNCTL_TRY(read_count(place, *table, "timeout_s", job.timeout_s));
+        GDNCTL_TRY(read_trace_keys(place, *table, job));
         GDNCTL_TRY_ASSIGN(const ConfigTable* evidence, table_at(place, *table, "evidence"));
         if (evidence != nullptr) {
             const Place at = place.at("evidence");
@@ -446,6 +471,7 @@ Status read_job(const Place& outer, const ConfigTable& target, std::string_view 
     return {};
 }
 
+constexpr std::string_view k_trace_step = "trace:step", k_trace_kernel = "trace:kernel:";
 constexpr std::array<std::string_view, 4> k_metric_keys = {"name", "better", "unit", "from"};
 
 Status read_metric(const Place& outer, const ConfigTable& target, std::optional<TargetMetric>& into) {
@@ -456,14 +482,21 @@ Status read_metric(const Place& outer, const ConfigTable& target, std::optional<
     TargetMetric metric = into.value_or(TargetMetric{});
     std::string better = metric.lower_is_better ? "lower" : "higher";
     GDNCTL_TRY(read_string(place, *table, "name", metric.name));
-    GDNCTL_TRY(read_string(place, *table, "unit", metric.unit));
     GDNCTL_TRY(read_string(place, *table, "from", metric.from));
+    if (metric.from_trace() && find(*table, "from") != nullptr) {
+        metric.unit = metric.from == k_trace_step ? "ms" : "us";
+        better = "lower";
+    }
+    GDNCTL_TRY(read_string(place, *table, "unit", metric.unit));
     GDNCTL_TRY(read_string(place, *table, "better", better));
     const ConfigValue& whole = *find(target, "metric");
     if (better != "lower" && better != "higher") return wrong(place.at("better"), whole, "\"lower\" or \"higher\"");
     if (metric.name.empty()) return wrong(place.at("name"), whole, "given");
-    if (!metric.from.starts_with("json:/") && !metric.from.starts_with("regex:")) {
-        return wrong(place.at("from"), whole, "\"json:/pointer\" or \"regex:expression\"");
+    const bool of_kernel = metric.from.starts_with(k_trace_kernel) && metric.from.size() > k_trace_kernel.size();
+    if (!metric.from.starts_with("json:/") && !metric.from.starts_with("regex:") && metric.from != k_trace_step &&
+        !of_kernel) {
+        return wrong(place.at("from"), whole,
+                     "\"json:/pointer\", \"regex:expression\", \"trace:step\" or \"trace:kernel:GLOB\"");
     }
     metric.lower_is_better = better == "lower";
     into = std::move(metric);
@@ -553,6 +586,11 @@ Result<Target> parse_target(Target base, const ConfigTable& table) {
     if (own_argv) base.oracle.reset();
     GDNCTL_TRY(read_oracle(place, table, base.oracle));
     if (base.profile && base.style == TargetStyle::argv && base.profile->argv.empty()) base.profile.reset();
+    if (base.metric && base.metric->from_trace() && (!base.profile || base.profile->trace.empty())) {
+        return fail(ErrorKind::config,
+                    fmt::format("{}.metric reads {}, but its profile has no trace", place.path, base.metric->from),
+                    fmt::format("add `trace = \"PATH\"` to [{}.profile]", place.path));
+    }
     if (!base.test || (base.style == TargetStyle::argv && base.test->argv.empty())) {
         return fail(ErrorKind::config, place.path + " has no test",
                     "add a line such as: test = [\"gdnctl\", \"oracle\", \"verify\", \"gdn\"]");

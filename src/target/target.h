@@ -35,6 +35,14 @@ struct TargetJob {
     std::map<std::string, double> resources;  // "CPU", "TPU", "TPU-v5p-8-head", ...
     std::optional<std::int64_t> timeout_s;
     TargetEvidence evidence;
+    // Of a profile. Where its trace is: a file or folder below `workdir`, "wandb" (the artifact of the run that its
+    // output names), or "hf:NAMESPACE/NAME/PREFIX"; empty: it has none.
+    std::string trace;
+    std::string trace_device;  // as --device of `gdnctl trace`; empty: what the trace says
+
+    // Whether `trace` is a path; and that path, relative to the repository root.
+    bool trace_is_file() const { return !trace.empty() && trace != "wandb" && !trace.starts_with("hf:"); }
+    std::string trace_path() const { return (std::filesystem::path(workdir) / trace).lexically_normal().string(); }
 };
 
 // `oracle verify` of the kernel, in the test's own job and before the tests.
@@ -50,7 +58,10 @@ struct TargetMetric {
     std::string name;  // "throughput/mfu"
     std::string unit;  // may be empty
     bool lower_is_better = false;
-    std::string from;  // "json:/pointer" into the last JSON object of the job's log, or "regex:..."
+    // "json:/pointer" into the last JSON object of the job's log, or "regex:..."; of the profile's trace: "trace:step",
+    // "trace:kernel:GLOB".
+    std::string from;
+    bool from_trace() const { return from.starts_with("trace:"); }
 };
 
 // How a target's jobs are built. `argv` runs the commands of the table unchanged. `levanter` supports the test

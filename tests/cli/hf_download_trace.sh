@@ -9,6 +9,7 @@ test_the_default_finds_what_profilers_write() {
   absent run1/$S/host.xplane.pb run10 README.md
   [ "$(wc -l <"$WORK/out")" = 4 ] || fail 'four lines were expected'
   err_has 'https://ui.perfetto.dev'
+  err_has 'next: gdnctl trace report .profiles/hf'
   asked '.path | startswith("/api/")' 2
   asked '.method == "HEAD"' 0
   asked '.server == "cdn"' 3
@@ -27,6 +28,7 @@ test_xplane_comes_beside_the_default_and_beside_a_pattern() {
 test_the_original_s_default_regex_was_never_right() {
   hub_up && traces
   expect 3 fetch --pattern 'trace\\.json\\.gz$'
+  err_lacks 'trace report'
   err_has 'did you mean'
   err_has 'README.md'
   absent .
@@ -35,6 +37,7 @@ test_python_s_regexes_and_globs() {
   hub_up && traces
   expect 0 fetch --pattern '(?i)PERFETTO\w+?\.json' --output-dir a
   [ "$(wc -l <"$WORK/out")" = 1 ] || fail 'one was expected'
+  err_has "next: gdnctl trace report a/run1/$S/perfetto_trace.json.gz"
   expect 0 fetch --include '*.pb' --exclude 'run10/*' --output-dir b
   [ "$(wc -l <"$WORK/out")" = 2 ] || fail 'two were expected'
   expect 2 fetch --pattern 'a(b'

@@ -63,7 +63,7 @@ test_profile_reads_the_targets_metric() {
   objects='"echo; echo \"{\\\"forward\\\": {\\\"median_ms\\\": 9}}\"; echo \"{\"; echo \"  \\\"forward\\\": {\\\"median_ms\\\": 1.25}\"; echo \"}\"; echo done"'
   profile_that_prints "$objects" '"json:/forward/median_ms"'
   expect 0 "$GDNCTL" ray-profile --cluster local --json
-  out_has '"metric":{"name":"gdn/forward_ms","value":1.25,"unit":"ms","better":"lower"}'
+  out_has '"metric":{"name":"gdn/forward_ms","value":1.25,"unit":"ms","better":"lower","source":"log","trace":null}'
   expect 0 "$GDNCTL" ray-profile --cluster local
   err_has 'metric gdn/forward_ms: 1.25 ms'
   profile_that_prints '"echo t=3; echo t=2.5"' '"regex:t=(.*)"'

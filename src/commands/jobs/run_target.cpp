@@ -20,6 +20,7 @@
 #include "core/text.h"
 #include "jobs/held_job.h"
 #include "jobs/job_destination.h"
+#include "jobs/job_trace.h"
 #include "jobs/run.h"
 #include "jobs/submit.h"
 #include "jobs/target_job.h"
@@ -285,8 +286,15 @@ constexpr std::array<cli::Choice<bool>, 2> k_driver = {
     {{"head", false, "reserve nothing for the driver; the run asks for the TPU itself"},
      {"tpu", true, "run the driver on the TPU host"}}};
 
+// The files of the profile's trace: {"path", "sha256"}; null: there is none.
+Json trace_json(const std::optional<JobTrace>& trace, const std::optional<TraceAnswer>& read) {
+    if (!trace || trace->path.empty()) return nullptr;
+    if (read) return {{"path", read->path}, {"sha256", read->sha256}};
+    return {{"path", trace->path.string()}, {"sha256", nullptr}};
+}
+
 // null: the target has none. A run that was not waited for has no value.
-Json metric_json(const std::optional<TargetMetric>& metric, const std::optional<MetricReader>& read) {
+Json metric_json(const std::optional<TargetMetric>& metric, const std::optional<MetricReader>& read, Json trace) {
     if (!metric) return nullptr;
     const auto value = read ? read->value() : std::nullopt;
     Json out;
@@ -294,6 +302,8 @@ Json metric_json(const std::optional<TargetMetric>& metric, const std::optional<
     out["value"] = value ? Json(*value) : Json(nullptr);
     out["unit"] = metric->unit;
     out["better"] = metric->lower_is_better ? "lower" : "higher";
+    out["source"] = metric->from_trace() ? "trace" : "log";
+    out["trace"] = std::move(trace);
     return out;
 }
 
@@ -346,6 +356,8 @@ Result<ProfileSettings> settings_of(const Options& options) {
 // number is a failure.
 Result<ExitCode> finish(std::string_view schema, const Options& options, const ProfileSettings& settings,
                         const Target& target, JobRun run, Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto trace, trace_of_job(target, run, context));
+    const auto read = trace ? take_trace(target, *trace, run) : std::nullopt;
     ExitCode exit = conclude_profile(run, target, context.global.json);
     if (exit == ExitCode::ok && run.metric && run.metric->broken()) {
         // What ran over ssh is no job, and its log has been printed.
@@ -363,21 +375,22 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const P
         put_run(out, run);
         out["target"] = target.name;
         out["profile"] = profile_json(run.output.profile());
-        out["metric"] = metric_json(target.metric, run.metric);
+        out["metric"] = metric_json(target.metric, run.metric, trace_json(trace, read));
         out["tpu_evidence"] = is_tpu_evidence(run.place, run.verdict, run.details, run.output);
         out["tpu"] = settings.tpu.empty() ? Json(nullptr) : Json(settings.tpu);
         put_command(out, run.request);
         out["settings"] = target.style == TargetStyle::levanter ? settings_json(settings, options) : Json(nullptr);
         print_json(out, context, -1);
     }
+    if (trace && !trace->path.empty()) show_trace_report(trace->path, target.profile->trace_device);
     if (run.cut_short) return tl::unexpected(*run.cut_short);
     return exit;
 }
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Submits the target's profile as a job, follows its log, and prints the metrics that it reports. A local job "
-        "keeps running after this command, as with ray-test.");
+        "Submits the target's profile as a job, follows its log, and prints the metrics that it reports, or that are "
+        "in its trace. A local job keeps running after this command, as with ray-test.");
     args.option(options.driver_on_tpu, k_driver, "--driver-on NODE", "node that runs the driver");
     describe_run(args, options);
     describe_submit(args, options.submit);

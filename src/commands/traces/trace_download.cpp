@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/log.h"
+#include "jobs/job_trace.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
 #include "platform/progress.h"
@@ -305,11 +306,13 @@ std::optional<Error> failure_of_files(const hub::Report& report) {
 
 void tell_what_next(const TraceDownloadOptions& options, const hub::Report& report) {
     std::set<std::string> logdirs;
+    std::vector<std::string> traces;
     bool json = false;
     for (std::size_t i = 0; i < report.results.size(); ++i) {
         const FileStatus status = report.results[i].status;
         if (status == FileStatus::failed || status == FileStatus::skipped) continue;
         const auto kind = hub::kind_of_trace(report.files[i].path);
+        if (kind != hub::TraceKind::other) traces.push_back(report.files[i].local);
         json = json || kind == hub::TraceKind::perfetto || kind == hub::TraceKind::trace_json;
         if (kind != hub::TraceKind::xplane) continue;
         const std::size_t at = report.files[i].local.find("plugins/profile/");
@@ -318,6 +321,9 @@ void tell_what_next(const TraceDownloadOptions& options, const hub::Report& repo
     }
     if (json) log::info("open *.trace.json.gz and perfetto_trace.json.gz at https://ui.perfetto.dev");
     for (const std::string& logdir : logdirs) log::info("open *.xplane.pb with: xprof --logdir {}", hub::shown(logdir));
+    if (traces.empty()) return;
+    const std::filesystem::path folder(options.output_dir);
+    show_trace_report(traces.size() == 1 ? folder / traces.front() : folder);
 }
 
 constexpr const char* k_manifest = ".gdnctl-manifest.json";

@@ -159,6 +159,7 @@ Result<Json> target_metrics(Evaluator& evaluator, const State& state, const Driv
                     {"d", gate.d}};
     if (!gate.shapes.empty()) metrics["shapes"] = shapes_json(gate);
     if (!slower.empty()) metrics["slower_shape"] = slower;
+    if (keep && gate.is_slower_by_wall()) metrics["slower_by_wall"] = true;
     if (const auto share = gate.roofline()) metrics["roofline"] = *share;
     if (keep) {
         metrics["fresh"] = json_of(gain_of(fresh.look));

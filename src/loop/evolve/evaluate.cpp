@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "jobs/metric.h"
 #include "loop/evolve/store.h"
+#include "loop/gates/traces.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
 #include "platform/machine.h"
@@ -86,7 +87,7 @@ double t_of(int pairs) { return pairs == 3 ? 6.965 : pairs == 5 ? 3.298 : pairs 
 
 Status measure_pair(Evaluator& evaluator, const std::string& champion, const std::string& candidate,
                     const fs::path& log, Comparison& out) {
-    double values[2] = {0, 0};
+    double values[2] = {0, 0}, walls[2] = {0, 0};
     std::map<std::string, double> shapes[2];
     // AB, BA, AB: what drifts is on both sides alike.
     const bool swapped = out.d.size() % 2 == 1;
@@ -104,12 +105,14 @@ Status measure_pair(Evaluator& evaluator, const std::string& champion, const std
             return {};
         }
         values[is_candidate ? 1 : 0] = launch.value;
+        walls[is_candidate ? 1 : 0] = launch.wall_ms;
         out.nonce = out.nonce || launch.nonce;
         out.unseen = out.unseen || launch.unseen;
         if (is_candidate && launch.roofline > 0) out.rooflines.push_back(launch.roofline);
         shapes[is_candidate ? 1 : 0] = std::move(launch.shapes);
     }
     out.d.push_back(pair_difference(values[0], values[1], evaluator.higher_is_better()));
+    if (walls[0] > 0 && walls[1] > 0) out.wall.push_back(pair_difference(walls[0], walls[1], false));
     for (const auto& [name, of_champion] : shapes[0]) {
         const auto there = shapes[1].find(name);
         if (there == shapes[1].end()) continue;
@@ -340,8 +343,22 @@ Result<Launch> JobEvaluator::job(LaunchKind kind, const fs::path& tree, const fs
     }
     out.ok = true;
     out.unseen = says_unseen(text);
+    if (kind == LaunchKind::profile && m_target.metric && m_target.metric->from_trace()) read_device_time(end, out);
+    drop_trace(end);
+    if (!out.ok) return out;
     if (kind == LaunchKind::profile) read_result(text, nonce, end.report.metric_value, out);
     return out;
+}
+
+// A trace that cannot be read says nothing of the candidate.
+void JobEvaluator::read_device_time(JobEnd& end, Launch& out) const {
+    Measurement m = measurement_of(end.report, end.evidence, {m_target.metric->name, {}, {}});
+    add_trace(m, end, m_target, std::nullopt);
+    end.report.metric_value = m.value;
+    if (!m.wall_ms.empty()) out.wall_ms = m.wall_ms.front();
+    out.ok = m.value.has_value();
+    out.infra = !out.ok;
+    if (!out.ok) out.reason = m.warnings.empty() ? "the profile left no trace" : m.warnings.back();
 }
 
 void JobEvaluator::read_result(std::string_view text, std::string_view nonce, std::optional<double> of_job,
@@ -373,6 +390,8 @@ std::optional<double> Comparison::roofline() const {
     if (rooflines.empty()) return std::nullopt;
     return std::accumulate(rooflines.begin(), rooflines.end(), 0.0) / static_cast<double>(rooflines.size());
 }
+
+bool Comparison::is_slower_by_wall() const { return wall.size() == d.size() && judge_pairs(wall, {}).high < 0; }
 
 Result<Comparison> compare(Evaluator& evaluator, const std::string& champion, const std::string& candidate,
                            const PairRule& rule, const fs::path& log) {

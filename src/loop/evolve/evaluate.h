@@ -64,6 +64,7 @@ struct Launch {
     bool infra = false;  // not the candidate's fault: it says nothing of it
     std::string reason;  // of a failure
     double value = 0;    // of the target's metric, for a profile
+    double wall_ms = 0;  // of a profile whose metric is in its trace: see Measurement::wall_ms; 0: not known
     double device_s = 0;
     std::string device;
     int rc = 0;
@@ -137,6 +138,7 @@ private:
     Result<Launch> build(const std::filesystem::path& tree, const std::filesystem::path& log, const EnvList& env) const;
     Result<Launch> job(LaunchKind kind, const std::filesystem::path& tree, const std::filesystem::path& log,
                        EnvList env);
+    void read_device_time(JobEnd& end, Launch& out) const;
     void read_result(std::string_view text, std::string_view nonce, std::optional<double> of_job, Launch& out) const;
     const Store& m_store;
     const Target& m_target;
@@ -156,7 +158,10 @@ struct Comparison {
     bool champion_failed = false;
     std::vector<double> d;
     std::map<std::string, std::vector<double>> shapes;  // d of each, where the profile measures several
+    std::vector<double> wall;                           // d of the wall times, where the metric is in the trace
     PairLook look;
+    // Whether the candidate is surely slower by its wall time.
+    bool is_slower_by_wall() const;
     double device_s = 0;
     std::string device;
     bool nonce = false, unseen = false;  // of some launch

@@ -16,6 +16,7 @@
 #include "loop/evolve/driver.h"
 #include "loop/evolve/synthetic.h"
 #include "loop/evolve/verify.h"
+#include "loop/gates/traces.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
@@ -55,7 +56,9 @@ Json job_json(const std::optional<TargetJob>& job) {
     if (!job) return nullptr;
     Json env = Json::array();
     for (const auto& [name, value] : job->env) env.push_back(name + "=" + value);
-    return {{"argv", job->argv}, {"env", env}, {"workdir", job->workdir}};
+    Json json = {{"argv", job->argv}, {"env", env}, {"workdir", job->workdir}};
+    if (!job->trace.empty()) json["trace"] = {job->trace, job->trace_device};
+    return json;
 }
 
 Json target_json(const Target& target) {
@@ -180,6 +183,9 @@ public:
 
     Result<EvolveReport> run() {
         GDNCTL_TRY(check_evolve(m_request));
+        const auto& clusters = m_request.gates.validation.clusters;
+        const std::string cluster = clusters.empty() ? std::string() : clusters.front();
+        if (!m_request.dry_run) GDNCTL_TRY(check_trace_places(m_request.target, {cluster}, m_context));
         if (m_request.dry_run) GDNCTL_TRY(use_synthetic_world());
         GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(m_cwd, m_context.process, m_context.clock));
         GDNCTL_TRY_ASSIGN(EvolvePlan plan, make_plan(m_request, repository, m_cwd, m_context));

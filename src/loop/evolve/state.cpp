@@ -57,6 +57,8 @@ int whole(const Json& record, const char* key) {
     return std::abs(value) < 1e9 ? static_cast<int>(value) : 0;
 }
 
+constexpr const char* k_slower_by_wall = "faster on the device, but slower by wall time";
+
 bool truth(const Json& record, const char* key) { return json::boolean(record, key).value_or(false); }
 
 void apply_run_start(State& state, const Json& record) {
@@ -217,6 +219,7 @@ void apply_stage(State& state, const Json& record) {
     if (stage == "target") state.attempts[static_cast<std::size_t>(about)].eval = whole(record, "eval_id");
     if (truth(record, "rerun")) {
         state.open.rerun_verdict = verdict == "pass" ? json::text(metrics, "verdict") : "fail";
+        if (truth(metrics, "slower_by_wall")) state.open.rerun_verdict = k_slower_by_wall;
         if (verdict == "pass") state.open.fresh = read_gain(json::field(metrics, "fresh"));
         return;
     }
@@ -227,6 +230,7 @@ void apply_stage(State& state, const Json& record) {
     state.open.pair_verdict = json::text(metrics, "verdict");
     state.open.champion = whole(metrics, "champion");
     state.open.slower_shape = json::text(metrics, "slower_shape");
+    state.open.slower_by_wall = truth(metrics, "slower_by_wall");
     state.open.gate = read_gain(json::field(metrics, "gate"));
     state.open.fresh = metrics.contains("fresh") ? read_gain(json::field(metrics, "fresh")) : state.open.gate;
 }
@@ -493,6 +497,9 @@ Decision decide(const State& state) {
         // A gain above 2x in one step is not believed without an independent run.
         if (open.gate.est > std::log(2.0)) {
             return {Verdict::quarantined, "a gain above 2x: measured again", open.fresh, open.gate};
+        }
+        if (open.slower_by_wall) {
+            return {Verdict::quarantined, fmt::format("{}: measured again", k_slower_by_wall), open.fresh, open.gate};
         }
         return {Verdict::kept, {}, open.fresh, open.gate};
     }

@@ -102,11 +102,12 @@ struct OpenAttempt {
     // What stage `target` found.
     std::string pair_verdict;  // keep, refuse, tie
     int champion = 0;
-    Gain gate, fresh;           // that decided; of three pairs taken afterwards
-    bool quarantined = false;   // has that verdict
-    bool impossible = false;    // a profile is beyond what is physically possible
-    std::string slower_shape;   // why it was refused although it is faster; empty: it is not
-    std::string rerun_verdict;  // of the independent measurement after that; empty: not yet
+    Gain gate, fresh;             // that decided; of three pairs taken afterwards
+    bool quarantined = false;     // has that verdict
+    bool impossible = false;      // a profile is beyond what is physically possible
+    bool slower_by_wall = false;  // although it is faster on the device
+    std::string slower_shape;     // why it was refused although it is faster; empty: it is not
+    std::string rerun_verdict;    // of the independent measurement after that; empty: not yet
 };
 
 struct State {

@@ -70,6 +70,9 @@ public:
             holds = look.low > 0;
         }
         report.gain = gain_of(look);
+        if (holds && measured.is_slower_by_wall()) {
+            return note("target", false, false, "it is faster on the device, but slower by wall time");
+        }
         const std::string slower = slower_shape(measured, order.shape_regression);
         if (!slower.empty()) return note("target", false, false, "slower on shape " + slower);
         return note("target", holds, false, holds ? "" : "its gain is not distinguishable from the noise");

@@ -166,6 +166,13 @@ ExitCode conclude(const JobSpec& spec, const PlannedJob& job, JobRun& run) {
     return run.cut_short ? exit_code_of(run.cut_short->kind) : exit;
 }
 
+// The trace of a profile. Its value is not read here: the caller knows what to compare it with.
+Result<std::optional<JobTrace>> take_profile(const JobSpec& spec, const Target& target, JobRun& run, Context& context) {
+    if (spec.kind != JobKind::profile) return std::optional<JobTrace>();
+    if (target.metric && target.metric->from_trace()) run.metric.reset();
+    return trace_of_job(target, run, context);
+}
+
 // The message with which commands end after an error.
 void say(const Error& error) {
     log::error("error: {}", text::visible(error.text()));
@@ -193,6 +200,7 @@ Result<JobAnswer> run_on_cluster(const JobSpec& spec, Context& context) {
     submit.timeout_s = static_cast<double>(spec.limit_s);
     GDNCTL_TRY_ASSIGN(JobRun run, run_job(job->plan, submit, *backend, context));
     JobAnswer answer;
+    GDNCTL_TRY_ASSIGN(answer.trace, take_profile(spec, job->target, run, context));
     answer.exit = conclude(spec, *job, run);
     answer.report = job_report(run, *job);
     answer.oracle = std::move(run.data);
@@ -221,6 +229,7 @@ Result<JobAnswer> run_on_held(const JobSpec& spec, Context& context) {
     job.plan.log_decides = job.plan.log_decides || spec.kind == JobKind::profile;
     GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, job.plan, options, context));
     JobAnswer answer;
+    GDNCTL_TRY_ASSIGN(answer.trace, take_profile(spec, job.target, run, context));
     answer.exit = conclude(spec, job, run);
     answer.oracle = std::move(run.data);
     if (run.cut_short) say(*run.cut_short);

@@ -13,6 +13,7 @@
 
 #include "core/config.h"
 #include "core/result.h"
+#include "jobs/job_trace.h"
 #include "jobs/target_job.h"
 #include "loop/measure/measurement.h"
 #include "platform/context.h"
@@ -57,7 +58,8 @@ std::vector<std::string> command_words(const JobSpec& spec);
 struct JobAnswer {
     ExitCode exit = ExitCode::ok;
     JobReport report;
-    std::string oracle{};  // gdnctl.oracle-verify/1, as the job printed it; empty: it did not
+    std::optional<JobTrace> trace{};  // of a profile; nullopt: its target has none, or it failed
+    std::string oracle{};             // gdnctl.oracle-verify/1, as the job printed it; empty: it did not
 };
 
 class JobService {

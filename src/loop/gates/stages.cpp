@@ -14,6 +14,7 @@
 #include "jobs/run.h"
 #include "loop/engine/messages.h"
 #include "loop/gates/flakes.h"
+#include "loop/gates/traces.h"
 #include "loop/measure/failing_case.h"
 #include "loop/memory/run_view.h"
 #include "loop/perf/state.h"
@@ -284,6 +285,20 @@ StageResult unmeasured(const Error& error, StageResult result) {
     return result;
 }
 
+std::string no_trace_value(const Measurement& m) {
+    return fmt::format("no {} was read from a trace{}{}", m.metric, m.warnings.empty() ? "" : ": ",
+                       m.warnings.empty() ? std::string() : m.warnings.back());
+}
+
+// The trace says nothing of the candidate.
+void fail_without_trace(StageResult& result, const Measurement& m) {
+    result.verdict = StageVerdict::fail;
+    result.outcome = Outcome::infra;
+    result.reason = result.sign = no_trace_value(m);
+    result.exit_status = static_cast<int>(ExitCode::infrastructure);
+    log::write_as_it_is(log::Level::warning, k_gate_failed);
+}
+
 bool is_ours(const Error& error) {
     return error.kind == ErrorKind::config || error.kind == ErrorKind::infrastructure ||
            error.kind == ErrorKind::check_failed;
@@ -302,6 +317,10 @@ StageResult stage_result_of(const PerfDecision& decision, const PerfRecord& reco
     if (const std::string busy = busy_words(decision); !busy.empty()) {
         result.reason += "; " + busy;
         result.facts["busy"] = decision.busy;
+    }
+    if (!decision.labels.empty()) {
+        result.facts["labels"] = text::join(decision.labels, ", ");
+        result.reason += "; " + result.facts["labels"];
     }
     result.facts["decision"] = to_text(decision.verdict);
     if (record.measured.value) {
@@ -517,6 +536,7 @@ Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJo
         question.settings.ce_implementation = order.ce->implementation;
         question.settings.ce_bwd_mode = order.ce->bwd_mode;
     }
+    if (is_in_trace(jobs.target(), metric)) question.asked["metric_from"] = jobs.target().metric->from;
     if (jobs.target().style == TargetStyle::levanter) {
         const JobOrder plain{JobKind::profile, {}, order.tree, {}, {}, {}, {}, order.ce};
         question.asked["settings"] = text::shell_join(command_words(jobs.spec(plain)));
@@ -536,7 +556,7 @@ Measurement measured_by(const JobEnd& end, const JobOrder& order, const TargetJo
 Result<Measurement> read_profile(const JobEnd& end, const JobOrder& order, WallTime submitted, const TargetJobs& jobs,
                                  const std::string& metric, RecordedMetrics* recorded) {
     Measurement m = measured_by(end, order, jobs, metric);
-    if (recorded == nullptr) return m;
+    if (recorded == nullptr || is_in_trace(jobs.target(), metric)) return m;
     m.fingerprint.asked["aggregation"] = to_text(recorded->options());
     GDNCTL_TRY(recorded->take(m, {m.run_url, order.profile_prefix, submitted, order.stop}));
     return m;
@@ -574,14 +594,14 @@ Result<StageResult> ProfileStage::run(const StageContext& context) {
                       spent += device_ms(end.report);
                       return end;
                   }));
-    GDNCTL_TRY_ASSIGN(const JobEnd end,
-                      ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
+    GDNCTL_TRY_ASSIGN(JobEnd end, ladder.climb(options.max_attempts, std::chrono::seconds(options.retry_sleep_s)));
     StageResult result;
     if (end.failure) {
         result = failed_stage(end);
         log::write_as_it_is(log::Level::warning, k_gate_failed);
     } else {
         GDNCTL_TRY_ASSIGN(Measurement m, read_profile(end, last, submitted, m_deps.jobs, m_metric, m_deps.recorded));
+        GDNCTL_TRY(put_trace(context, m, end, result));
         GDNCTL_TRY(compare_ce(context, last.site, m, result));
         GDNCTL_TRY(store_measurement(context.artefacts.path(context.iteration, "measurement.json"), {m, last.site}));
         put_job_facts(result, end);
@@ -595,10 +615,32 @@ Result<StageResult> ProfileStage::run(const StageContext& context) {
         put_fact(result, "ce_backend_selected", m.ce_backend_selected);
         put_fact(result, "profile_architecture", m.profile_architecture);
         if (!end.report.runs_as_written) put_setting_facts(result, options.profile, end.evidence.output.profile());
+        if (!m.value && is_in_trace(m_deps.jobs.target(), m_metric)) fail_without_trace(result, m);
     }
     result.facts["profile_prefix"] = prefix;
     result.tpu_ms += spent;
     return result;
+}
+
+// Reads the profile's trace, if there is one, into the measurement, and keeps what later steps need of it.
+Status ProfileStage::put_trace(const StageContext& context, Measurement& m, JobEnd& end, StageResult& result) {
+    const Artefacts& artefacts = context.artefacts;
+    if (end.trace) GDNCTL_TRY(keep_trace(*end.trace, artefacts, context.iteration));
+    auto champion = m_state_file.empty() ? std::nullopt : load_baseline(trace_baseline(m_state_file, m.fingerprint));
+    const auto read = add_trace(m, end, m_deps.jobs.target(), std::move(champion));
+    if (!read) return {};
+    GDNCTL_TRY(store_baseline(artefacts.path(context.iteration, k_trace_profile), read->profile));
+    GDNCTL_TRY(atomic_replace(artefacts.path(context.iteration, k_trace_digest), read->digest, 0600));
+    const auto inside = std::filesystem::path(read->path).lexically_relative(artefacts.folder());
+    put_fact(result, "trace", inside.generic_string());
+    put_fact(result, "trace_sha256", read->sha256);
+    put_fact(result, "trace_lines", text::join(read->log_lines, "\n"));
+    for (const auto& [key, value] : read->budgets) result.facts["trace." + key] = fmt::format("{:.9g}", value);
+    if (read->diff) {
+        put_fact(result, "trace_verdict", trace::name_of(read->diff->verdict));
+        put_fact(result, "trace_labels", text::join(read->diff->labels, ", "));
+    }
+    return {};
 }
 
 // Takes a second profile with another cross-entropy, if requested. Whatever its result, the candidate is judged by its
@@ -686,11 +728,28 @@ Result<Measurement> PerformanceStage::measure(const StageContext& context, const
         const WallTime submitted = m_clock.wall();
         GDNCTL_TRY_ASSIGN(end, m_jobs.run(order));
         if (end.report.backend != "local") spent.tpu_ms += end.report.duration_ms();
-        if (!end.failure) return read_profile(end, order, submitted, m_jobs, m_settings.metric, m_recorded);
+        if (!end.failure) {
+            GDNCTL_TRY_ASSIGN(Measurement m,
+                              read_profile(end, order, submitted, m_jobs, m_settings.metric, m_recorded));
+            auto read = add_trace(m, end, m_jobs.target(), std::nullopt);
+            drop_trace(end);
+            if (read) m_traces[commit] = std::move(read->profile);
+            if (m.value || !is_in_trace(m_jobs.target(), m.metric)) return m;
+            return fail(ErrorKind::infrastructure, no_trace_value(m));
+        }
         if (!end.retryable) break;
     }
     Error error{kind_of(end.failure->outcome, of_candidate), end.failure->sign, {}, {}};
     return tl::unexpected(std::move(error).within("profile of " + commit.substr(0, 12)));
+}
+
+// The champion has changed, and so does what the next trace is compared with.
+Status PerformanceStage::keep_champions_trace(const StageContext& context, const PerfRecord& champion) const {
+    const auto path = trace_baseline(m_settings.state_file, champion.measured.fingerprint);
+    const auto known = m_traces.find(champion.commit);
+    if (known != m_traces.end()) return store_baseline(path, known->second);
+    if (champion.commit != context.candidate.head) return store_baseline(path, std::nullopt);
+    return store_baseline(path, load_baseline(context.artefacts.path(context.iteration, k_trace_profile)));
 }
 
 Result<StageResult> PerformanceStage::run(const StageContext& context) {
@@ -728,6 +787,7 @@ Result<StageResult> PerformanceStage::run(const StageContext& context) {
         suspects = apply_review(latest, *done);
         return {};
     }));
+    if (done->champion) GDNCTL_TRY(keep_champions_trace(context, *done->champion));
     if (suspects > 0) log::warning("{} earlier rejections are suspect: the base had moved (perf_state.json)", suspects);
     StageResult result = stage_result_of(done->decision, done->record);
     result.tpu_ms = spent.tpu_ms;

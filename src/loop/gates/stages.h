@@ -112,10 +112,13 @@ private:
     ValidationDeps m_deps;
 };
 
-// Takes one profile and writes the measurement to iteration-NNN-measurement.json for the performance stage.
+// Takes one profile and writes the measurement to iteration-NNN-measurement.json for the performance stage. Its trace,
+// if it has one, is kept and compared with the champion's.
 class ProfileStage final : public Stage {
 public:
-    ProfileStage(ValidationDeps deps, std::string metric) : m_deps(std::move(deps)), m_metric(std::move(metric)) {}
+    // `state_file`: of the performance state, with which the champion's trace is; empty: there is no champion.
+    ProfileStage(ValidationDeps deps, std::string metric, std::filesystem::path state_file = {})
+        : m_deps(std::move(deps)), m_metric(std::move(metric)), m_state_file(std::move(state_file)) {}
     std::string_view name() const override { return "validation-profile"; }
     Policy policy() const override { return policy_of_gate(m_deps.jobs.options().policy); }
     bool wants(DiffClass diff) const override { return diff == DiffClass::change; }
@@ -123,8 +126,10 @@ public:
 
 private:
     Status compare_ce(const StageContext& context, const JobSite& site, Measurement& m, StageResult& result);
+    Status put_trace(const StageContext& context, Measurement& m, JobEnd& end, StageResult& result);
     ValidationDeps m_deps;
     std::string m_metric;
+    std::filesystem::path m_state_file;
 };
 
 // "gdn_loopgate_iter007"
@@ -179,6 +184,8 @@ public:
 private:
     Result<Measurement> measure(const StageContext& context, const JobSite& site, const std::string& commit,
                                 StageResult& spent);
+    Status keep_champions_trace(const StageContext& context, const PerfRecord& champion) const;
+    std::map<std::string, trace::Profile> m_traces;  // of the last profile of each commit
     PerfSettings m_settings;
     TargetJobs& m_jobs;
     CommitTrees& m_trees;

@@ -290,7 +290,8 @@ std::vector<std::unique_ptr<Stage>> GateStages::stages() {
         stages.push_back(std::make_unique<OracleStage>(deps));
     }
     if (m_modes.validation == ValidationMode::required) stages.push_back(std::make_unique<TestsStage>(deps));
-    stages.push_back(std::make_unique<ProfileStage>(deps, m_perf.metric));
+    stages.push_back(
+        std::make_unique<ProfileStage>(deps, m_perf.metric, m_modes.perf ? m_perf.state_file : fs::path()));
     if (m_modes.perf) {
         stages.push_back(std::make_unique<PerformanceStage>(m_perf, m_jobs, m_trees, m_deps.clock, recorded));
     }

@@ -259,6 +259,7 @@ JobEnd judge_job(JobKind kind, JobAnswer answer, Evidence evidence, std::string_
     JobEnd end;
     end.rc = static_cast<int>(answer.exit);
     end.report = std::move(answer.report);
+    end.trace = std::move(answer.trace);
     end.evidence = std::move(evidence);
     if (needs.oracle) end.oracle = oracle_record(answer.oracle, end.evidence.oracle);
     const std::string verdict = json::text(end.oracle, "verdict");

@@ -46,10 +46,11 @@ struct JobEnd {
     bool site_is_unknown = false;    // no such cluster: do not try it again
     std::string summary;             // "87 passed, 2 skipped on us-central1 (job raysubmit_x)"
     std::filesystem::path log;
-    std::string command;     // the command that ran there; if unknown, the one that submitted the job
-    std::string busy;        // what disturbed a profile on this machine; empty: nothing known
-    bool oracle_ok = false;  // it judged the kernel on the right device, and found it right
-    Json oracle = nullptr;   // see oracle_record(); null: it gave no verdict
+    std::string command;                 // the command that ran there; if unknown, the one that submitted the job
+    std::optional<JobTrace> trace = {};  // of a profile that succeeded, if its target has one
+    std::string busy;                    // what disturbed a profile on this machine; empty: nothing known
+    bool oracle_ok = false;              // it judged the kernel on the right device, and found it right
+    Json oracle = nullptr;               // see oracle_record(); null: it gave no verdict
 };
 
 class TargetJobs {

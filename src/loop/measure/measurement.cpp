@@ -169,7 +169,11 @@ Measurement merged(std::vector<Measurement> runs) {
     if (runs.empty()) return {};
     Measurement out = runs.front();
     out.points.clear();
-    for (const Measurement& run : runs) out.points.insert(out.points.end(), run.points.begin(), run.points.end());
+    out.wall_ms.clear();
+    for (const Measurement& run : runs) {
+        out.points.insert(out.points.end(), run.points.begin(), run.points.end());
+        out.wall_ms.insert(out.wall_ms.end(), run.wall_ms.begin(), run.wall_ms.end());
+    }
     out.value = out.points.empty() ? std::nullopt : std::optional(median_of(out.points));
     out.warnings.clear();
     for (const Measurement& run : runs) {

@@ -49,12 +49,19 @@ struct CeCompare {
     bool operator==(const CeCompare&) const = default;
 };
 
+// The trace from which a measurement has budgets.
+struct MeasuredTrace {
+    std::string path, sha256;
+    bool operator==(const MeasuredTrace&) const = default;
+};
+
 // The result of profiling one commit.
 struct Measurement {
     std::string metric;           // "throughput/mfu"
     std::optional<double> value;  // median of `points`, their geometric mean after pairs; nullopt: no value was found
     std::vector<double> points;
-    std::string source;                         // "cli-output", "wandb-summary", "wandb-history-median[10:18]"
+    // "cli-output", "wandb-summary", "wandb-history-median[10:18]", "trace:step", "trace:kernel"
+    std::string source;
     std::optional<std::int64_t> window_points;  // fewest values in such a window, over all `points`
     MetricMap metrics;                          // medians of everything measured
     Fingerprint fingerprint;
@@ -63,6 +70,10 @@ struct Measurement {
     std::optional<std::int64_t> gdn_layers_per_block, gdn_block_size;
     std::optional<double> gdn_layer_fraction;
     std::optional<CeCompare> ce_ab_compare;
+    std::optional<MeasuredTrace> trace;  // nullopt: `metrics` has nothing of a trace
+    // With a metric of the trace: the wall time of each of `points`, which is of the step if the log has that, else of
+    // the job.
+    std::vector<double> wall_ms;
     std::string run_url;
     std::vector<std::string> warnings;  // why this is less than was requested
     std::string busy;                   // what else used this machine during the measurement; empty: nothing was found

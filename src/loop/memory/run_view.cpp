@@ -72,7 +72,9 @@ StageView stage_view(const Record& record) {
         if (name.starts_with(k_fact)) name.remove_prefix(k_fact.size());
         std::string_view gate_name = name;
         if (gate_name.starts_with(k_gate)) gate_name.remove_prefix(k_gate.size());
-        if (name == "oracle") {
+        if (name == "trace_lines") {
+            for (const auto line : text::split(value, '\n')) stage.trace_lines.emplace_back(line);
+        } else if (name == "oracle") {
             stage.oracle = Json::parse(value, nullptr, false);
         } else if (auto gate = parse_gate(gate_name, value)) {
             stage.gates.push_back(std::move(*gate));

@@ -51,6 +51,7 @@ struct StageView {
     std::int64_t tpu_ms = 0, wall_ms = 0;
     std::vector<GateView> gates;
     Json oracle = nullptr;                                   // see oracle_record()
+    std::vector<std::string> trace_lines = {};               // of the running log, from a profile's trace
     std::vector<std::pair<std::string, std::string>> facts;  // the others
 };
 

@@ -194,7 +194,7 @@ Result<std::string> compose_note(Json record, int number, WallTime at) {
 }
 
 constexpr std::size_t k_most_words = 2000;
-constexpr std::string_view k_metric = "metric.";
+constexpr std::string_view k_metric = "metric.", k_trace = "trace.";
 constexpr std::string_view k_not_stated = "none was stated";
 
 std::string subject_of(const std::string& message) {
@@ -303,8 +303,15 @@ void put_profile(Json& record, const StageView& stage, const LogFacts& log) {
     put("cluster", fact_of(stage, "cluster"));
     const std::string file = fact_of(stage, "log");
     put("output", file.empty() ? "" : log.evidence_folder + file);
+    if (const std::string trace = fact_of(stage, "trace"); !trace.empty()) {
+        profile["trace"] = {{"path", log.evidence_folder + trace}, {"sha256", fact_of(stage, "trace_sha256")}};
+    }
+    if (!stage.trace_lines.empty()) profile["hotspots"] = stage.trace_lines;
     if (stage.verdict == "fail") put("failure", shown(stage.reason, k_most_words));
     for (const auto& [name, value] : stage.facts) {
+        if (const auto budget = text::parse_double(value); name.starts_with(k_trace) && budget) {
+            profile["metrics"][name.substr(k_trace.size())] = *budget;
+        }
         for (const std::string role : {"requested", "effective"}) {
             if (!name.starts_with(role + ".")) continue;
             const auto number = text::parse_double(value);

@@ -14,7 +14,7 @@ namespace gdnctl::loop {
 
 namespace {
 
-constexpr std::array<std::string_view, 11> k_perf_verdicts = {"baseline",
+constexpr std::array<std::string_view, 12> k_perf_verdicts = {"baseline",
                                                               "promoted",
                                                               "within_threshold",
                                                               "regression",
@@ -24,7 +24,10 @@ constexpr std::array<std::string_view, 11> k_perf_verdicts = {"baseline",
                                                               "incomparable",
                                                               "common_factor",
                                                               "aa_ok",
-                                                              "baseline_shift"};
+                                                              "baseline_shift",
+                                                              "quarantined"};
+
+constexpr std::string_view k_device_time = "trace:", k_kernel_time = "trace:kernel", k_step_time = "step_duration_ms";
 
 constexpr std::array<std::string_view, 5> k_regression_policies = {"revert-count-failure", "revert-continue", "fail",
                                                                    "count-failure", "continue"};
@@ -110,9 +113,52 @@ std::string incomparable_why(const PerfQuestion& q, const Measurement& champion)
     return text::join(why, "; ");
 }
 
+// Whether these times, if they are of pairs, differ by more than the pairs do among themselves.
+bool is_sure(const std::vector<double>& before, const std::vector<double>& after) {
+    if (before.size() != after.size()) return true;
+    std::vector<double> d;
+    for (std::size_t i = 0; i < before.size(); ++i) d.push_back(pair_difference(before[i], after[i], false));
+    const PairLook look = judge_pairs(d, PairRule{});
+    return look.low > 0.0 || look.high < 0.0;
+}
+
+// Device time and wall time that changed in opposite directions, each by more than identical code does; empty: they did
+// not, or only one of them is known.
+std::string opposite_change(const PerfQuestion& q) {
+    const Measurement& before = q.champion->measured;
+    const Measurement& after = q.candidate;
+    if (before.wall_ms.empty() || after.wall_ms.empty() || !after.source.starts_with(k_device_time)) return {};
+    const double device = delta_percent(median_of(before.points), median_of(after.points));
+    const double wall = delta_percent(median_of(before.wall_ms), median_of(after.wall_ms));
+    const bool opposite = (device < 0.0) != (wall < 0.0);
+    // A single run does not tell how much the wall time varies.
+    const bool unknown = std::max(before.wall_ms.size(), after.wall_ms.size()) < 3;
+    if (!opposite || unknown || !is_sure(before.points, after.points) || !is_sure(before.wall_ms, after.wall_ms) ||
+        std::abs(device) <= aa_band_pct(q.policy, before.points, after.points) ||
+        std::abs(wall) <= aa_band_pct(q.policy, before.wall_ms, after.wall_ms)) {
+        return {};
+    }
+    return fmt::format("device time changed by {:+.2f} %, wall time by {:+.2f} % ({} -> {})", device, wall,
+                       quantity(median_of(before.wall_ms), "ms"), quantity(median_of(after.wall_ms), "ms"));
+}
+
+// Of a kernel's time: whether the rest of the step took back more than half of the gain.
+bool is_moved(const Measurement& before, const Measurement& after) {
+    if (after.source != k_kernel_time || !before.trace || !after.trace) return false;
+    const auto step_before = before.metrics.find(k_step_time), step_after = after.metrics.find(k_step_time);
+    if (step_before == before.metrics.end() || step_after == after.metrics.end()) return false;
+    const double gain_ms = (*before.value - *after.value) / 1000.0;  // from us
+    const double given_back_ms = step_after->second - step_before->second + gain_ms;
+    return gain_ms > 0.0 && given_back_ms > gain_ms / 2.0;
+}
+
 void run_gates(const PerfQuestion& q, PerfDecision& decision) {
     if (*decision.gain_pct >= q.policy.override_pct) return;
-    decision.gates = evaluate_gates(q.policy, q.champion->measured.metrics, q.candidate.metrics, q.change_class);
+    const Measurement& before = q.champion->measured;
+    // Budgets of a trace are not compared with numbers of a log.
+    const bool same = before.trace.has_value() == q.candidate.trace.has_value();
+    decision.gates = same ? evaluate_gates(q.policy, before.metrics, q.candidate.metrics, q.change_class)
+                          : evaluate_gates(q.policy, {}, {}, q.change_class);
     for (const GateResult& gate : decision.gates) {
         if (gate.kind == GateResult::Kind::fail) decision.reasons.push_back(gate.reason);
     }
@@ -148,10 +194,12 @@ std::string change_text(const PerfQuestion& q, const PerfDecision& decision) {
     runlog::Gain gain = *decision.gain;
     gain.unit = unit_in_recipe(gain.unit);
     const std::string words = runlog::gain_text(gain);
+    const bool moved = !decision.labels.empty();
     return fmt::format(
-        "{} ({}%, source={}){}{}{}", runlog::compared_text(gain),
+        "{} ({}%, source={}){}{}{}{}", runlog::compared_text(gain),
         gain.factor ? runlog::percent_text(gain) : fmt::format("{:+.2f}", decision.gain_pct.value_or(0.0)),
-        q.candidate.source, words.empty() ? "" : "; ", words, busy_text(decision));
+        q.candidate.source, words.empty() ? "" : "; ", words,
+        moved ? "; moved: the rest of the step gave back more than half of it" : "", busy_text(decision));
 }
 
 runlog::Gain gain_of(const PerfQuestion& q) {
@@ -192,6 +240,17 @@ bool is_rejection(PerfVerdict verdict) {
 
 std::string_view to_text(RegressionPolicy policy) { return k_regression_policies[static_cast<std::size_t>(policy)]; }
 
+double aa_band_pct(const PerfPolicy& policy, const std::vector<double>& champion,
+                   const std::vector<double>& candidate) {
+    constexpr double k_deviation_per_mad = 1.4826;
+    double widest = 0.0;
+    for (const std::vector<double>* points : {&champion, &candidate}) {
+        if (points->size() < 3 || median_of(*points) == 0.0) continue;
+        widest = std::max(widest, 100.0 * mad_of(*points) / std::abs(median_of(*points)));
+    }
+    return std::max(policy.max_regression_pct, 3.0 * k_deviation_per_mad * widest);
+}
+
 double delta_percent(double champion, double candidate) {
     const double delta = candidate - champion;
     if (champion != 0.0) return delta / std::abs(champion) * 100.0;
@@ -228,6 +287,13 @@ PerfDecision decide(const PerfQuestion& q) {
         hold(q, decision);
         return decision;
     }
+    if (is_moved(q.champion->measured, q.candidate)) decision.labels.emplace_back("moved");
+    decision.why_not_compared = opposite_change(q);
+    if (!decision.why_not_compared.empty()) {
+        decision.verdict = PerfVerdict::quarantined;
+        hold(q, decision);
+        return decision;
+    }
     run_gates(q, decision);
     decision.verdict =
         decision.reasons.empty() ? verdict_by_metric(q, *decision.gain_pct) : PerfVerdict::control_flow_regression;
@@ -249,6 +315,7 @@ PerfDecision recorded_decision(const PerfRecord& record, const PerfPolicy& polic
     decision.busy = record.gain ? record.gain->busy : record.measured.busy;
     if (record.pairs) decision.gain_pct = to_percent(record.pairs->mean);
     decision.gates = record.gates;
+    decision.labels = record.labels;
     for (const GateResult& gate : record.gates) {
         if (gate.kind == GateResult::Kind::fail) decision.reasons.push_back(gate.reason);
     }
@@ -313,6 +380,7 @@ std::string decision_text(const PerfQuestion& q, const PerfDecision& decision, s
         case PerfVerdict::incomparable:
             return "performance not compared with the champion: " + decision.why_not_compared;
         case PerfVerdict::common_factor: return "performance not judged: " + decision.why_not_compared;
+        case PerfVerdict::quarantined: return "performance quarantined: " + decision.why_not_compared;
         case PerfVerdict::aa_ok:
         case PerfVerdict::baseline_shift: break;
     }

@@ -27,6 +27,7 @@ enum class PerfVerdict {
     common_factor,
     aa_ok,           // HEAD was measured unchanged, and is where the champion is
     baseline_shift,  // it is not: HEAD is the new baseline
+    quarantined,     // device time and wall time changed in opposite directions
 };
 std::string_view to_text(PerfVerdict verdict);  // as the state file has it
 std::optional<PerfVerdict> parse_perf_verdict(std::string_view text);
@@ -47,6 +48,7 @@ struct PerfRecord {
     std::optional<PairLook> pairs;
     std::optional<runlog::Gain> gain;  // what was compared with what; nullopt: nothing was
     std::string unit;                  // of the metric; empty: none is known
+    std::vector<std::string> labels;   // "moved": see PerfDecision
     bool suspect = false;              // refused against a baseline that had moved, as was found later
 };
 
@@ -78,9 +80,11 @@ struct PerfDecision {
     std::optional<runlog::Gain> gain;  // the comparison, as shown in all outputs
     std::vector<GateResult> gates;     // empty: passed by the override, or nothing to compare with
     std::vector<std::string> reasons;  // of the gates that fired
-    std::string why_not_compared;      // of incomparable, common_factor, metric_missing
-    std::string busy;                  // what disturbed one of the runs; empty: nothing that is known of
-    bool held_as_busy = false;         // it would have been promoted on a quiet machine
+    std::string why_not_compared;      // of incomparable, common_factor, metric_missing, quarantined
+    // "moved": the rest of the step gave back more than half of a kernel's gain.
+    std::vector<std::string> labels;
+    std::string busy;           // what disturbed one of the runs; empty: nothing that is known of
+    bool held_as_busy = false;  // it would have been promoted on a quiet machine
     bool becomes_champion() const {
         return verdict == PerfVerdict::baseline || verdict == PerfVerdict::promoted ||
                verdict == PerfVerdict::promote_corrupt_champion;
@@ -90,6 +94,10 @@ PerfDecision decide(const PerfQuestion& question);
 
 // The decision that a record tells of; what follows from it by these policies.
 PerfDecision recorded_decision(const PerfRecord& record, const PerfPolicy& policy, RegressionPolicy on_regression);
+
+// By how many percent numbers of identical code may differ: by what the policy calls no regression, or by three
+// deviations of either side, as the median distance shows them.
+double aa_band_pct(const PerfPolicy& policy, const std::vector<double>& champion, const std::vector<double>& candidate);
 
 // (candidate - champion) / |champion| * 100; a champion of 0: 0 or infinite.
 double delta_percent(double champion, double candidate);

@@ -35,7 +35,8 @@ public:
           m_key(input.candidate.fingerprint.key()),
           m_history(state.history(m_key)),
           m_champion(state.champion(m_key)),
-          m_other_champions(state.champion_keys().size()) {}
+          m_other_champions(state.champion_keys().size()),
+          m_candidate(input.candidate) {}
 
     Result<Review> run() {
         if (!m_input.candidate.value) {
@@ -44,6 +45,13 @@ public:
         }
         GDNCTL_TRY(prepare_champion());
         GDNCTL_TRY(judge());
+        if (m_review.decision.verdict == PerfVerdict::quarantined) {
+            m_deps.say("measuring once more");
+            if (!paired()) {
+                GDNCTL_TRY_ASSIGN(m_candidate, measured(m_input.commit));
+            }
+            GDNCTL_TRY(judge());
+        }
         const bool third =
             is_rejection(m_review.decision.verdict) && rejections_in_a_row(m_history) >= k_rejections_before_aa;
         const bool alarm = m_review.decision.verdict == PerfVerdict::common_factor;
@@ -157,7 +165,7 @@ private:
         }
         const double before = *m_champion->measured.value;
         const double delta = delta_percent(before, *now.value);
-        const double band = std::max(m_input.policy.max_regression_pct, spread_pct(now));
+        const double band = aa_band_pct(m_input.policy, m_champion->measured.points, now.points);
         const bool shifted = std::abs(delta) > band;
         // These are no pairs: what else the machine does may be all of the difference.
         const bool untold = shifted && !now.busy.empty();
@@ -201,20 +209,9 @@ private:
         set_champion(std::move(record));
     }
 
-    // Three deviations as the median distance shows them, of the champion's own points or of these.
-    double spread_pct(const Measurement& now) const {
-        constexpr double k_deviation_per_mad = 1.4826;
-        double widest = 0.0;
-        for (const Measurement* m : {&m_champion->measured, &now}) {
-            if (m->points.size() < 3 || median_of(m->points) == 0.0) continue;
-            widest = std::max(widest, 100.0 * mad_of(m->points) / std::abs(median_of(m->points)));
-        }
-        return 3.0 * k_deviation_per_mad * widest;
-    }
-
     Status judge() {
         if (paired() && m_champion && m_champion->measured.value) return judge_in_pairs();
-        m_judged = m_input.candidate;
+        m_judged = m_candidate;
         derive_budgets(m_judged.metrics, m_input.upper_bound_step_ms);
         m_review.measured_against = m_champion;
         decide_on(std::nullopt);
@@ -313,6 +310,7 @@ private:
         record.gates = decision.gates;
         record.pairs = m_review.record.pairs;
         record.gain = decision.gain;
+        record.labels = decision.labels;
         if (m_review.measured_against) {
             record.baseline_source = "champion";
             record.baseline_metrics = m_review.measured_against->measured.metrics;
@@ -328,6 +326,7 @@ private:
     std::vector<PerfRecord> m_history;
     std::optional<PerfRecord> m_champion;
     std::size_t m_other_champions;
+    Measurement m_candidate;  // one run, if candidates are not judged in pairs
     Measurement m_judged;
     bool m_looked_at_base = false;  // A/A was measured
     bool m_base_is_known = false;   // and told whether the base is where the champion was

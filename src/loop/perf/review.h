@@ -4,7 +4,8 @@
 // longer what the champion was, every ten judged candidates, before a third refusal in a row, and when several buckets
 // changed by one factor; where HEAD is not where the champion was, the base has moved: HEAD is the new baseline, and
 // refusals since the last good look are marked suspect. Numbers of two kinds (see Measurement::source) are never
-// compared: HEAD is the new baseline then, too, but nothing is suspect. Pure but for the two calls.
+// compared: HEAD is the new baseline then, too, but nothing is suspect. A candidate whose
+// device time and wall time changed in opposite directions is measured once more. Pure but for the two calls.
 #pragma once
 
 #include <cstdint>

@@ -96,6 +96,8 @@ void put_measurement(Json& out, const Measurement& m) {
     out["gdn_layer_fraction"] = json::or_null(m.gdn_layer_fraction);
     out["metrics"] = numbers_json(m.metrics, m.metric, false);
     out["hotspot_metrics"] = numbers_json(m.metrics, m.metric, true);
+    if (m.trace) out["trace"] = {{"path", m.trace->path}, {"sha256", m.trace->sha256}};
+    if (!m.wall_ms.empty()) out["wall_ms"] = m.wall_ms;
     out["run_url"] = json::or_null(m.run_url);
     if (!m.warnings.empty()) out["warnings"] = m.warnings;
     if (!m.busy.empty()) out["busy"] = m.busy;
@@ -203,6 +205,8 @@ Measurement parse_measurement(const Json& value) {
     m.run_url = json::text(value, "run_url");
     m.busy = json::text(value, "busy");
     m.warnings = json::texts(value, "warnings");
+    m.wall_ms = json::numbers(value, "wall_ms");
+    if (const Json* it = json::object(value, "trace")) m.trace = {json::text(*it, "path"), json::text(*it, "sha256")};
     if (const Json* it = json::object(value, "fingerprint")) {
         m.fingerprint = {words_in(*it, "asked"), words_in(*it, "effective")};
     }
@@ -230,6 +234,7 @@ Json record_json(const PerfRecord& record) {
     out["pairs"] = record.pairs ? pairs_json(*record.pairs) : Json(nullptr);
     out["metric_unit"] = json::or_null(record.unit);
     out["gain"] = record.gain ? runlog::gain_json(*record.gain) : Json(nullptr);
+    if (!record.labels.empty()) out["labels"] = record.labels;
     out["suspect"] = record.suspect;
     return out;
 }
@@ -249,6 +254,7 @@ PerfRecord parse_record(const Json& value) {
     record.pairs = read_pairs(value);
     if (const auto gain = value.find("gain"); gain != value.end()) record.gain = runlog::parse_gain(*gain);
     record.unit = json::text(value, "metric_unit");
+    record.labels = json::texts(value, "labels");
     record.suspect = json::boolean(value, "suspect").value_or(false);
     return record;
 }

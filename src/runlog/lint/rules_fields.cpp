@@ -78,7 +78,7 @@ constexpr std::array<std::string_view, 10> k_change_classes = {
     "diagnostic side-arm",           "inner kernel math",         "attribution", "outer control structure",
     "whole-layer boundary",          "decoder shell attribution"};
 
-constexpr std::array<std::string_view, 34> k_decisions = {"baseline",
+constexpr std::array<std::string_view, 35> k_decisions = {"baseline",
                                                           "promoted",
                                                           "within_threshold",
                                                           "within threshold",
@@ -89,6 +89,7 @@ constexpr std::array<std::string_view, 34> k_decisions = {"baseline",
                                                           "metric_missing",
                                                           "incomparable",
                                                           "common_factor",
+                                                          "quarantined",
                                                           "baseline_shift",
                                                           "aa_ok",
                                                           "keep",

@@ -112,14 +112,19 @@ bool share_file(const RecordFacts& a, const RecordFacts& b) {
     });
 }
 
-// A trace block begins at the heading above its marker.
+// "#### Trace report": two to four `#`. The report's other headings belong to its text.
+bool opens_trace(std::string_view line) {
+    const std::size_t level = line.find_first_not_of('#');
+    return level != std::string_view::npos && level >= 2 && level <= 4 && line.substr(level).starts_with(" Trace");
+}
+
+// A trace block begins at the nearest such heading above its marker; without one, the whole region is taken.
 std::string_view trace_block(std::string_view text, std::size_t marker) {
     std::size_t begin = marker;
     while (begin > 0) {
-        const std::size_t line_end = begin - 1;
-        const std::size_t before = line_end == 0 ? std::string_view::npos : text.rfind('\n', line_end - 1);
+        const std::size_t before = begin == 1 ? std::string_view::npos : text.rfind('\n', begin - 2);
         begin = before == std::string_view::npos ? 0 : before + 1;
-        if (text[begin] == '#') break;
+        if (opens_trace(text.substr(begin, marker - begin))) break;
     }
     return text.substr(begin, marker - begin);
 }
@@ -213,7 +218,8 @@ std::span<const Rule> record_rules() {
              &record_values,
              &edited_block,
              nullptr},
-        on_document({"L606", "trace-block", warning, "an embedded trace report was edited", "Paste the report again."},
+        on_document({"L606", "trace-block", warning, "an embedded trace report was edited",
+                     "Paste the report again, from its heading to its last line."},
                     &edited_trace_block),
         on_entry({"L701", "repeated-idea", note, "the same idea failed twice before", "Say what is different now."},
                  &repeated_idea)};

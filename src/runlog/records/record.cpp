@@ -152,6 +152,7 @@ constexpr std::array k_decisions = {KnownDecision{"within_threshold", "no clear 
                                     KnownDecision{"metric_missing", "no measurement"},
                                     KnownDecision{"incomparable", "not comparable"},
                                     KnownDecision{"common_factor", "not comparable"},
+                                    KnownDecision{"quarantined", "not believed"},
                                     KnownDecision{"baseline_shift", "new baseline"},
                                     KnownDecision{"aa_ok", "base unchanged"}};
 

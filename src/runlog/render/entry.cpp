@@ -337,8 +337,25 @@ private:
         return own ? fmt::format("{}: `{}`", key, compared_text(*gain)) : render_measured(key, value);
     }
 
+    // Lines of the profiles' traces, except for numbers that the record has measured otherwise.
+    std::vector<std::string> trace_lines() const {
+        std::vector<std::string> lines;
+        const Json* metrics = json::object(m_record, "metrics");
+        const Json* profiles = json::array(m_record, "profiles");
+        for (const Json& profile : profiles == nullptr ? Json::array() : *profiles) {
+            for (const std::string& text : json::texts(profile, "hotspots")) {
+                std::string_view line = text;
+                if (line.starts_with("- ")) line.remove_prefix(2);
+                const auto key = metric_key(line.substr(0, line.find(':')));
+                if (key && metrics != nullptr && metrics->contains(*key)) continue;
+                lines.push_back(shown(std::string(line)));
+            }
+        }
+        return lines;
+    }
+
     template <class Wanted>
-    void metric_group(std::string_view heading, Wanted wanted) {
+    void metric_group(std::string_view heading, Wanted wanted, const std::vector<std::string>& more_lines = {}) {
         std::vector<std::string> lines;
         for (const char* table : {"/metrics", "/extra_metrics"}) {
             const Json* metrics = json::object_at(m_record, table);
@@ -347,6 +364,7 @@ private:
                 if (value.is_object() && wanted(key, value)) lines.push_back(metric_line(key, value));
             }
         }
+        for (const std::string& line : more_lines) lines.push_back(line);
         if (lines.empty()) return;
         bullet(0, heading, "");
         const std::size_t n = std::min(lines.size(), std::max<std::size_t>(m_limits.items, 8));
@@ -359,8 +377,9 @@ private:
         const auto throughput = [](std::string_view key) { return key.starts_with("throughput/"); };
         metric_group("Current validated baseline carried in",
                      [&](const auto&, const Json& value) { return only_before(value); });
-        metric_group("Hotspots observed" + compared(),
-                     [&](const auto& key, const Json& value) { return !throughput(key) && !only_before(value); });
+        metric_group(
+            "Hotspots observed" + compared(),
+            [&](const auto& key, const Json& value) { return !throughput(key) && !only_before(value); }, trace_lines());
         topk();
         metric_group("MFU/throughput delta" + compared(),
                      [&](const auto& key, const Json& value) { return throughput(key) && !only_before(value); });

@@ -112,6 +112,8 @@ struct JobRequest {
     std::map<std::string, std::string> metadata;
     std::optional<WorkingTree> working_dir;  // nullopt: an empty folder
     bool keep_workdir = false;               // local only
+    // A file or folder of the working directory that outlives it, see JobBackend::brought_back(); empty: none.
+    std::string bring_back;  // local only
     // Runs the job on the machine of this running job, even if that job holds its resources; empty: anywhere. A backend
     // without support for it returns a usage error.
     std::string beside;
@@ -175,6 +177,10 @@ public:
     virtual Result<std::vector<JobDetails>> list() = 0;  // newest first by (start time, id)
     // True: it will stop, or stopped because of this call; false: it had already ended.
     virtual Result<bool> stop(std::string_view id) = 0;
+    // Where JobRequest::bring_back of an ended job is on this machine; nullopt: the job did not leave it.
+    virtual std::optional<std::filesystem::path> brought_back([[maybe_unused]] std::string_view id) const {
+        return std::nullopt;
+    }
     virtual Status remove(std::string_view id) = 0;  // terminal jobs only (else conflict)
     virtual Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) = 0;
     // Limits each request to this moment, or to one second if it has passed; nullopt: no limit.

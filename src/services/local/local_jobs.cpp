@@ -135,6 +135,7 @@ public:
     Result<JobDetails> details(std::string_view id) override;
     Result<std::vector<JobDetails>> list() override;
     Result<bool> stop(std::string_view id) override;
+    std::optional<fs::path> brought_back(std::string_view id) const override { return m_store.brought_back(id); }
     Status remove(std::string_view id) override;
     Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) override;
     void ignore_stop_requests() override { m_store.ignore_stop_requests(); }
@@ -191,6 +192,7 @@ Result<LocalRequest> LocalJobs::plan(const JobRequest& request) const {
     plan.resources = request.resources;
     std::erase_if(plan.resources, [](const auto& item) { return item.second <= 0; });
     plan.keep_workdir = request.keep_workdir;
+    plan.bring_back = request.bring_back;
     plan.start_timeout_s = k_default_start_timeout_s;
     GDNCTL_TRY_ASSIGN(plan.capacity, declared_capacity(m_config.env));
     if (const auto it = m_config.env.find("RAY_JOB_START_TIMEOUT_SECONDS"); it != m_config.env.end()) {

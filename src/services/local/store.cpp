@@ -71,6 +71,7 @@ std::string to_json_text(const LocalRequest& request) {
     out["capacity"] = request.capacity;
     out["start_timeout_s"] = request.start_timeout_s;
     out["keep_workdir"] = request.keep_workdir;
+    if (!request.bring_back.empty()) out["bring_back"] = request.bring_back;
     return to_text(out, 1) + "\n";
 }
 
@@ -85,6 +86,7 @@ Result<LocalRequest> parse_request(std::string_view text) {
     request.capacity = resources_at(in, "capacity");
     request.start_timeout_s = json::number(in, "start_timeout_s").value_or(request.start_timeout_s);
     request.keep_workdir = json::boolean(in, "keep_workdir").value_or(request.keep_workdir);
+    request.bring_back = json::text(in, "bring_back");
     if (request.submission_id.empty()) return malformed("request.json");
     return request;
 }
@@ -178,7 +180,7 @@ constexpr std::size_t k_keep_jobs = 200;
 constexpr std::chrono::days k_keep_days{30};
 constexpr std::string_view k_trash = ".old-";
 constexpr std::string_view k_staging = ".new-";
-constexpr std::string_view k_old_work = ".old-work";
+constexpr std::string_view k_old_work = ".old-work", k_brought_back = "back";
 
 Status check_private(const fs::path& folder) {
     struct stat info{};
@@ -361,6 +363,25 @@ void Store::remove_folder(const fs::path& folder) const {
     std::error_code problem;
     fs::remove_all(folder, problem);
     if (problem) log::debug("cannot remove {}: {}", folder.string(), problem.message());
+}
+
+void Store::bring_back(const LocalRequest& request) const {
+    if (request.bring_back.empty() || request.keep_workdir) return;
+    const fs::path folder = file(request.submission_id, k_brought_back);
+    std::error_code problem;
+    fs::create_directory(folder, problem);
+    fs::rename(file(request.submission_id, "work") / request.bring_back,
+               folder / fs::path(request.bring_back).filename(), problem);
+    if (problem) log::debug("cannot keep {}: {}", request.bring_back, problem.message());
+}
+
+std::optional<fs::path> Store::brought_back(std::string_view id) const {
+    const auto request = read_request(id);
+    if (!request || request->bring_back.empty()) return std::nullopt;
+    const fs::path path = request->keep_workdir ? file(id, "work") / request->bring_back
+                                                : file(id, k_brought_back) / fs::path(request->bring_back).filename();
+    std::error_code ignored;
+    return fs::exists(path, ignored) ? std::optional(path) : std::nullopt;
 }
 
 void Store::remove_workdir(std::string_view id) const {

@@ -1,4 +1,4 @@
-// $STATE/local on disk: jobs/<id>/{request.json, job.json, supervisor.json, log, stop, work/}, queue.json, lock.
+// $STATE/local on disk: jobs/<id>/{request.json, job.json, supervisor.json, log, stop, work/, back/}, queue.json, lock.
 #pragma once
 
 #include <filesystem>
@@ -27,6 +27,7 @@ struct LocalRequest {
     Resources capacity;  // of this host, as declared by the submitter
     double start_timeout_s = 900;
     bool keep_workdir = false;
+    std::string bring_back;  // see JobRequest
 };
 
 // The process in charge of the job: the submitter until the supervisor takes over.
@@ -98,6 +99,10 @@ public:
     // Removes the oldest terminal jobs, and leftovers of killed submitters.
     void prune() const;
 
+    // Moves what the job is to bring back from work/ to back/, unless work/ stays.
+    void bring_back(const LocalRequest& request) const;
+    // Where it is; nullopt: nowhere.
+    std::optional<std::filesystem::path> brought_back(std::string_view id) const;
     // Removes work/ of a job that has ended (renames it first, then deletes the files).
     void remove_workdir(std::string_view id) const;
 

@@ -424,6 +424,7 @@ void Supervisor::leave_queue() const {
 
 void Supervisor::run() {
     supervise();
+    m_store.bring_back(m_request);  // before the job counts as ended
     // A full disk may become free again; the last attempts omit the log excerpt.
     for (int i = 0; i < k_write_tries && is_terminal(m_details.state) && !is_gone(); ++i) {
         {

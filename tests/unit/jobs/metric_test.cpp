@@ -121,4 +121,17 @@ TEST_CASE("metric: a regex or a pointer that is none is a configuration error") 
     }
 }
 
+TEST_CASE("metric: one of the trace is not read from the log") {
+    auto reader = MetricReader::create({"m", "ms", true, "trace:step"});
+    REQUIRE(reader);
+    reader->feed("{\"m\": 5}\ntrace:step 7\n");
+    reader->finish();
+    CHECK_FALSE(reader->value());
+    CHECK(reader->lack() == "the trace was not read");
+    reader->take(2.5, {});
+    CHECK(reader->value() == 2.5);
+    CHECK(reader->lack().empty());
+    CHECK_FALSE(reader->broken());
+}
+
 }  // namespace gdnctl

@@ -783,4 +783,92 @@ TEST_CASE("perf: common-factor alarm") {
               .empty());
 }
 
+namespace {
+
+// A measurement of device time, in ms (or us of a kernel), beside the wall time.
+Measurement device_time(double value, std::vector<double> wall_ms, const std::string& source = "trace:step") {
+    Measurement m;
+    m.metric = "m";
+    m.source = source;
+    m.value = value;
+    m.points.assign(wall_ms.size(), value);
+    m.wall_ms = std::move(wall_ms);
+    m.trace = {"t", "s"};
+    return m;
+}
+
+PerfDecision decided(const Measurement& before, const Measurement& after, const PerfPolicy& policy = default_policy()) {
+    PerfRecord champion;
+    champion.measured = before;
+    return decide({policy, RegressionPolicy::fail, false, after, &champion});
+}
+
+}  // namespace
+
+TEST_CASE("perf: device time and wall time in opposite directions are quarantined, beyond what the runs tell apart") {
+    const Measurement before = device_time(10, {500, 501, 499});
+    const PerfDecision decision = decided(before, device_time(8, {550, 551, 549}));
+    CHECK(decision.verdict == PerfVerdict::quarantined);
+    CHECK_FALSE(decision.becomes_champion());
+    CHECK(decision.why_not_compared == "device time changed by -20.00 %, wall time by +10.00 % (500 ms -> 550 ms)");
+    CHECK(decided(before, device_time(12, {450, 451, 449})).verdict == PerfVerdict::quarantined);
+    CHECK(decided(before, device_time(8, {450, 451, 449})).verdict == PerfVerdict::promoted);
+    CHECK(decided(before, device_time(8, {504, 503, 502})).verdict == PerfVerdict::promoted);  // within 1 %
+    CHECK(decided(before, device_time(8, {400, 900, 560})).verdict == PerfVerdict::promoted);  // the pairs disagree
+    CHECK(decided(device_time(10, {500}), device_time(8, {550})).verdict == PerfVerdict::promoted);  // no band
+    CHECK(parse_perf_verdict("quarantined") == PerfVerdict::quarantined);
+}
+
+TEST_CASE("perf: a quarantined candidate is measured once more, and that decides") {
+    PerfState state;
+    PerfRecord champion;
+    champion.commit = "base";
+    champion.measured = device_time(10, {500, 501, 499});
+    state.set_champion(champion);
+    int runs = 0;
+    bool odd_at_first = true;
+    const ReviewDeps deps{[&](const std::string& commit) -> Result<Measurement> {
+                              const bool wrong = commit != "base" && (!odd_at_first || runs < 6);
+                              ++runs;
+                              return device_time(commit == "base" ? 10 : 8, {(commit == "base" ? 500.0
+                                                                              : wrong          ? 700.0
+                                                                                               : 400.0) +
+                                                                             runs % 3});
+                          },
+                          [](const std::string&, const std::string&) { return false; }, [](const std::string&) {}};
+    const PerfPolicy policy = default_policy();
+    ReviewInput input{policy, RegressionPolicy::fail, false, 3,  1, "base",
+                      "new",  device_time(8, {700}),  {},    {}, 0, "ms"};
+    const Review believed = must(review(state, input, deps));
+    CHECK(believed.decision.verdict == PerfVerdict::promoted);
+    CHECK(believed.runs == 12);
+    odd_at_first = false;
+    runs = 0;
+    const Review quarantined = must(review(state, input, deps));
+    CHECK(quarantined.decision.verdict == PerfVerdict::quarantined);
+    CHECK(quarantined.record.decision == PerfVerdict::quarantined);
+    CHECK_FALSE(quarantined.champion);
+    CHECK(quarantined.runs == 12);
+}
+
+TEST_CASE("perf: a kernel's gain is moved if the rest of the step took back more than half") {
+    Measurement before = device_time(2000, {}, "trace:kernel"), after = device_time(1000, {}, "trace:kernel");
+    before.metrics["step_duration_ms"] = 10.0;
+    for (const auto& [step, moved] : {std::pair{9.0, false}, {9.4, false}, {9.6, true}, {10.5, true}}) {
+        after.metrics["step_duration_ms"] = step;
+        CHECK_MESSAGE(decided(before, after).labels.empty() != moved, step);
+    }
+    before.trace.reset();
+    CHECK(decided(before, after).labels.empty());
+}
+
+TEST_CASE("perf: budgets of a trace are not compared with numbers of a log") {
+    Measurement before = device_time(10, {}), after = device_time(10, {});
+    before.metrics["while_ms"] = 1.0;
+    after.metrics["while_ms"] = 9.0;
+    CHECK(decided(before, after).verdict == PerfVerdict::control_flow_regression);
+    after.trace.reset();
+    CHECK(decided(before, after).reasons.empty());
+}
+
 }  // namespace gdnctl::loop

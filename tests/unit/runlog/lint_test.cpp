@@ -424,6 +424,11 @@ TEST_CASE("runlog generated parts and records: L605, L606, L701") {
     const std::string marker = "<!-- gdnctl.trace/1 sha256:" + block_digest(report) + " -->\n";
     CHECK(Linted("### Iteration 1\n\n" + report + marker).count("L606") == 0);
     CHECK(Linted("### Iteration 1\n\n" + report + "x\n" + marker).count("L606") == 1);
+    const std::string sections = "#### Trace report\n\n##### Verdict\n\n#### Kernels\n- a\n";
+    const std::string end = "<!-- gdnctl.trace/1 sha256:" + block_digest(sections) + " -->\n";
+    CHECK(Linted("### Iteration 1\n\n" + report + marker + sections + end).count("L606") == 0);
+    CHECK(Linted("### Iteration 1\n\n" + sections + "- b\n" + end).count("L606") == 1);
+    CHECK(Linted("### Iteration 1\n\n" + sections.substr(sections.find('\n')) + end).count("L606") == 1);
     std::vector<RecordFacts> ideas(3);
     for (std::size_t i = 0; i < 3; ++i) {
         ideas[i].number = static_cast<std::int64_t>(i) + 1;

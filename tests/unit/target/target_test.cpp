@@ -335,6 +335,55 @@ TEST_CASE("target: mistakes name the place and suggest") {
     CHECK(target_names(named("x")) == std::vector<std::string>{"cpu-ce", "cpu-gdn", "marin"});
 }
 
+TEST_CASE("target: a metric of the trace, and where the trace is") {
+    const auto parse = [](ConfigTable t) { return select_target(with_target("mine", std::move(t)), "/nowhere"); };
+    const auto error = [&](const ConfigTable& t) {
+        const auto target = parse(t);
+        REQUIRE_FALSE(target);
+        CHECK(target.error().kind == ErrorKind::config);
+        return target.error().message;
+    };
+    const auto with = [](const std::string& from, ConfigTable profile) {
+        ConfigTable metric, t;
+        metric.emplace("name", value(std::string("m")));
+        metric.emplace("from", value(from));
+        profile.emplace("argv", words({"x"}));
+        t.emplace("test", words({"x"}));
+        t.emplace("metric", value(metric));
+        t.emplace("profile", value(profile));
+        return t;
+    };
+    ConfigTable profile;
+    profile.emplace("trace", value(std::string("out//prof/")));
+    profile.emplace("trace_device", value(std::string("cpu")));
+    profile.emplace("workdir", value(std::string("sub")));
+    const auto step = parse(with("trace:step", profile));
+    REQUIRE(step);
+    CHECK(step->metric->from_trace());
+    CHECK(step->metric->unit == "ms");
+    CHECK(step->metric->lower_is_better);
+    CHECK(step->profile->trace_is_file());
+    CHECK(step->profile->trace_path() == "sub/out/prof");
+    CHECK(step->profile->trace_device == "cpu");
+    CHECK(parse(with("trace:kernel:gdn*", profile))->metric->unit == "us");
+    CHECK(error(with("trace:step", {})).find("but its profile has no trace") != std::string::npos);
+    CHECK(error(with("trace:kernel:", profile)).find("targets.mine.metric.from must be") != std::string::npos);
+    for (const char* elsewhere : {"wandb", "hf:ns/name/run1"}) {
+        profile["trace"] = value(std::string(elsewhere));
+        CHECK_FALSE(parse(with("trace:step", profile))->profile->trace_is_file());
+    }
+    for (const char* bad : {"", ".", "/x", "../x", "a/../../x", "hf:ns/name"}) {
+        profile["trace"] = value(std::string(bad));
+        CHECK_MESSAGE(error(with("json:/a", profile)).find("targets.mine.profile.trace must be") != std::string::npos,
+                      bad);
+    }
+    ConfigTable test, t;
+    test.emplace("argv", words({"x"}));
+    test.emplace("trace", value(std::string("out")));
+    t.emplace("test", value(test));
+    CHECK(error(t).find("unknown key targets.mine.test.trace") != std::string::npos);
+}
+
 TEST_CASE("target: the oracle's table, and where its command line runs") {
     ConfigTable oracle, set, table;
     set.emplace("head_map", value(std::string("interleaved")));
