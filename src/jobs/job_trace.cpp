@@ -126,6 +126,8 @@ Result<fs::path> download_trace(const std::string& trace, const JobRun& run, Wal
     } else {
         GDNCTL_TRY(download_from_wandb(run.output.profile().run_url.value_or(""), began, folder, context));
     }
+    std::error_code ignored;
+    fs::remove_all(folder / ".cache", ignored);  // records of the download
     return folder;
 }
 
