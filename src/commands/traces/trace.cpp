@@ -127,6 +127,7 @@ Result<TraceLoading> loading_of(const Options& options) {
 }
 
 Result<trace::Source> load(const std::string& input, const TraceLoading& how, const Context& context) {
+    if (input.empty()) return tl::unexpected(usage("the name of an input is empty"));
     if (input.starts_with(k_baseline)) return load_baseline(context.state_dir, input.substr(k_baseline.size()));
     return load_trace(context.cwd / input, how);
 }
@@ -164,6 +165,7 @@ Result<trace::Asked> asked_of(const Options& options, const Context& context) {
     }
     if (!options.rules.empty()) {
         GDNCTL_TRY_ASSIGN(asked.budget_rules, json_at(options.rules, context));
+        if (asked.budget_rules.is_null()) asked.budget_rules = Json::object();  // null stands for the built-in rules
     }
     return asked;
 }

@@ -26,7 +26,8 @@ using Intervals = std::vector<Interval>;
 // The union of intervals in any order; empty ones are dropped.
 inline Intervals union_of(Intervals all) {
     std::erase_if(all, [](const Interval& one) { return one.end <= one.start; });
-    std::sort(all.begin(), all.end(), [](const Interval& a, const Interval& b) { return a.start < b.start; });
+    const auto earlier = [](const Interval& a, const Interval& b) { return a.start < b.start; };
+    if (!std::is_sorted(all.begin(), all.end(), earlier)) std::sort(all.begin(), all.end(), earlier);
     Intervals merged;
     for (const Interval& one : all) {
         if (!merged.empty() && one.start <= merged.back().end) {

@@ -44,6 +44,17 @@ std::vector<std::size_t> widths_of(const Table& table, int width) {
     return widths;
 }
 
+// Names come from the trace and may contain anything.
+Block cleaned(Block block) {
+    for (auto* lines : {&block.lines, &block.after}) {
+        for (std::string& line : *lines) line = one_line(line);
+    }
+    for (auto& row : block.table.rows) {
+        for (std::string& word : row) word = one_line(word);
+    }
+    return block;
+}
+
 // Leaves out the columns that say nothing: "-" or "" in every row.
 Table without_blanks(const Table& table) {
     Table kept;
@@ -99,19 +110,33 @@ std::string bars(const Table& table) {
 
 }  // namespace
 
+std::string one_line(std::string_view text) {
+    std::string line(text);
+    std::replace_if(line.begin(), line.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+    return text::visible(line);
+}
+
+std::string first_bytes(const std::string& text, std::size_t bytes) {
+    if (text.size() <= bytes) return text;
+    while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0U) == 0x80U) --bytes;
+    return text.substr(0, bytes);
+}
+
 std::string as_text(const std::vector<Block>& blocks, int width) {
     std::string text;
-    for (const Block& block : blocks) {
+    for (const Block& raw : blocks) {
+        const Block block = cleaned(raw);
         for (const std::string& line : block.lines) text += line + "\n";
         if (!block.table.rows.empty()) text += aligned(without_blanks(block.table), width);
         for (const std::string& line : block.after) text += line + "\n";
     }
-    return text::visible(text);
+    return text;
 }
 
 std::string as_markdown(const std::vector<Block>& blocks, int level) {
     std::string text;
-    for (const Block& block : blocks) {
+    for (const Block& raw : blocks) {
+        const Block block = cleaned(raw);
         if (!text.empty()) text += "\n";
         if (!block.heading.empty())
             text += std::string(static_cast<std::size_t>(level), '#') + " " + block.heading + "\n\n";
@@ -119,7 +144,7 @@ std::string as_markdown(const std::vector<Block>& blocks, int level) {
         if (!block.table.rows.empty()) text += (block.lines.empty() ? "" : "\n") + bars(without_blanks(block.table));
         for (const std::string& line : block.after) text += "\n" + line + "\n";
     }
-    return text::visible(text);
+    return text;
 }
 
 }  // namespace gdnctl::trace

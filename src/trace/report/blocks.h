@@ -1,7 +1,9 @@
 // Text that views produce and sinks lay out: lines and tables. Pure.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gdnctl::trace {
@@ -21,6 +23,11 @@ struct Block {
     Table table;
     std::vector<std::string> after;  // lines below the table
 };
+
+// Text from a trace as one line that hides nothing: see text::visible(); newlines and tabs become blanks.
+std::string one_line(std::string_view text);
+// As much of the beginning as fits into so many bytes, in whole characters.
+std::string first_bytes(const std::string& text, std::size_t bytes);
 
 // Both leave out columns in which no row says anything ("-" or empty).
 // For people: aligned columns of at most `width` columns of text; the widest left-aligned column is cut where it does

@@ -112,7 +112,7 @@ Json row_json(const HotspotRow& row, const Model& model, Ps all, bool is_op) {
             {"self_ps_per_step", a_step(row.time.step_self)},
             {"total_ps_per_step", a_step(row.time.step_total)},
             {"calls_per_step", a_step(row.time.step_calls)},
-            {"share", all > 0 ? Json(static_cast<double>(row.time.self) / static_cast<double>(all)) : Json()},
+            {"share", all > 0 ? static_cast<double>(row.time.self) / static_cast<double>(all) : 0.0},
             {"tflops", json::or_null(rates.tflops)},
             {"hbm_gbps", json::or_null(rates.gbps)},
             {"of_peak", json::or_null(rates.of_peak)},

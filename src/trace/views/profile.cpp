@@ -150,7 +150,7 @@ Profile profile_of(const Model& model, const InputFile& file) {
     profile.step_source = model.step_source;
     for (const StepTime& step : model.steps) {
         if (!step.excluded.empty()) continue;
-        profile.steps.push_back(round_ps(step.mean_ps));
+        profile.steps.push_back(std::llround(step.mean_ps));  // halves away from 0: exchanging the sides negates
         profile.mean_step_ps += step.mean_ps / static_cast<double>(model.counted());
     }
     profile.step_busy = over_steps(

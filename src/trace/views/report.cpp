@@ -74,7 +74,7 @@ std::string log_line(std::string_view label, const std::string& before, const st
 std::string name_in_line(std::string name) {
     std::replace(name.begin(), name.end(), '`', '\'');
     constexpr std::size_t k_longest = 80;
-    return "`" + (name.size() > k_longest ? name.substr(0, k_longest) : name) + "`";
+    return "`" + first_bytes(one_line(name), k_longest) + "`";
 }
 
 // The time of an operation before, by its name after: the compiler may have renumbered it.
@@ -158,7 +158,7 @@ std::string digest_of(std::vector<Block> blocks) {
         } else if (longest->lines.size() > 1) {
             longest->lines.pop_back();
         } else {
-            return text.substr(0, k_digest_bytes);
+            return first_bytes(text, k_digest_bytes);
         }
     }
 }
@@ -167,7 +167,7 @@ void cut_names(Block& block) {
     constexpr std::size_t k_longest = 90;
     for (auto& row : block.table.rows) {
         for (std::string& word : row) {
-            if (word.size() > k_longest) word = text::repair_utf8(word.substr(0, k_longest)) + "…";
+            if (word.size() > k_longest) word = first_bytes(word, k_longest) + "…";
         }
     }
 }
@@ -247,15 +247,15 @@ Result<Report> report_of(const Source& source, const Asked& asked) {
         }
     }
     report.digest = digest_of(blocks);
-    report.markdown =
-        "#### Trace report\n\n" + device_line(source) + "\n\n" + as_markdown(blocks, 5) + "\n##### Log lines\n\n";
+    report.markdown = "#### Trace report\n\n" + one_line(device_line(source)) + "\n\n" + as_markdown(blocks, 5) +
+                      "\n##### Log lines\n\n";
     for (const std::string& line : report.log_lines) report.markdown += line + "\n";
 
     Json rows = Json::array(), lines = Json::array(), budgets = Json::object();
     for (const KernelRow& row : kernels) rows.push_back(kernel_json(row, model));
     for (const std::string& line : report.log_lines) lines.push_back(line);
     for (const auto& [key, value] : report.budgets) budgets[key] = value;
-    report.json = steps.json;
+    report.json = {{"steps", json::field(steps.json, "steps")}, {"time", json::field(steps.json, "time")}};
     report.json["hotspots"] = hotspots.json;
     report.json["kernels"] = rows;
     report.json["diff"] = report.diff ? diff_json(*report.diff, asked.top) : Json();
