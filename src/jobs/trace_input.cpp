@@ -17,6 +17,7 @@
 #include "platform/compression.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
+#include "platform/signals.h"
 #include "trace/readers/readers.h"
 
 namespace gdnctl {
@@ -121,13 +122,15 @@ Result<trace::RawTrace> TraceFile::finish() {
 }
 
 Result<RawFile> TraceFile::read(ErrorKind missing) {
-    const UniqueFd fd(::open(m_path.c_str(), O_RDONLY | O_CLOEXEC));
+    const UniqueFd fd(::open(m_path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+    if (!fd.valid() && received_signal()) return tl::unexpected(stopped_error());
     if (!fd.valid())
         return tl::unexpected(file_error(errno == ENOENT ? missing : ErrorKind::local_io, "read", m_path, errno));
     GDNCTL_TRY_ASSIGN(Hasher hasher, Hasher::create(HashKind::sha256));
     std::vector<char> buffer(std::size_t{256} << 10);
     RawFile out;
     for (;;) {
+        if (received_signal()) return tl::unexpected(stopped_error());
         const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return tl::unexpected(file_error(ErrorKind::local_io, "read", m_path, errno));
@@ -321,6 +324,7 @@ Result<trace::Source> load_trace(const fs::path& path, const TraceLoading& how) 
         raws.push_back(std::move(one.raw));
     }
     auto model = trace::build_model(std::move(raws), how.model);
+    if (received_signal()) return tl::unexpected(stopped_error());
     if (model) {
         source.model = std::move(*model);
         source.profile = trace::profile_of(*source.model, source.files.front());
@@ -355,11 +359,12 @@ Result<trace::Source> load_baseline(const fs::path& state_dir, const std::string
                     "store one with: gdnctl trace report INPUT --save-baseline " + name);
     }
     GDNCTL_TRY_ASSIGN(const Json json, parse_json(*text, path.string()));
-    GDNCTL_TRY_ASSIGN(trace::Profile profile, trace::profile_from_json(json));
+    auto profile = trace::profile_from_json(json);
+    if (!profile) return tl::unexpected(std::move(profile).error().within(path.string()));
     trace::Source source;
     source.files.push_back(
-        {path.string(), profile.sha256, static_cast<std::int64_t>(text->size()), "baseline", "", ""});
-    source.profile = std::move(profile);
+        {path.string(), profile->sha256, static_cast<std::int64_t>(text->size()), "baseline", "", ""});
+    source.profile = std::move(*profile);
     return source;
 }
 

@@ -21,6 +21,7 @@
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
+#include "platform/signals.h"
 #include "platform/terminal.h"
 #include "trace/report/blocks.h"
 #include "trace/report/export.h"
@@ -29,7 +30,7 @@
 namespace gdnctl::commands::trace_command {
 
 struct Options {
-    std::vector<std::string> inputs;
+    std::string input, second;  // `second`: of diff, AFTER
     std::string device, devices = "all", module;
     std::optional<double> peak;
     std::int64_t skip_first = 0, top = 25;
@@ -229,23 +230,17 @@ Status set_floor(trace::Asked& asked, const Options& options, const TraceLoading
 
 Result<ExitCode> show(const trace::View& view, const Options& options, Context& context) {
     const bool two = view.compares;
-    if (options.inputs.size() != (two ? 2 : 1)) {
-        return tl::unexpected(
-            usage(two ? "trace diff needs two inputs: BEFORE and AFTER" : "exactly one input is needed"));
-    }
     GDNCTL_TRY_ASSIGN(const TraceLoading how, loading_of(options));
     GDNCTL_TRY_ASSIGN(trace::Asked asked, asked_of(options, context));
     std::vector<trace::Source> sources;
     sources.reserve(2);
-    const std::string& before = two                      ? options.inputs.front()
-                                : view.name() == "check" ? options.baseline
-                                                         : options.against;
+    const std::string& before = two ? options.input : view.name() == "check" ? options.baseline : options.against;
     if (!before.empty()) {
         GDNCTL_TRY_ASSIGN(trace::Source source, load(before, how, context));
         sources.push_back(std::move(source));
         asked.against = sources.data();
     }
-    GDNCTL_TRY_ASSIGN(trace::Source last, load(options.inputs.back(), how, context));
+    GDNCTL_TRY_ASSIGN(trace::Source last, load(two ? options.second : options.input, how, context));
     sources.push_back(std::move(last));
     for (const trace::Source& source : sources) {
         if (view.name() != "info" && source.no_model) return tl::unexpected(*source.no_model);
@@ -275,8 +270,12 @@ Result<std::int64_t> write_export(trace::RawTrace& raw, const std::filesystem::p
     int failed = 0;
     const std::int64_t events = trace::export_chrome(raw, [&](std::string_view text) {
         failed = write_fully(fd.get(), text);
-        return failed == 0;
+        return failed == 0 && !received_signal();
     });
+    if (received_signal()) {
+        ::unlink(draft.c_str());
+        return tl::unexpected(stopped_error());
+    }
     if (failed == 0 && ::fsync(fd.get()) != 0) failed = errno;
     if (failed == 0 && ::link(draft.c_str(), path.c_str()) != 0) failed = errno;
     ::unlink(draft.c_str());
@@ -285,8 +284,7 @@ Result<std::int64_t> write_export(trace::RawTrace& raw, const std::filesystem::p
 }
 
 Result<ExitCode> export_trace(const Options& options, Context& context) {
-    if (options.inputs.size() != 1) return tl::unexpected(usage("exactly one input is needed"));
-    const std::filesystem::path input = context.cwd / options.inputs.front(), output = context.cwd / options.output;
+    const std::filesystem::path input = context.cwd / options.input, output = context.cwd / options.output;
     std::error_code error;
     if (std::filesystem::equivalent(input, output, error)) {
         return tl::unexpected(usage("--output names the input", "choose another file"));
@@ -371,8 +369,12 @@ void describe_own(std::string_view name, cli::Args& args, Options& o) {
 constexpr std::string_view k_inputs = "trace file, profiler folder (its newest session), or baseline:NAME";
 
 void describe_common(std::string_view name, bool compares, cli::Args& args, Options& o) {
-    args.positional(o.inputs,
-                    {.name = compares ? "BEFORE AFTER" : "INPUT", .help = k_inputs, .complete = cli::Complete::file});
+    args.positional(o.input,
+                    {.name = compares ? "BEFORE" : "INPUT", .help = k_inputs, .complete = cli::Complete::file});
+    if (compares) {
+        args.positional(o.second,
+                        {.name = "AFTER", .help = "the same, to compare with it", .complete = cli::Complete::file});
+    }
     describe_own(name, args, o);
     constexpr std::string_view k_group = "Trace";
     args.option(o.device, "--device GEN",

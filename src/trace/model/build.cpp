@@ -373,6 +373,10 @@ void Builder::find_classes() {
         const bool by_name = m_model.class_from_name || op.category.empty();
         m_model.classes.push_back(class_of(op, m_model.kind, by_name));
         if (m_model.kind != DeviceKind::tpu) op.category.clear();  // kineto's `cat` is no HLO category
+        constexpr std::string_view k_descriptor = ".kd";           // of AMD's code objects
+        if (m_model.kind == DeviceKind::gpu && op.name.ends_with(k_descriptor)) {
+            op.name.resize(op.name.size() - k_descriptor.size());
+        }
     }
 }
 

@@ -442,7 +442,7 @@ def lanes(events):
 
 
 def exported(world, path, *options):
-    out = world.path("out.json")
+    out = world.path(f"{len(os.listdir(world.path('.')))}.json")
     report = world.json("export", "--perfetto", "--output", out, path, *options)["export"]
     events = read_json(out)["traceEvents"]
     if not all(events):

@@ -23,14 +23,14 @@ constexpr std::string_view k_host_names =
     "{'ph':'M','pid':701,'tid':1,'name':'thread_name','args':{'name':'python'}}";
 
 // JSON may be written with single quotes here.
-std::string quoted(std::string_view text) {
+std::string json_quoted(std::string_view text) {
     std::string json(text);
     std::ranges::replace(json, '\'', '"');
     return json;
 }
 
 Result<RawTrace> read(std::string_view text, const ReadOptions& options = {}, std::size_t piece = 1u << 20) {
-    const std::string all = quoted(text);
+    const std::string all = json_quoted(text);
     std::string_view json = all;
     ChromeReader reader(options);
     for (; !json.empty(); json.remove_prefix(std::min(piece, json.size()))) {
@@ -451,8 +451,8 @@ TEST_CASE("salvage keeps what lies before damage in the middle, but needs a list
     ReadOptions salvage;
     salvage.salvage = true;
     ChromeReader reader(salvage);
-    CHECK(reader.feed(quoted("[{'ph':'X','pid':1,'tid':1,'ts':1},{'ph':'X','ts':?},")));
-    CHECK(reader.feed(quoted("{'ph':'X','pid':1,'tid':1,'ts':1}]")));
+    CHECK(reader.feed(json_quoted("[{'ph':'X','pid':1,'tid':1,'ts':1},{'ph':'X','ts':?},")));
+    CHECK(reader.feed(json_quoted("{'ph':'X','pid':1,'tid':1,'ts':1}]")));
     const Result<RawTrace> trace = reader.finish();
     REQUIRE(trace);
     CHECK(trace->x_events == 1);
@@ -495,7 +495,7 @@ TEST_CASE("the pieces' size changes nothing") {
 }
 
 TEST_CASE("a cut at every byte changes nothing") {
-    const std::string text = quoted(k_varied);
+    const std::string text = json_quoted(k_varied);
     const std::string expected = dump(good(text));
     CHECK(expected.find("x 5 0.10.2 0.10.1\n") != std::string::npos);
     CHECK(expected.find("    78+2500000 a\"b|%a = \u00e9\U0001F600\ufffd||||||\n") != std::string::npos);
@@ -512,7 +512,7 @@ TEST_CASE("a cut at every byte changes nothing") {
 TEST_CASE("an element over 64 MiB is an error") {
     const std::string half(std::size_t{33} << 20, 'x');
     ChromeReader reader(ReadOptions{});
-    REQUIRE(reader.feed(quoted("[{'name':'")));
+    REQUIRE(reader.feed(json_quoted("[{'name':'")));
     REQUIRE(reader.feed(half));
     const Status status = reader.feed(half);
     REQUIRE_FALSE(status);

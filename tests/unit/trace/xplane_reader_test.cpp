@@ -388,11 +388,20 @@ TEST_CASE("xplane: times beyond 64 bits are an error") {
     const auto at = [](std::int64_t timestamp, std::int64_t start, std::int64_t duration) {
         return plane("/device:TPU:0", line("XLA Ops", event(1, start, duration), timestamp) + event_name(1, "a"));
     };
-    CHECK(error_of(at(most / 999, 0, 0)).find("field 3 (timestamp_ns)") != std::string::npos);
-    CHECK(error_of(at(most / 1000, 1000, 0)).find("does not fit in 64 bits of picoseconds") != std::string::npos);
+    CHECK(error_of(at(-(most / 999), 0, 0)).find("field 3 (timestamp_ns)") != std::string::npos);
+    CHECK(error_of(at(-(most / 1000), -1000, 0)).find("does not fit in 64 bits of picoseconds") != std::string::npos);
     CHECK(error_of(at(0, most, 1)).find("does not fit in 64 bits of picoseconds") != std::string::npos);
     CHECK(read(at(0, most, 0)).planes[0].lines[0].events[0].start == most);
     CHECK(read(at(-5, 0, 7)).planes[0].lines[0].events[0].start == -5000);
+}
+
+TEST_CASE("xplane: lines that count from 1970 begin at their first one") {
+    const std::int64_t now = 1'790'000'000'000'000'000;
+    const auto line_at = [](std::int64_t timestamp) { return line("XLA Ops", event(1, 3, 2), timestamp); };
+    const auto trace = read(plane("/device:TPU:0", line_at(now) + line_at(now + 7) + event_name(1, "a")));
+    REQUIRE(trace.planes[0].lines[0].events.size() == 2);
+    CHECK(trace.planes[0].lines[0].events[0].start == 3);
+    CHECK(trace.planes[0].lines[0].events[1].start == 7003);
 }
 
 TEST_CASE("xplane: a long text that many operations refer to does not fill the memory") {
