@@ -33,7 +33,8 @@ Result<Diff> compare_sources(const Source& before, const Source& after, const As
     GDNCTL_TRY_ASSIGN(Diff diff, compare(before.profile, after.profile, asked.diff));
     const DiffStats& stats = diff.stats;
     if (stats.n_before > 0 && stats.n_after > 0) {
-        const double smallest = std::min(1.0, 2 / arrangements(stats.n_before, stats.n_after));
+        const double smallest =
+            std::min(1.0, (stats.n_before == stats.n_after ? 2 : 1) / arrangements(stats.n_before, stats.n_after));
         if (smallest >= asked.diff.alpha || stats.n_before < 4 || stats.n_after < 4) {
             warnings.push_back(
                 {"few_steps", fmt::format("with {} and {} steps no difference can be significant (smallest p = {:.2g})",
