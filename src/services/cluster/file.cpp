@@ -7,8 +7,8 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "platform/fs.h"
+#include "platform/yaml.h"
 #include "services/cluster/cluster.h"
-#include "services/cluster/yaml.h"
 
 namespace gdnctl {
 
@@ -96,7 +96,7 @@ Result<ClusterFile> read_cluster_file(const fs::path& path, const fs::path& home
         return fail(ErrorKind::usage, "no such cluster file: " + path.string(), std::string(k_other_ways));
     }
     GDNCTL_TRY_ASSIGN(const std::string bytes, read_file(path, {k_file_limit, ErrorKind::usage}));
-    GDNCTL_TRY_ASSIGN(const Json yaml, cluster::parse_yaml(bytes, path.string()));
+    GDNCTL_TRY_ASSIGN(const Json yaml, parse_yaml(bytes, path.string()));
     if (!yaml.is_object()) return fail(ErrorKind::config, path.string() + ": not a Ray cluster file (no table)");
 
     ClusterFile file;
@@ -146,7 +146,7 @@ Result<std::vector<std::pair<std::string, std::string>>> read_env_table(const fs
     std::vector<std::pair<std::string, std::string>> env;
     GDNCTL_TRY_ASSIGN(const auto bytes, read_file_if_exists(path, k_file_limit));
     if (!bytes) return env;
-    GDNCTL_TRY_ASSIGN(const Json yaml, cluster::parse_yaml(*bytes, path.string()));
+    GDNCTL_TRY_ASSIGN(const Json yaml, parse_yaml(*bytes, path.string()));
     const Json* table = json::find(yaml, "env");
     if (table == nullptr || table->is_null()) return env;
     if (!table->is_object()) return fail(ErrorKind::config, path.string() + ": `env` is not a table");
