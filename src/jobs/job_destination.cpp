@@ -30,7 +30,7 @@ fs::path home_of(const Context& context) { return context.env.get("HOME").value_
 
 JobDestination local_destination(std::string origin) {
     JobDestination place;
-    place.local = true;
+    place.kind = PlaceKind::local;
     place.cluster = k_local;
     place.origin = std::move(origin);
     return place;
@@ -73,7 +73,6 @@ Result<std::unique_ptr<JobBackend>> open_ray(const JobDestination& place, Contex
     config.cluster = place.cluster;
     config.one_shot = place.one_shot;
     config.token_hint = token_hint(access.token, access.withheld);
-    config.token = access.withheld ? std::string() : std::move(access.token.value);
     // Opens the tunnel here, because people are shown its local end.
     GDNCTL_TRY_ASSIGN(config.address, access.route->url());
     config.route = std::move(access.route);
@@ -140,9 +139,9 @@ Result<RayAccess> open_access(const JobDestination& place, Context& context) {
     const ClusterFile* file = place.file ? &*place.file : nullptr;
     GDNCTL_TRY_ASSIGN(access.token, find_ray_token(context.env, file, {&context.process, context.stop}));
     if (!place.address) {
-        TunnelConfig tunnel{*place.file,      context.state_dir / "ssh" / "known_hosts",
-                            &context.process, &context.http,
-                            &context.clock,   context.stop};
+        TunnelConfig tunnel{*place.file,      access.token.value, context.state_dir / "ssh" / "known_hosts",
+                            &context.process, &context.http,      &context.clock,
+                            context.stop};
         access.route = make_tunnel(std::move(tunnel));
         return access;
     }
@@ -152,13 +151,13 @@ Result<RayAccess> open_access(const JobDestination& place, Context& context) {
         log::warning("the token is not sent in clear text to {}; --allow-plaintext-token allows it", url);
     }
     const bool has_token = !access.token.value.empty() && !access.withheld;
-    access.route = make_plain_route(url, has_token, place.allow_plaintext_token);
+    access.route = make_plain_route(url, has_token ? access.token.value : "", place.allow_plaintext_token);
     return access;
 }
 
 Result<std::unique_ptr<JobBackend>> open_backend(const JobDestination& place, const DestinationOptions& options,
                                                  Context& context) {
-    if (!place.local) return open_ray(place, context);
+    if (!place.is_local()) return open_ray(place, context);
     if (options.no_local || truthy(context.env.get("GDNCTL_NO_LOCAL"))) {
         return fail(ErrorKind::infrastructure, "no cluster at hand, and the local backend is not allowed",
                     options.no_local ? "drop --no-local to run on this machine"

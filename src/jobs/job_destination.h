@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/place_kind.h"
 #include "platform/context.h"
 #include "platform/env.h"
 #include "services/cluster/cluster.h"
@@ -17,6 +18,7 @@ struct DestinationOptions {
     std::optional<std::string> cluster;
     std::optional<std::string> cluster_config;
     std::optional<std::string> ray_address;
+    std::optional<std::string> iris_url;
     bool allow_plaintext_token = false;
     bool no_local = false;
 };
@@ -29,7 +31,7 @@ std::filesystem::path project_root(const Context& context);
 
 // The selected cluster, before anything is contacted.
 struct JobDestination {
-    bool local = false;
+    PlaceKind kind = PlaceKind::ray;
     bool by_default = false;            // nothing selected it
     std::string cluster;                // "local", "us-central1"; empty if only an address was given
     std::string origin;                 // what selected it: "option --cluster", "environment RAY_ADDRESS", ...
@@ -37,6 +39,7 @@ struct JobDestination {
     std::optional<ClusterFile> file;    // nullopt: only an address is known
     bool allow_plaintext_token = false;
     bool one_shot = false;  // see RayJobsConfig
+    bool is_local() const { return kind == PlaceKind::local; }
 };
 
 // The first of: --ray-address, --cluster-config, --cluster, RAY_API_SERVER_ADDRESS or RAY_ADDRESS, the configured
@@ -48,7 +51,7 @@ Result<JobDestination> choose_destination(const DestinationOptions& options, Con
 struct RayAccess {
     RayToken token;
     bool withheld = false;  // there is a token, but it is not sent to an address without TLS
-    std::shared_ptr<RayRoute> route;
+    std::shared_ptr<JobRoute> route;
 };
 // Warns when a token is withheld. Errors: authentication, infrastructure, interrupted.
 Result<RayAccess> open_access(const JobDestination& place, Context& context);

@@ -79,7 +79,7 @@ Result<ExitCode> run(const Options&, Context& context) {
         rows.push_back({name, read_cluster_file(*path, context.env.get("HOME").value_or("")), false});
         rows.back().in_use = place && place->file && place->file->path == *path;
     }
-    const bool local = place && place->local;
+    const bool local = place && place->is_local();
     if (context.global.json) {
         Json out;
         out["schema"] = "gdnctl.cluster-list/1";
@@ -119,7 +119,7 @@ struct Report {
 Report look(const JobDestination& place, Context& context) {
     Report report;
     report.place = place;
-    if (place.local) return report;
+    if (place.is_local()) return report;
     auto access = open_access(place, context);
     if (!access) {
         report.error = std::move(access).error();
@@ -170,7 +170,7 @@ void show(const Report& r, Context& context) {
     const auto line = [&](std::string_view name, const std::string& value) {
         context.terminal.out(fmt::format("{:<10} {}\n", name, value));
     };
-    if (r.place.local) {
+    if (r.place.is_local()) {
         line("cluster", "local (" + r.place.origin + ")");
         line("answers", "yes: jobs run on this machine");
         return;
@@ -214,18 +214,18 @@ Json json_of(const Report& r) {
     const auto word = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
     Json out;
     out["schema"] = "gdnctl.cluster-check/1";
-    out["backend"] = r.place.local ? "local" : "ray";
+    out["backend"] = std::string(to_text(r.place.kind));
     out["cluster"] = word(r.place.cluster);
     out["origin"] = r.place.origin;
     out["file"] = r.place.file ? Json(r.place.file->path.string()) : Json(nullptr);
     out["address"] = r.place.address ? Json(r.place.address->url) : word(r.url);
-    out["address_origin"] = r.place.address ? Json(r.place.address->origin)
-                            : r.place.local ? Json(nullptr)
-                                            : Json("ssh tunnel");
+    out["address_origin"] = r.place.address      ? Json(r.place.address->origin)
+                            : r.place.is_local() ? Json(nullptr)
+                                                 : Json("ssh tunnel");
     out["token_origin"] = r.access ? word(r.access->token.origin) : Json(nullptr);
     out["token_withheld"] = r.access && r.access->withheld;
     out["tpu_types"] = r.place.file ? tpu_types(*r.place.file) : std::vector<std::string>();
-    out["answers"] = r.place.local || r.facts.has_value();
+    out["answers"] = r.place.is_local() || r.facts.has_value();
     out["ray_version"] = r.facts ? word(r.facts->ray_version) : Json(nullptr);
     out["session_name"] = r.facts ? word(r.facts->session) : Json(nullptr);
     out["authentication_mode"] = r.facts ? word(r.facts->auth_mode) : Json(nullptr);
@@ -271,7 +271,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     } else {
         show(report, context);
     }
-    if (place.local && wanted.no_local) {
+    if (place.is_local() && wanted.no_local) {
         return fail(ErrorKind::infrastructure, "no cluster at hand, and the local backend is not allowed");
     }
     if (report.error) return tl::unexpected(std::move(*report.error));

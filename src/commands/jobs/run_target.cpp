@@ -61,7 +61,7 @@ std::string resources_text(const std::map<std::string, double>& resources) {
 }
 
 std::string address_text(const JobDestination& place) {
-    if (place.local) return "this machine";
+    if (place.is_local()) return "this machine";
     return place.address ? place.address->url : "ssh tunnel to the head node of " + place.file->cluster_name;
 }
 
@@ -82,7 +82,7 @@ Result<Preview> preview_request(const JobRequest& request, const Context& contex
 }
 
 void put_preview(Json& object, const JobDestination& place, const JobRequest& request, const Preview& preview) {
-    object["backend"] = place.local ? "local" : "ray";
+    object["backend"] = std::string(to_text(place.kind));
     object["cluster"] = place.cluster.empty() ? Json(nullptr) : Json(place.cluster);
     object["address"] = address_text(place);
     object["submission_id"] = request.submission_id;
@@ -121,7 +121,7 @@ std::string preview_text(const JobDestination& place, const JobRequest& request,
 // server. Errors: usage (too large, or not accepted by a cluster), config, local_io.
 Result<ExitCode> show_preview(const JobPlan& plan, const SubmitOptions& options, const JobDestination& place,
                               std::string_view schema, Context& context) {
-    GDNCTL_TRY_ASSIGN(const JobRequest request, request_for(plan, options, !place.local, context));
+    GDNCTL_TRY_ASSIGN(const JobRequest request, request_for(plan, options, !place.is_local(), context));
     GDNCTL_TRY_ASSIGN(const Preview preview, preview_request(request, context));
     if (context.global.json) {
         Json out;

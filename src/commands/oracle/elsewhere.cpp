@@ -64,17 +64,17 @@ Result<Planned> run_as_job(const Elsewhere& options, const RemoteCommand& comman
     std::vector<std::string> words = command.words();
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(options.place, context));
-    target.here = place.local;
+    target.here = place.is_local();
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu(options.tpu, place, target));
     JobPlan plan{"oracle", target.name, {}, cluster_env(target), {}};
     plan.data_prefix = k_oracle_data;
-    if (place.local) add_folder(options, words, context);
-    const std::string there = program_there(place.local, plan, context);
+    if (place.is_local()) add_folder(options, words, context);
+    const std::string there = program_there(place.is_local(), plan, context);
     plan.command = oracle_command(target, there, words, command.needs_python());
     plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
     GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, options.submit, *backend, context));
-    return Planned{std::move(run), place.local ? std::string() : tpu.type, place.local};
+    return Planned{std::move(run), place.is_local() ? std::string() : tpu.type, place.is_local()};
 }
 
 Result<Planned> run_on_hold(const Elsewhere& options, const RemoteCommand& command, Context& context) {

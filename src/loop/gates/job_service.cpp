@@ -228,7 +228,7 @@ Result<JobAnswer> run_on_held(const JobSpec& spec, Context& context) {
 }
 
 Status ask(const gdnctl::JobDestination& place, Context& context) {
-    if (place.local) return {};
+    if (place.is_local()) return {};
     GDNCTL_TRY_ASSIGN(const RayAccess access, open_access(place, context));
     GDNCTL_TRY_ASSIGN(const std::string url, access.route->url());
     const std::string token = access.withheld ? std::string() : access.token.value;

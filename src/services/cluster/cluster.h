@@ -131,12 +131,13 @@ Result<DashboardFacts> ask_dashboard(Http& http, const std::string& url, const s
 
 // ---- routes to a dashboard
 
-// A direct address. Agents are reachable on this machine and on the dashboard's host; with a token, on the latter only
-// if `allow_plaintext`.
-std::shared_ptr<RayRoute> make_plain_route(std::string url, bool has_token, bool allow_plaintext);
+// A direct address. `token` authorises requests; empty: none. Agents are reachable on this machine and on the
+// dashboard's host; with a token, on the latter only if `allow_plaintext`.
+std::shared_ptr<JobRoute> make_plain_route(std::string url, std::string token, bool allow_plaintext);
 
 struct TunnelConfig {
     ClusterFile cluster;
+    std::string token;                  // empty: none
     std::filesystem::path known_hosts;  // private to the user; its folder is created if missing
     Process* process = nullptr;
     Http* http = nullptr;
@@ -146,6 +147,6 @@ struct TunnelConfig {
 
 // An ssh tunnel to the head node. Opened on first use, reopened when it has died, closed with the object. It asks
 // gcloud for the machine, and counts as open once the dashboard answers /api/version through it.
-std::shared_ptr<RayRoute> make_tunnel(TunnelConfig config);
+std::shared_ptr<JobRoute> make_tunnel(TunnelConfig config);
 
 }  // namespace gdnctl

@@ -46,18 +46,24 @@ bool is_own_address(std::string_view host) {
     return found;
 }
 
+HttpHeaders bearer(const std::string& token) {
+    return token.empty() ? HttpHeaders() : HttpHeaders{{"Authorization", "Bearer " + token}};
+}
+
 }  // namespace cluster
 
 namespace {
 
 constexpr std::string_view k_example = "such as http://127.0.0.1:8265";
 
-class PlainRoute final : public RayRoute {
+class PlainRoute final : public JobRoute {
 public:
-    PlainRoute(std::string url, bool clear_text_allowed)
-        : m_url(std::move(url)), m_clear_text_allowed(clear_text_allowed) {}
+    PlainRoute(std::string url, std::string token, bool clear_text_allowed)
+        : m_url(std::move(url)), m_token(std::move(token)), m_clear_text_allowed(clear_text_allowed) {}
 
     Result<std::string> url() override { return m_url; }
+
+    Result<HttpHeaders> headers(bool /*refused*/) override { return cluster::bearer(m_token); }
 
     std::optional<std::string> agent_url(const std::string& address) override {
         const auto agent = http::parse_url(address);
@@ -72,7 +78,7 @@ public:
     }
 
 private:
-    std::string m_url;
+    std::string m_url, m_token;
     bool m_clear_text_allowed;
 };
 
@@ -121,8 +127,9 @@ bool is_confidential(std::string_view url) {
     return parsed && http::is_confidential(*parsed);
 }
 
-std::shared_ptr<RayRoute> make_plain_route(std::string url, bool has_token, bool allow_plaintext) {
-    return std::make_shared<PlainRoute>(std::move(url), !has_token || allow_plaintext);
+std::shared_ptr<JobRoute> make_plain_route(std::string url, std::string token, bool allow_plaintext) {
+    const bool clear_text_allowed = token.empty() || allow_plaintext;
+    return std::make_shared<PlainRoute>(std::move(url), std::move(token), clear_text_allowed);
 }
 
 // Finds the token for a dashboard.

@@ -286,7 +286,7 @@ constexpr milliseconds k_gate_limit{3000};
 constexpr milliseconds k_gate_pause{1000};
 constexpr int k_gate_tries = 3;
 
-class Tunnel final : public RayRoute {
+class Tunnel final : public JobRoute {
 public:
     explicit Tunnel(TunnelConfig config) : m_config(std::move(config)) {}
 
@@ -309,6 +309,8 @@ public:
         m_dashboard = std::move(forward);
         return m_dashboard->url();
     }
+
+    Result<HttpHeaders> headers(bool /*refused*/) override { return cluster::bearer(m_config.token); }
 
     std::optional<std::string> agent_url(const std::string& address) override {
         const std::lock_guard lock(m_mutex);
@@ -389,6 +391,6 @@ private:
 
 }  // namespace
 
-std::shared_ptr<RayRoute> make_tunnel(TunnelConfig config) { return std::make_shared<Tunnel>(std::move(config)); }
+std::shared_ptr<JobRoute> make_tunnel(TunnelConfig config) { return std::make_shared<Tunnel>(std::move(config)); }
 
 }  // namespace gdnctl

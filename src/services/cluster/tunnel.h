@@ -21,6 +21,8 @@ namespace gdnctl::cluster {
 
 // Loopback, or an address of one of this machine's interfaces.
 bool is_own_address(std::string_view host);
+// The header for a Ray token; none if it is empty.
+HttpHeaders bearer(const std::string& token);
 
 // Queries through the gcloud program.
 

@@ -60,7 +60,7 @@ TEST_CASE("address: where a token may go in clear text") {
 
 TEST_CASE("address: agents that a plain address leads to") {
     const auto agent = [](const char* dashboard, const char* address, bool token, bool plaintext) {
-        return make_plain_route(dashboard, token, plaintext)->agent_url(address).value_or("-");
+        return make_plain_route(dashboard, token ? "t" : "", plaintext)->agent_url(address).value_or("-");
     };
     CHECK(agent("http://10.9.9.9:8265", "http://10.9.9.9:52365", false, false) == "http://10.9.9.9:52365");
     CHECK(agent("http://10.9.9.9:8265", "http://10.9.9.9:52365", true, false) == "-");
@@ -70,7 +70,7 @@ TEST_CASE("address: agents that a plain address leads to") {
     CHECK(agent("https://proxy/us-central1", "http://10.9.9.9:52365", true, true) == "-");
     CHECK(agent("http://127.0.0.1:8265", "http://127.0.0.1:52365", true, false) == "http://127.0.0.1:52365");
     CHECK(agent("http://127.0.0.1:8265", "nonsense", false, false) == "-");
-    CHECK(*make_plain_route("http://h/p", true, false)->url() == "http://h/p");
+    CHECK(*make_plain_route("http://h/p", "t", false)->url() == "http://h/p");
 }
 
 TEST_CASE("address: which are of this machine") {

@@ -1,0 +1,1 @@
+#include "services/iris/iris_jobs.h"
