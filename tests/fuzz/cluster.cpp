@@ -15,9 +15,9 @@ namespace {
 
 // What a person may give as an address is either refused or in a form that stays as it is.
 void check_address(std::string_view text) {
-    const auto address = gdnctl::normalize_ray_address(text);
+    const auto address = gdnctl::normalize_address(text);
     if (!address) return;
-    require(gdnctl::normalize_ray_address(*address) == *address);
+    require(gdnctl::normalize_address(*address) == *address);
     const auto url = gdnctl::http::parse_url(*address);
     require(url.has_value());
     require(gdnctl::is_confidential(*address) == gdnctl::http::is_confidential(*url));

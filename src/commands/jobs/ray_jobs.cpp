@@ -544,10 +544,13 @@ namespace gdnctl::commands {
 Rows ray_job_commands() {
     static constexpr cli::Command k_rows[] = {
         cli::make<&ray_wait::describe, &ray_wait::run>("ray-wait", "Jobs", "wait for a job and return its verdict",
-                                                       Tier::http),
-        cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http),
-        cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http),
-        cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http)};
+                                                       Tier::http)
+            .also("job wait"),
+        cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http)
+            .also("job logs"),
+        cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http)
+            .also("job stop"),
+        cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http).also("job list")};
     return k_rows;
 }
 

@@ -60,11 +60,6 @@ std::string resources_text(const std::map<std::string, double>& resources) {
     return out.empty() ? "none asked for" : out;
 }
 
-std::string address_text(const JobDestination& place) {
-    if (place.is_local()) return "this machine";
-    return place.address ? place.address->url : "ssh tunnel to the head node of " + place.file->cluster_name;
-}
-
 Result<Preview> preview_request(const JobRequest& request, const Context& context) {
     Preview preview;
     preview.working_dir = request.working_dir_uri.empty() ? "none" : request.working_dir_uri;
@@ -496,9 +491,11 @@ namespace gdnctl::commands {
 Rows target_job_commands() {
     static constexpr cli::Command k_rows[] = {
         cli::make<&ray_test::describe, &ray_test::run>("ray-test", "Jobs", "run the target's correctness test as a job",
-                                                       Tier::http),
+                                                       Tier::http)
+            .also("job test"),
         cli::make<&ray_profile::describe, &ray_profile::run>("ray-profile", "Jobs", "run the target's profile as a job",
-                                                             Tier::http)};
+                                                             Tier::http)
+            .also("job profile")};
     return k_rows;
 }
 

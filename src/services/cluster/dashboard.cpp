@@ -54,8 +54,6 @@ HttpHeaders bearer(const std::string& token) {
 
 namespace {
 
-constexpr std::string_view k_example = "such as http://127.0.0.1:8265";
-
 class PlainRoute final : public JobRoute {
 public:
     PlainRoute(std::string url, std::string token, bool clear_text_allowed)
@@ -84,12 +82,15 @@ private:
 
 }  // namespace
 
-Result<std::string> normalize_ray_address(std::string_view address) {
+Result<std::string> normalize_address(std::string_view address, PlaceKind kind) {
+    const bool ray = kind == PlaceKind::ray;
+    const std::string_view server = ray ? "dashboard" : "controller";
+    const std::string example = ray ? "such as http://127.0.0.1:8265" : "such as http://127.0.0.1:10000";
     std::string text(text::trim(address));
     const auto is_blank = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '\x7f'; };
     if (std::any_of(text.begin(), text.end(), is_blank)) {
-        return fail(ErrorKind::usage, "a dashboard's address must not contain blanks or control characters",
-                    std::string(k_example));
+        return fail(ErrorKind::usage,
+                    fmt::format("a {}'s address must not contain blanks or control characters", server), example);
     }
     if (text.find("://") == std::string::npos) text.insert(0, "http://");
     while (text.ends_with('/')) text.pop_back();
@@ -97,17 +98,18 @@ Result<std::string> normalize_ray_address(std::string_view address) {
     const std::size_t user = text.find('@', host);
     const bool has_more = user < text.find('/', host) || text.find_first_of("?#") != std::string::npos;
     if (!has_more && !http::parse_url(text)) {
-        return fail(ErrorKind::usage, "not the address of a Ray dashboard: " + std::string(address),
-                    std::string(k_example) + "; ray:// and the GCS port (6379) use another protocol");
+        return fail(ErrorKind::usage,
+                    fmt::format("not the address of {} {}: {}", ray ? "a Ray" : "an Iris", server, address),
+                    ray ? example + "; ray:// and the GCS port (6379) use another protocol" : example);
     }
     if (has_more) {
-        return fail(ErrorKind::usage, "a dashboard's address must not contain a user, query or fragment",
-                    std::string(k_example));
+        return fail(ErrorKind::usage, fmt::format("a {}'s address must not contain a user, query or fragment", server),
+                    example);
     }
     return text;
 }
 
-Result<std::optional<RayAddress>> ray_address_of(const Env& env) {
+Result<std::optional<ClusterAddress>> ray_address_of(const Env& env) {
     for (const char* name : {"RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"}) {
         const auto value = env.get(name);
         if (!value || text::trim(*value).empty()) continue;
@@ -116,10 +118,10 @@ Result<std::optional<RayAddress>> ray_address_of(const Env& env) {
             log::info("{}={} is not a dashboard address: ignored", name, *value);
             continue;
         }
-        GDNCTL_TRY_ASSIGN(std::string url, normalize_ray_address(*value));
-        return std::optional(RayAddress{std::move(url), std::string("environment ") + name});
+        GDNCTL_TRY_ASSIGN(std::string url, normalize_address(*value));
+        return std::optional(ClusterAddress{std::move(url), std::string("environment ") + name});
     }
-    return std::optional<RayAddress>();
+    return std::optional<ClusterAddress>();
 }
 
 bool is_confidential(std::string_view url) {

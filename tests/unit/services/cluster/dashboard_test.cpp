@@ -13,20 +13,20 @@ using namespace gdnctl;
 using gdnctl::test::FakeEnv;
 
 TEST_CASE("address: scheme, slashes and prefix") {
-    CHECK(*normalize_ray_address("http://h:8265") == "http://h:8265");
-    CHECK(*normalize_ray_address("http://h:8265///") == "http://h:8265");
-    CHECK(*normalize_ray_address("h:8265") == "http://h:8265");
-    CHECK(*normalize_ray_address(" h ") == "http://h");
-    CHECK_FALSE(normalize_ray_address("http://h/a\n/"));
-    CHECK_FALSE(normalize_ray_address("http://h/a b"));
-    CHECK(*normalize_ray_address("localhost:9999/us-central1/") == "http://localhost:9999/us-central1");
-    CHECK(*normalize_ray_address("https://x.example.org/ray/a/") == "https://x.example.org/ray/a");
-    CHECK(*normalize_ray_address("http://[::1]:8265") == "http://[::1]:8265");
+    CHECK(*normalize_address("http://h:8265") == "http://h:8265");
+    CHECK(*normalize_address("http://h:8265///") == "http://h:8265");
+    CHECK(*normalize_address("h:8265") == "http://h:8265");
+    CHECK(*normalize_address(" h ") == "http://h");
+    CHECK_FALSE(normalize_address("http://h/a\n/"));
+    CHECK_FALSE(normalize_address("http://h/a b"));
+    CHECK(*normalize_address("localhost:9999/us-central1/") == "http://localhost:9999/us-central1");
+    CHECK(*normalize_address("https://x.example.org/ray/a/") == "https://x.example.org/ray/a");
+    CHECK(*normalize_address("http://[::1]:8265") == "http://[::1]:8265");
     for (const char* bad :
          {"ray://h:10001", "", "  ", "http://", "http://h:0", "http://h:65536", "http://h:x", "http://u:p@h",
           "http://h?x=1", "http://h/#/jobs", "http://a b", "ftp://h", "http://[::1"}) {
-        CHECK_MESSAGE(!normalize_ray_address(bad), bad);
-        CHECK(normalize_ray_address(bad).error().kind == ErrorKind::usage);
+        CHECK_MESSAGE(!normalize_address(bad), bad);
+        CHECK(normalize_address(bad).error().kind == ErrorKind::usage);
     }
 }
 
