@@ -54,6 +54,7 @@ JobVerdict classify_failed(const JobDetails& job) {
         return {FailureClass::stopped, ExitCode::nothing_done};
     }
     if (type == k_command_error || type == k_command_start_error || type == k_runtime_env) return k_user;
+    if (type == k_time_limit) return {FailureClass::timeout, ExitCode::timeout};
     if (type == k_start_failure && contains_any(job.message, k_request_faults)) {
         return {FailureClass::user, ExitCode::usage};
     }

@@ -47,6 +47,7 @@ inline constexpr std::string_view k_unschedulable = "JOB_SUPERVISOR_ACTOR_UNSCHE
 inline constexpr std::string_view k_died = "JOB_SUPERVISOR_ACTOR_DIED";
 inline constexpr std::string_view k_unknown = "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE";
 inline constexpr std::string_view k_driver_infra = "JOB_DRIVER_INFRA_FAILURE";
+inline constexpr std::string_view k_time_limit = "JOB_EXECUTION_TIMEOUT";  // the scheduler's own limit for the job
 }  // namespace job_error
 
 // Messages that do not depend on the job.
@@ -120,6 +121,7 @@ struct JobRequest {
     // Runs the job on the machine of this running job, even if that job holds its resources; empty: anywhere. A backend
     // without support for it returns a usage error.
     std::string beside;
+    std::optional<std::chrono::milliseconds> start_timeout{};  // how long it may wait for its machine, on Iris
     // Only for clusters; the local backend rejects them.
     std::string working_dir_uri;                     // replaces working_dir: an archive that the nodes can fetch
     std::vector<std::string> pip;                    // requirement lines
