@@ -4,6 +4,7 @@
 #   ctl JSON             plans faults, adds jobs (see iris_controller.py)
 #   fault METHOD 'KEYS'  plans one: fault LaunchJob '"cut": 1'
 #   job ID STATE [KEY=JSON...]   adds a job of ours in this state (JOB_STATE_ is added), its log lines from stdin
+#   api METHOD JSON      one call past gdnctl, and its answer
 #   asked METHOD         number of requests whose method matches (egrep)
 #   sent METHOD EXPR     prints the Python expression over `b`, the body of the newest request of the method, and `h`, its headers
 #   no_complaints        fails if a client did something that it must not do
@@ -45,6 +46,13 @@ import http.client, sys
 c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
 c.request("POST", "/__control", sys.stdin.buffer.read())
 sys.exit(c.getresponse().status != 200)' "$PORT"
+}
+api() {
+  python3 -c '
+import http.client, sys
+c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
+c.request("POST", "/iris.cluster.ControllerService/" + sys.argv[2], sys.argv[3], {"Content-Type": "application/json", "User-Agent": "gdnctl/0"})
+print(c.getresponse().read().decode())' "$PORT" "$@"
 }
 fault() { ctl "{\"fault\": {\"match\": \"$1\", $2}}"; }
 job() {

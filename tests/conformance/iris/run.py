@@ -26,6 +26,7 @@ import cases_iris_hold  # noqa: F401
 
 class Suite(contract.Suite):
     label = "iris"
+    workers = 6
 
     def run(self):
         try:

@@ -37,7 +37,6 @@ import cases_uv  # noqa: F401
 
 RUN_MARKER = "GDNCTL_CONFORMANCE_RUN"
 VERSIONS = {"ray": ("2.60.0", "token"), "open": ("2.60.0", "disabled"), "old": ("2.52.1", "token")}
-WORKERS = 3  # of one place at a time; jobs mostly wait
 
 
 class Secrets:
@@ -89,6 +88,7 @@ class Secrets:
 
 class Suite:
     label = "ray"
+    workers = 3  # of one place at a time; jobs mostly wait
 
     def __init__(self, binary, tally, only, places):
         self.binary, self.tally, self.only, self.wanted = os.path.abspath(binary), tally, only, places
@@ -159,7 +159,7 @@ class Suite:
                 else:
                     self.one(function, place)
 
-        threads = [threading.Thread(target=work, daemon=True) for _ in range(WORKERS)]
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(self.workers)]
         for thread in threads:
             thread.start()
         for thread in threads:
