@@ -105,7 +105,7 @@ Result<std::optional<JobDestination>> asked_destination(const DestinationOptions
     return place;
 }
 
-// How a person names a cluster and logs in to it, and the stem of the file that this leaves.
+// How people name a cluster and log in to it.
 struct LoginNames {
     std::string cluster, command;
 };
@@ -127,34 +127,26 @@ LoginNames login_names(const JobDestination& place) {
     return {place.cluster, fmt::format("iris --cluster {} login", place.cluster)};
 }
 
-// Whether requests need a Google login: a cluster says so, unless the address is one that the user gave. A controller
-// with https is taken to be behind Google's proxy.
-bool needs_login(const JobDestination& place) {
-    const bool own_address =
-        place.file && place.address && place.file->address && place.address->origin == place.file->address->origin;
-    return own_address ? place.file->iris.needs_login : place.address->url.starts_with("https:");
-}
-
 Result<ClusterAccess> open_iris_access(const JobDestination& place, Context& context) {
     ClusterAccess access;
-    auto [cluster, command] = login_names(place);
-    access.login_hint = command;
+    access.login_hint = login_names(place).command;
     if (!place.address) {
         access.route =
             make_tunnel({*place.file, {}, {}, &context.process, &context.http, &context.clock, context.stop});
         return access;
     }
     const std::string& url = place.address->url;
-    if (needs_login(place)) {
+    if (const auto needed = needed_login(place, context)) {
         if (!is_confidential(url)) {
             return fail(ErrorKind::config,
                         fmt::format("{}: {} uses plain HTTP; the login to cluster {} would be sent unencrypted",
-                                    place.address->origin, url, cluster),
+                                    place.address->origin, url, needed->cluster),
                         "use https, or open a tunnel and pass --iris-url http://127.0.0.1:PORT");
         }
         LoginConfig login;
-        login.cluster = std::move(cluster);
-        login.command = std::move(command);
+        login.cluster = needed->cluster;
+        login.command = needed->command;
+        login.credentials = needed->file;
         if (place.file) {
             login.client = place.file->iris.client;
             if (!place.file->iris.audiences.empty()) login.audience = place.file->iris.audiences.front();
@@ -184,6 +176,13 @@ Result<std::unique_ptr<JobBackend>> open_iris(const JobDestination& place, Conte
     config.login_hint = std::move(access.login_hint);
     config.user = iris_user(context.env);
     config.one_shot = place.one_shot;
+    if (const auto limit = context.env.get("RAY_JOB_START_TIMEOUT_SECONDS")) {
+        const auto seconds = text::parse_double(*limit);
+        if (!seconds || *seconds < 0 || *seconds > 1e9) {
+            return fail(ErrorKind::config, "RAY_JOB_START_TIMEOUT_SECONDS is not a number of seconds: " + *limit);
+        }
+        config.start_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+    }
     config.http = &context.http;
     config.clock = &context.clock;
     config.stop = context.stop;
@@ -206,6 +205,19 @@ Result<std::unique_ptr<JobBackend>> open_ray(const JobDestination& place, Contex
 }
 
 }  // namespace
+
+std::optional<NeededLogin> needed_login(const JobDestination& place, const Context& context) {
+    if (place.kind != PlaceKind::iris || !place.address) return std::nullopt;
+    // The cluster says whether it needs a login, unless the address is one that the user gave. A controller with https
+    // is taken to be behind Google's proxy.
+    const bool own_address = place.file && place.file->address && place.address->origin == place.file->address->origin;
+    const bool needed = own_address ? place.file->iris.needs_login : place.address->url.starts_with("https:");
+    if (!needed) return std::nullopt;
+    const LoginNames names = login_names(place);
+    const fs::path home = context.env.get("HOME").value_or("");
+    const fs::path file = home / ".config/marin/credentials" / (names.cluster + ".json");
+    return NeededLogin{names.cluster, names.command, home.empty() ? fs::path() : file};
+}
 
 std::string user_name(const Env& env) {
     for (const char* name : {"USER", "LOGNAME"}) {
@@ -296,6 +308,10 @@ Result<ClusterAccess> open_access(const JobDestination& place, Context& context)
 std::string iris_user(const Env& env) {
     const std::string user = env.get("IRIS_USER").value_or("");
     return user.empty() ? user_name(env) : user;
+}
+
+std::string submitter(const JobBackend& backend, const Env& env) {
+    return backend.kind() == PlaceKind::iris ? iris_user(env) : user_name(env);
 }
 
 Status check_answers(const JobDestination& place, Context& context) {

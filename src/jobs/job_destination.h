@@ -57,6 +57,15 @@ std::string address_text(const JobDestination& place);
 // Errors: usage (unknown cluster, bad address, no way to the controller), config, local_io.
 Result<JobDestination> choose_destination(const DestinationOptions& options, Context& context);
 
+// The Google login that requests to an Iris cluster need.
+struct NeededLogin {
+    std::string cluster;         // for people
+    std::string command;         // the command that logs in
+    std::filesystem::path file;  // what that leaves; empty without a home directory
+};
+// nullopt: none is needed.
+std::optional<NeededLogin> needed_login(const JobDestination& place, const Context& context);
+
 // The token or the login for a cluster, and the way to it.
 struct ClusterAccess {
     RayToken token;                // of a Ray cluster
@@ -71,6 +80,9 @@ Result<ClusterAccess> open_access(const JobDestination& place, Context& context)
 
 // The first part of our jobs' names on an Iris cluster: IRIS_USER, else user_name().
 std::string iris_user(const Env& env);
+
+// Who submits jobs here, as the backend knows users.
+std::string submitter(const JobBackend& backend, const Env& env);
 
 // Whether the place answers and accepts the token or the login. Errors: those of open_access(), ask_dashboard() and
 // ask_controller().

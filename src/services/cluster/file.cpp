@@ -182,6 +182,12 @@ std::vector<ClusterNodeType> iris_types(const Json& yaml) {
     return types;
 }
 
+// A key without a value counts too.
+bool has_any_key(const Json& yaml, std::initializer_list<const char*> names) {
+    return yaml.is_object() &&
+           std::any_of(names.begin(), names.end(), [&](const char* name) { return yaml.contains(name); });
+}
+
 Status read_iris(const Json& yaml, ClusterFile& file) {
     IrisSettings& iris = file.iris;
     file.cluster_name = json::text(yaml, "name");
@@ -211,14 +217,10 @@ Status read_iris(const Json& yaml, ClusterFile& file) {
     iris.impersonate = json::text_at(yaml, "/defaults/ssh/impersonate_service_account");
     if (const auto port = text::parse_int(json::text_at(yaml, "/controller/gcp/port"))) iris.port = *port;
     for (const char* way : {"gcp", "manual", "coreweave", "local"}) {
-        if (json::find_at(yaml, fmt::format("/controller/{}", way)) != nullptr) iris.controller = way;
+        if (has_any_key(json::field(yaml, "controller"), {way})) iris.controller = way;
     }
     file.node_types = iris_types(yaml);
     return {};
-}
-
-bool has_any_key(const Json& yaml, std::initializer_list<const char*> names) {
-    return std::any_of(names.begin(), names.end(), [&](const char* name) { return json::find(yaml, name) != nullptr; });
 }
 
 }  // namespace
@@ -236,7 +238,7 @@ Result<ClusterFile> read_cluster_file(const fs::path& path, const fs::path& home
         return file;
     }
     const bool iris = has_any_key(yaml, {"controller", "platform", "tpu_pools", "scale_groups"});
-    if (!iris && json::find_at(yaml, "/auth/iap") == nullptr) {
+    if (!iris && !has_any_key(json::field(yaml, "auth"), {"iap"})) {
         return fail(ErrorKind::config, path.string() + ": neither a Ray nor an Iris cluster file");
     }
     file.kind = PlaceKind::iris;

@@ -24,9 +24,11 @@ constexpr std::string_view k_google = "https://oauth2.googleapis.com/token";
 constexpr std::string_view k_metadata = "http://metadata.google.internal/computeMetadata/v1";
 constexpr std::string_view k_client_source = "lib/rigging/src/rigging/auth.py";
 constexpr std::size_t k_credentials_limit = std::size_t{1} << 20;
-constexpr seconds k_margin{300};       // a token is replaced this long before it expires
-constexpr seconds k_unknown{3000};     // how long one is used that does not say when it expires
-constexpr seconds k_shortest_use{60};  // a clock that is ahead must not make every request ask for a token
+constexpr seconds k_margin{300};    // a token is replaced this long before it expires
+constexpr seconds k_unknown{3000};  // time of use of a token that does not say when it expires
+constexpr seconds k_longest_use{86'400};
+// For a token that seems to have expired when it was made: our clock is wrong, or an old one came from a cache.
+constexpr seconds k_shortest_use{60};
 
 bool is_token(std::string_view text) {
     return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
@@ -76,12 +78,16 @@ std::optional<std::string> decode_base64url(std::string_view text) {
 
 namespace cluster {
 
-std::optional<std::int64_t> expiry_of(std::string_view token) {
+seconds time_of_use(std::string_view token, seconds now) {
     const auto parts = text::split(token, '.');
-    if (parts.size() != 3) return std::nullopt;
-    const auto claims = decode_base64url(parts[1]);
+    const auto claims = parts.size() == 3 ? decode_base64url(parts[1]) : std::nullopt;
     const auto json = claims ? parse_json(*claims, "token") : Result<Json>(Json());
-    return json ? json::integer(*json, "exp") : std::nullopt;
+    const auto expiry = json ? json::integer(*json, "exp") : std::nullopt;
+    if (!expiry) return k_unknown;
+    const seconds left = std::min(seconds(*expiry) - now - k_margin, k_longest_use);
+    if (left > seconds(0)) return left;
+    const auto issued = json::integer(*json, "iat");
+    return issued && seconds(*expiry - *issued) > k_margin ? k_shortest_use : seconds(0);
 }
 
 std::optional<OAuthClient> client_in_source(std::string_view text) {
@@ -116,23 +122,18 @@ Result<std::string> Login::token(bool refused) {
     }
     register_secret(fresh);
     m_token = std::move(fresh);
-    seconds use = k_unknown;
-    if (const auto expiry = cluster::expiry_of(m_token)) {
-        const auto now = std::chrono::floor<seconds>(m_config.clock->wall().time_since_epoch());
-        use = std::max(seconds(*expiry) - now - k_margin, k_shortest_use);
-    }
-    m_until = m_config.clock->monotonic() + use;
+    const auto now = std::chrono::floor<seconds>(m_config.clock->wall().time_since_epoch());
+    m_until = m_config.clock->monotonic() + cluster::time_of_use(m_token, now);
     return m_token;
 }
 
 Result<std::string> Login::mint() {
     m_looked.clear();
-    const std::string home = m_config.env->get("HOME").value_or("");
-    if (!home.empty()) {
-        const fs::path file = fs::path(home) / ".config/marin/credentials" / (m_config.cluster + ".json");
+    const fs::path& file = m_config.credentials;
+    if (!file.empty()) {
         const auto text = read_file_if_exists(file, k_credentials_limit);
         if (!text) return fail(ErrorKind::authentication, text.error().text(), m_config.command);
-        if (*text) return from_credentials(file, **text);
+        if (*text) return from_credentials(**text);
         m_looked.push_back(file.string() + ": not found");
     }
     GDNCTL_TRY_ASSIGN(auto found, from_machine());
@@ -157,11 +158,14 @@ Result<OAuthClient> Login::client() const {
     if (source && *source) {
         if (auto found = cluster::client_in_source(**source)) return std::move(*found);
     }
-    return fail(ErrorKind::authentication, "no OAuth client for cluster " + m_config.cluster,
-                fmt::format("set oauth_client_id and oauth_client_secret in [clusters.{}]", m_config.cluster));
+    return fail(ErrorKind::authentication,
+                fmt::format("no OAuth client for cluster {0}: set oauth_client_id and oauth_client_secret in "
+                            "[clusters.{0}]",
+                            m_config.cluster));
 }
 
-Result<std::string> Login::from_credentials(const fs::path& file, const std::string& text) {
+Result<std::string> Login::from_credentials(const std::string& text) {
+    const fs::path& file = m_config.credentials;
     const auto json = parse_json(text, file.string());
     const std::string refresh = json ? json::text(*json, "edge_refresh_token") : std::string();
     if (refresh.empty()) {

@@ -2,6 +2,7 @@
 // how long it is used. Tokens stay in memory.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -21,12 +22,13 @@
 namespace gdnctl {
 
 struct LoginConfig {
-    std::string cluster;         // for people, and the stem of the file that `iris login` writes
-    std::string command;         // the command that logs in, for hints
-    OAuthClient client;          // of the configuration or the cluster file; empty: of the checkout
-    std::string audience;        // for tokens that are not a person's; empty: the client's id
-    std::string impersonate;     // service account that gcloud acts as; empty: none
-    std::filesystem::path root;  // the checkout
+    std::string cluster;                // for people
+    std::string command;                // the command that logs in, for hints
+    std::filesystem::path credentials;  // the file that `iris login` leaves; empty: none
+    OAuthClient client;                 // of the configuration or the cluster file; empty: of the checkout
+    std::string audience;               // for tokens that are not a person's; empty: the client's id
+    std::string impersonate;            // service account that gcloud acts as; empty: none
+    std::filesystem::path root;         // the checkout
     const Env* env = nullptr;
     Process* process = nullptr;
     Http* http = nullptr;
@@ -49,7 +51,7 @@ public:
 
 private:
     Result<std::string> mint();
-    Result<std::string> from_credentials(const std::filesystem::path& file, const std::string& text);
+    Result<std::string> from_credentials(const std::string& text);
     Result<std::optional<std::string>> from_machine();
     Result<OAuthClient> client() const;
     HttpRequest request(std::string url) const;
@@ -63,8 +65,9 @@ private:
 
 namespace cluster {
 
-// Seconds since 1970 at which this JSON web token expires; nullopt: it does not say. Pure.
-std::optional<std::int64_t> expiry_of(std::string_view token);
+// How long to use a JSON web token that was made at `now` (seconds since 1970): until 300 s before it expires, or 3000
+// s if it does not say when. Pure.
+std::chrono::seconds time_of_use(std::string_view token, std::chrono::seconds now);
 
 // The OAuth client in the text of a checkout's auth.py: the two quoted values after MARIN_DESKTOP_OAUTH_CLIENT. Pure.
 std::optional<OAuthClient> client_in_source(std::string_view text);

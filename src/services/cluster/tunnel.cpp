@@ -476,7 +476,7 @@ private:
         const cluster::ForwardPlan plan{[&](int port) { return cluster::forward_argv(cluster, machine, port); },
                                         machine.name, by_hand, by_hand};
         GDNCTL_TRY_ASSIGN(auto forward, Forward::open(m_config, plan, within(k_gcloud_ssh_limit)));
-        GDNCTL_TRY(check_answer(*forward, {"/health", "controller answers on its machine",
+        GDNCTL_TRY(check_answer(*forward, {"/health", "controller answers at the machine " + machine.name,
                                            "check whether Iris is running on " + machine.name}));
         return forward;
     }
