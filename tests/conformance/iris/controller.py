@@ -153,6 +153,12 @@ class Controller:
     def jobs(self, part=""):
         return self.call("ListJobs", {"query": {"nameFilter": part, "limit": 500}}).get("jobs", [])
 
+    def end_jobs(self, part):
+        """Ends what still runs or waits and has that in its name."""
+        for job in self.jobs(part):
+            if job["state"] in ("JOB_STATE_PENDING", "JOB_STATE_RUNNING"):
+                self.call("TerminateJob", {"jobId": job["jobId"]})
+
     def processes(self, words):
         """pids of what this controller has started whose command line has the words."""
         return [pid for pid, line in carrying(self.marker).items() if words in line]

@@ -233,6 +233,8 @@ class Try:
         for started in self.running:
             if started.process.returncode is None:
                 started.finish(0)
+        if self.place.iris:  # one that failed may hold the only TPU
+            self.place.node.end_jobs(self.prefix + "-")
 
     def left(self, words):
         """pids of processes whose command line has the words."""
