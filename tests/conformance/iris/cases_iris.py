@@ -90,18 +90,23 @@ def busy_until_the_limit(t):
 @case(on=IRIS)
 def ends_seen_past_gdnctl(t):
     """Jobs of other programs, whose stderr Iris sees."""
-    for word, script, code, type_ in (("bad", "echo 'RuntimeError: No accelerator found' >&2; exit 1", 4, "JOB_SUPERVISOR_ACTOR_DIED"),
-                                      ("seg", "kill -SEGV $$; sleep 1", 1, "JOB_ENTRYPOINT_COMMAND_ERROR"),
-                                      ("err", "echo reason >&2; exit 9", 1, "JOB_ENTRYPOINT_COMMAND_ERROR")):
-        t.place.node.launch(name_of(t, t.id(word)), script)
-        got = t.wait(code, t.id(word), "--json").json
-        t.equal(got["error_type"], type_, f"the type of {word}")
-    t.equal(got["driver_exit_code"], 9, "the exit code")
+    t.place.node.launch(name_of(t, t.id("seg")), "kill -SEGV $$; sleep 1")
+    t.place.node.launch(name_of(t, t.id("err")), "echo reason >&2; exit 9")
+    got = t.wait(1, t.id("err"), "--json").json
+    t.equal((got["error_type"], got["driver_exit_code"]), ("JOB_ENTRYPOINT_COMMAND_ERROR", 9), "the end")
     t.check("reason" in got["message"] and "Cumulative" not in got["message"], got["message"])
     t.equal(t.wait(1, t.id("seg"), "--json").json["driver_exit_code"], -11, "the signal")
     t.place.node.call("LaunchJob", {"name": name_of(t, t.id("none")), "entrypoint": {"runCommand": {"argv": ["/no/such/program"]}},
                                     "resources": {"cpuMillicores": 100, "memoryBytes": "100000000", "diskBytes": "1000000"}, "replicas": 1})
     t.equal(t.wait(1, t.id("none"), "--json").json["error_type"], "JOB_ENTRYPOINT_COMMAND_START_ERROR", "the type of no program")
+
+
+@case(on=IRIS, alone=True)
+def bad_node_on_stderr(t):
+    """Iris takes it for the fault of the host, and the jobs beside it may lose that host."""
+    t.place.node.launch(name_of(t, t.id("bad")), "echo 'RuntimeError: No accelerator found' >&2; exit 1")
+    got = t.wait(4, t.id("bad"), "--json").json
+    t.equal((got["error_type"], got["failure_class"]), ("JOB_SUPERVISOR_ACTOR_DIED", "infra"), "the end")
 
 
 @case(on=IRIS)

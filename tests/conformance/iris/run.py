@@ -7,6 +7,7 @@ package cannot be had, every case is skipped, and says so.
 """
 import os
 import sys
+import threading
 import time
 
 sys.dont_write_bytecode = True  # the tree stays as it is
@@ -25,27 +26,37 @@ import cases_iris_hold  # noqa: F401
 
 
 class Suite(contract.Suite):
+    """Two controllers at once, as each has one TPU host: one for the contract, one for what only Iris has, whose cases also
+    end processes of it."""
     label = "iris"
-    workers = 6
+    workers = 4
+
+    def chosen(self, kind):
+        return [c for c in super().chosen("iris") if c.__module__.startswith("cases_iris") == (kind == "own")]
 
     def run(self):
         try:
-            controller = controllers.Controller()
-        except controllers.Unavailable as why:
-            return self.skip_all(why)
-        self.nodes.append(controller)
-        try:
             started = time.monotonic()
-            controller.start().warm()
+            places = {kind: controllers.Controller() for kind in ("contract", "own") if self.chosen(kind)}
+            self.nodes += places.values()
+            for controller in places.values():
+                controller.start().warm()
             print(f"[conformance] iris: ready after {time.monotonic() - started:.0f} s", flush=True)
         except controllers.Unavailable as why:
             return self.skip_all(why)
-        self.on_place(Place("iris", "iris", ["--iris-url", controller.url], "", controller, controller.url), "iris")
-        controller.close()
+        threads = [threading.Thread(target=self.on_place, daemon=True,
+                                    args=(Place("iris", "iris", ["--iris-url", c.url], "", c, c.url), kind)) for kind, c in places.items()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.5)
+        for controller in places.values():
+            controller.close()
         self.look_back()
 
     def skip_all(self, why):
-        for function in self.chosen("iris"):
+        for function in self.chosen("contract") + self.chosen("own"):
             self.note(2, function.__name__, f": {why}")
 
 

@@ -176,7 +176,8 @@ def interrupted(t, word, number, code, after, *extra):
     t.equal(t.last.code, code, "the exit code")
     t.equal(t.status(id), after, "the job's state")
     if after == "RUNNING":
-        t.check("gdnctl ray-wait" in t.last.err and id in t.last.err, "no next commands")
+        wait = "gdnctl job wait" if t.place.iris else "gdnctl ray-wait"
+        t.check(wait in t.last.err and id in t.last.err, "no next commands")
     open(go, "w").close()
     t.wait(0 if after == "RUNNING" else 3, id)
 

@@ -6,7 +6,6 @@ import re
 import shlex
 import signal
 import subprocess
-import threading
 import time
 
 from node import call
@@ -41,7 +40,6 @@ class Place:
         self.kind, self.name, self.args, self.token, self.node, self.url = kind, name, args, token, node, url
         self.iris = kind == "iris"
         self.ray = kind in ("ray", "open", "old")
-        self.tpu_turn = threading.Lock()
 
 
 class Ran:

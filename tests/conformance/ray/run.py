@@ -142,24 +142,23 @@ class Suite:
 
     def on_place(self, place, kind):
         cases = self.chosen(kind)
-        together = queue.Queue()
-        # The ones that take turns first: they are the long ones.
-        for function in sorted((c for c in cases if not c.alone), key=lambda c: not c.tpu):
-            together.put(function)
+        turns, together = queue.Queue(), queue.Queue()
+        for function in cases:
+            if not function.alone:
+                (turns if function.tpu else together).put(function)
 
-        def work():
-            while True:
-                try:
-                    function = together.get_nowait()
-                except queue.Empty:
-                    return
-                if function.tpu:
-                    with place.tpu_turn:
-                        self.one(function, place)
-                else:
+        def work(*queues):
+            for waiting in queues:
+                while True:
+                    try:
+                        function = waiting.get_nowait()
+                    except queue.Empty:
+                        break
                     self.one(function, place)
 
-        threads = [threading.Thread(target=work, daemon=True) for _ in range(self.workers)]
+        # Cases that need the TPU take turns: one worker has them all.
+        threads = [threading.Thread(target=work, args=(turns, together), daemon=True)]
+        threads += [threading.Thread(target=work, args=(together,), daemon=True) for _ in range(self.workers - 1)]
         for thread in threads:
             thread.start()
         for thread in threads:
