@@ -12,7 +12,6 @@
 #include "core/text.h"
 #include "platform/fs.h"
 #include "platform/http_policy.h"
-#include "services/iris/iris_jobs.h"
 #include "services/local/local_jobs.h"
 #include "services/ray/ray_jobs.h"
 #include "target/target.h"
@@ -166,14 +165,13 @@ Result<ClusterAccess> open_iris_access(const JobDestination& place, Context& con
     return access;
 }
 
-Result<std::unique_ptr<JobBackend>> open_iris(const JobDestination& place, Context& context) {
-    GDNCTL_TRY_ASSIGN(ClusterAccess access, open_access(place, context));
+Result<IrisJobsConfig> iris_config(const JobDestination& place, const ClusterAccess& access, Context& context) {
     IrisJobsConfig config;
     config.cluster = place.cluster;
     GDNCTL_TRY_ASSIGN(config.address, access.route->url());
     if (place.file) config.dashboard_url = place.file->iris.dashboard_url;
-    config.route = std::move(access.route);
-    config.login_hint = std::move(access.login_hint);
+    config.route = access.route;
+    config.login_hint = access.login_hint;
     config.user = iris_user(context.env);
     config.one_shot = place.one_shot;
     if (const auto limit = context.env.get("RAY_JOB_START_TIMEOUT_SECONDS")) {
@@ -186,7 +184,7 @@ Result<std::unique_ptr<JobBackend>> open_iris(const JobDestination& place, Conte
     config.http = &context.http;
     config.clock = &context.clock;
     config.stop = context.stop;
-    return make_iris_jobs(std::move(config));
+    return config;
 }
 
 Result<std::unique_ptr<JobBackend>> open_ray(const JobDestination& place, Context& context) {
@@ -314,12 +312,17 @@ std::string submitter(const JobBackend& backend, const Env& env) {
     return backend.kind() == PlaceKind::iris ? iris_user(env) : user_name(env);
 }
 
+Result<ControllerFacts> ask_controller(const JobDestination& place, const ClusterAccess& access, Context& context) {
+    GDNCTL_TRY_ASSIGN(IrisJobsConfig config, iris_config(place, access, context));
+    config.one_shot = true;
+    return ask_controller(std::move(config));
+}
+
 Status check_answers(const JobDestination& place, Context& context) {
     if (place.is_local()) return {};
     GDNCTL_TRY_ASSIGN(const ClusterAccess access, open_access(place, context));
     if (place.kind == PlaceKind::iris) {
-        GDNCTL_TRY(
-            ask_controller(context.http, *access.route, iris_user(context.env), access.login_hint, context.stop));
+        GDNCTL_TRY(ask_controller(place, access, context));
         return {};
     }
     GDNCTL_TRY_ASSIGN(const std::string url, access.route->url());
@@ -331,7 +334,10 @@ Status check_answers(const JobDestination& place, Context& context) {
 Result<std::unique_ptr<JobBackend>> open_backend(const JobDestination& place, const DestinationOptions& options,
                                                  Context& context) {
     if (place.kind == PlaceKind::ray) return open_ray(place, context);
-    if (place.kind == PlaceKind::iris) return open_iris(place, context);
+    if (place.kind == PlaceKind::iris) {
+        GDNCTL_TRY_ASSIGN(const ClusterAccess access, open_access(place, context));
+        return iris_config(place, access, context).map(make_iris_jobs);
+    }
     if (options.no_local || truthy(context.env.get("GDNCTL_NO_LOCAL"))) {
         return fail(ErrorKind::infrastructure, "no cluster at hand, and the local backend is not allowed",
                     options.no_local ? "drop --no-local to run on this machine"

@@ -11,6 +11,7 @@
 #include "platform/env.h"
 #include "services/cluster/cluster.h"
 #include "services/cluster/login.h"
+#include "services/iris/iris_jobs.h"
 #include "services/job/job.h"
 
 namespace gdnctl {
@@ -83,6 +84,9 @@ std::string iris_user(const Env& env);
 
 // Who submits jobs here, as the backend knows users.
 std::string submitter(const JobBackend& backend, const Env& env);
+
+// What the controller of an Iris cluster reports about itself. Errors: those of ask_controller() in services/iris.
+Result<ControllerFacts> ask_controller(const JobDestination& place, const ClusterAccess& access, Context& context);
 
 // Whether the place answers and accepts the token or the login. Errors: those of open_access(), ask_dashboard() and
 // ask_controller().

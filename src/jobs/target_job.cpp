@@ -165,7 +165,8 @@ Result<TpuChoice> choose_tpu(const std::string& wanted, const JobDestination& pl
     const double chips = choice.resources.at("TPU");
     if (chips != 1 && chips != 2 && chips != 4 && chips != 8) {
         return fail(ErrorKind::usage,
-                    fmt::format("{} has {:g} chips per host: Ray gives a job 1, 2, 4 or 8", choice.type, chips),
+                    fmt::format("{} has {:g} chips per host: {} gives a job 1, 2, 4 or 8", choice.type, chips,
+                                place.kind == PlaceKind::iris ? "Iris" : "Ray"),
                     "one host of a v5p-8 has 4, of a v6e-8 has 8");
     }
     if (place.file && !place.file->node_types.empty() && !offers_tpu(*place.file, choice.type)) {
@@ -246,7 +247,7 @@ Result<PlannedJob> plan_test(Target target, const TestSelection& selection, cons
                              const DestinationOptions& options, Context& context) {
     TpuChoice choice;
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_plan(std::move(target), tpu, options, choice, context));
-    job.plan = {"test", job.target.name, {}, cluster_env(job.target), {}};
+    job.plan = {"test", job.target.name, {}, cluster_env(job.target, job.place.kind), {}};
     job.plan.log_decides = needs_log(job.target);
     std::string there;
     if (selection.oracle != TestSelection::Oracle::off) {
@@ -285,7 +286,7 @@ Result<PlannedJob> plan_profile(Target target, ProfileSettings settings, bool dr
                     "name the accelerator, for example --tpu v5p-8");
     }
     settings.tpu = job.tpu;
-    job.plan = {"profile", job.target.name, {}, cluster_env(job.target), job.target.metric};
+    job.plan = {"profile", job.target.name, {}, cluster_env(job.target, job.place.kind), job.target.metric};
     GDNCTL_TRY_ASSIGN(job.plan.command, profile_command(job.target, settings, context.program));
     if (driver_on_tpu) job.plan.command.resources.insert(choice.resources.begin(), choice.resources.end());
     job.settings = std::move(settings);

@@ -132,8 +132,7 @@ Status ask(Report& report, Context& context) {
     const ClusterAccess& access = *report.access;
     GDNCTL_TRY_ASSIGN(report.url, access.route->url());
     if (report.place.kind == PlaceKind::iris) {
-        GDNCTL_TRY_ASSIGN(report.controller, ask_controller(context.http, *access.route, report.iris_user,
-                                                            access.login_hint, context.stop));
+        GDNCTL_TRY_ASSIGN(report.controller, ask_controller(report.place, access, context));
         return {};
     }
     const std::string token = access.withheld ? std::string() : access.token.value;

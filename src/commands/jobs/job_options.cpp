@@ -162,9 +162,10 @@ namespace gdnctl::commands::devtpu_options {
 
 namespace {
 
-constexpr std::array<cli::Choice<Via>, 3> k_vias = {{{"auto", Via::automatic, "ssh if the host answers, otherwise ray"},
+constexpr std::array<cli::Choice<Via>, 4> k_vias = {{{"auto", Via::automatic, "ssh if the host answers, otherwise ray"},
                                                      {"ssh", Via::ssh, "over ssh"},
-                                                     {"ray", Via::ray, "as a job on the holder's host; needs no ssh"}}};
+                                                     {"ray", Via::ray, "as a job on the holder's host; needs no ssh"},
+                                                     {"job", Via::ray, "the same as ray"}}};
 constexpr double k_longest_s = 1e9;
 
 }  // namespace

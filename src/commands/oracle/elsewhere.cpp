@@ -67,7 +67,7 @@ Result<Planned> run_as_job(const Elsewhere& options, const RemoteCommand& comman
     GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(options.place, context));
     target.here = place.is_local();
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu(options.tpu, place, target));
-    JobPlan plan{"oracle", target.name, {}, cluster_env(target), {}};
+    JobPlan plan{"oracle", target.name, {}, cluster_env(target, place.kind), {}};
     plan.data_prefix = k_oracle_data;
     if (place.is_local()) add_folder(options, words, context);
     const std::string there = program_there(place.is_local(), plan, context);
@@ -88,7 +88,7 @@ Result<Planned> run_on_hold(const Elsewhere& options, const RemoteCommand& comma
     GDNCTL_TRY_ASSIGN(const FoundHold hold, ready_hold(*options.tpu_name, options.place, held.sync, via, context));
     const bool here = hold.record.cluster == "local";
     target.here = here;
-    JobPlan plan{"oracle", target.name, {}, cluster_env(target), {}};
+    JobPlan plan{"oracle", target.name, {}, cluster_env(target, hold.record.kind), {}};
     plan.data_prefix = k_oracle_data;
     GDNCTL_TRY_ASSIGN(const std::string there, program_there(hold, via, plan, context));
     const bool fetch = options.save_failures && !here && via != Via::ray;

@@ -167,24 +167,6 @@ struct DashboardFacts {
 Result<DashboardFacts> ask_dashboard(Http& http, const std::string& url, const std::string& token,
                                      std::stop_token stop);
 
-// ---- what an Iris controller reports about itself
-
-struct UserBudget {
-    std::int64_t spent = 0, limit = 0;
-    std::string band;  // "PRIORITY_BAND_BATCH" once more is spent than the limit
-    bool is_spent() const { return band == "PRIORITY_BAND_BATCH"; }
-};
-struct ControllerFacts {
-    std::string user;                              // as the controller knows us
-    std::string auth_mode;                         // "iap", "none"; empty: not reported
-    std::optional<std::int64_t> running, pending;  // tasks of everyone
-    std::optional<UserBudget> budget;              // of `user`, the first part of our jobs' names; nullopt: no tasks
-};
-// `login_hint`: the command that logs in. Errors: authentication, infrastructure (no answer, not Iris), interrupted,
-// terminated, those of the route.
-Result<ControllerFacts> ask_controller(Http& http, JobRoute& route, const std::string& user,
-                                       const std::string& login_hint, std::stop_token stop);
-
 // ---- routes to a server
 
 // A direct address. `token` authorises requests; empty: none. Agents are reachable on this machine and on the

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "core/log.h"
+#include "core/base64.h"
 #include "core/redact.h"
 #include "core/text.h"
 #include "platform/fs.h"
@@ -50,28 +50,13 @@ Result<std::string> token_url(const Env& env) {
     return fail(ErrorKind::config, "GDNCTL_GOOGLE_TOKEN_URL must use https, or http on this machine");
 }
 
-int base64url_value(char c) {
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    return c == '-' ? 62 : c == '_' ? 63 : -1;
-}
-
-// nullopt: not base64url.
-std::optional<std::string> decode_base64url(std::string_view text) {
-    std::string out;
-    unsigned bits = 0, held = 0;
-    for (const char c : text) {
-        if (c == '=') break;
-        const int value = base64url_value(c);
-        if (value < 0) return std::nullopt;
-        bits = (bits << 6U | static_cast<unsigned>(value)) & 0xFFFFU;
-        held += 6;
-        if (held < 8) continue;
-        held -= 8;
-        out += static_cast<char>(bits >> held & 0xFFU);
-    }
-    return out;
+// nullopt: not base64 in the alphabet for URLs.
+std::optional<std::string> from_base64url(std::string_view text) {
+    std::string standard(text);
+    std::replace(standard.begin(), standard.end(), '-', '+');
+    std::replace(standard.begin(), standard.end(), '_', '/');
+    while (standard.size() % 4 != 0) standard += '=';
+    return from_base64(standard);
 }
 
 }  // namespace
@@ -80,7 +65,7 @@ namespace cluster {
 
 seconds time_of_use(std::string_view token, seconds now) {
     const auto parts = text::split(token, '.');
-    const auto claims = parts.size() == 3 ? decode_base64url(parts[1]) : std::nullopt;
+    const auto claims = parts.size() == 3 ? from_base64url(parts[1]) : std::nullopt;
     const auto json = claims ? parse_json(*claims, "token") : Result<Json>(Json());
     const auto expiry = json ? json::integer(*json, "exp") : std::nullopt;
     if (!expiry) return k_unknown;

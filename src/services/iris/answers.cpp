@@ -239,10 +239,10 @@ std::optional<JobRecord> parse_job(const Json& job, const Json& request, std::st
         details.state = JobState::failed;
         details.error_type = job_error::k_unschedulable;
     }
-    const std::size_t end = record.name.find('/', 1);
-    if (end != std::string::npos) details.metadata["user"] = record.name.substr(1, end - 1);
     if (const std::string kind = kind_of(record.name); !kind.empty()) details.metadata["kind"] = kind;
     read_request(request, record);
+    const std::size_t end = record.name.find('/', 1);
+    if (end != std::string::npos) details.metadata["user"] = record.name.substr(1, end - 1);
     details.message = message_of(record);
     return record;
 }

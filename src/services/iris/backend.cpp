@@ -38,7 +38,7 @@ bool is_holder(std::string_view name) { return name.substr(name.rfind('/') + 1).
 // The whole request in a file, because a bundle may be large: the bundle goes into the last field.
 Result<UnnamedFile> request_file(const Json& launch, const WorkingTree& tree, const std::stop_token& stop) {
     GDNCTL_TRY_ASSIGN(UnnamedFile package, UnnamedFile::create());
-    GDNCTL_TRY_ASSIGN(const std::uint64_t size, pack_tree(tree, package.path(), stop, k_bundle_limit));
+    GDNCTL_TRY_ASSIGN(const std::uint64_t size, pack_tree(tree, package.path(), stop, k_iris_package_limit));
     log::info("sending the working directory with the job ({:.1f} MB)", static_cast<double>(size) / 1e6);
     GDNCTL_TRY_ASSIGN(UnnamedFile file, UnnamedFile::create());
     std::string text = to_text(launch);
@@ -75,7 +75,7 @@ public:
     }
     bool has_answered() const override { return m_client->route().has_answered(); }
     bool hosts_have_ssh() const override { return false; }
-    std::uint64_t package_limit() const override { return k_bundle_limit; }
+    std::uint64_t package_limit() const override { return k_iris_package_limit; }
     FollowPace pace() const override;
 
     Result<Submitted> submit(const JobRequest& request) override;
@@ -348,6 +348,17 @@ Result<std::vector<StoredOutput>> IrisJobs::outputs(std::string_view id) {
 }  // namespace gdnctl::iris
 
 namespace gdnctl {
+
+Result<std::string> preview_launch(const JobRequest& request, const std::string& user) {
+    GDNCTL_TRY(iris::check_servable(request));
+    GDNCTL_TRY(iris::export_lines(request.env));
+    JobRequest masked = request;
+    for (JobEnv& item : masked.env) item.value = "***";
+    const IrisJobsConfig usual;
+    GDNCTL_TRY_ASSIGN(const Json launch,
+                      iris::launch_json(masked, iris::name_of(user, request.submission_id), usual.start_timeout));
+    return to_text(launch);
+}
 
 std::unique_ptr<JobBackend> make_iris_jobs(IrisJobsConfig config) {
     return std::make_unique<iris::IrisJobs>(std::move(config));

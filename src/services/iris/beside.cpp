@@ -24,18 +24,22 @@ namespace {
 constexpr std::size_t k_word = 98'304;            // of a command line, in base64; Linux takes at most 128 KiB
 constexpr std::size_t k_words = 16;               // in one call
 constexpr std::size_t k_piece = 1'000'000;        // of a run's output in one look
-constexpr std::int64_t k_no_tree = 98;            // exit code: the tree must be sent first
+constexpr std::int64_t k_missing = 98;            // exit code: these folders must be sent first
 constexpr std::chrono::seconds k_exec_limit{60};  // of one call in the container
 constexpr std::chrono::seconds k_unpack_limit{300};
 
-// $1: the hold's folder; $2: the run's; $3: the tree's, or nothing for the last one; then the script in base64. A
-// second call for the same run does nothing, so that a call whose answer was lost can be repeated.
-constexpr std::string_view k_start = R"sh(umask 077; h=$1 r=$1/$2 t=$3; shift 3; mkdir -p "$h" || exit 1
-if [ -n "$t" ]; then [ -d "$h/$t" ] || exit 98; echo "$t" >"$h/last"; else t=$(cat "$h/last" 2>/dev/null); fi
+// $1: the hold's folder; $2: the run's; $3: the tree's, or nothing for the last one; $4: that of files which are added
+// to it, or nothing; then the script in base64. A second call for the same run does nothing, so that a call whose
+// answer was lost can be repeated.
+constexpr std::string_view k_start = R"sh(umask 077; h=$1 r=$1/$2 t=$3 m=
+for d in $3 $4; do [ -d "$h/$d" ] || m="$m $d"; done
+shift 4; [ -z "$m" ] || { echo "$m"; exit 98; }
+mkdir -p "$h" || exit 1
+if [ -n "$t" ]; then echo "$t" >"$h/last"; else t=$(cat "$h/last" 2>/dev/null); fi
 [ -n "$t" ] && [ -d "$h/$t" ] || { t=empty; mkdir -p "$h/empty" || exit 1; }
 mkdir "$r" 2>/dev/null || { [ -d "$r" ] && exit 0; exit 1; }
 cd "$r" && printf %s "$@" | base64 -d >script && ln -s "$h/$t" tree || exit 1
-setsid sh -c 'setsid bash ./script >out 2>&1 & echo $! >pid; wait $!; echo $? >code.new; mv code.new code' \
+setsid sh -c 'setsid sh ./script >out 2>&1 & echo $! >pid; wait $!; echo $? >code.new; mv code.new code' \
   >/dev/null 2>&1 </dev/null &)sh";
 // $1: the run's folder; $2: where its new output begins, from 1. Prints the exit status, if there is one, on a line of
 // its own, then the output in base64. The status is read first, so the output is complete if there is one.
@@ -44,8 +48,8 @@ constexpr std::string_view k_look =
 // $1: the run's folder. Exit code 3: the run has ended.
 constexpr std::string_view k_stop = R"sh(cd "$1" || exit 1; [ ! -e code ] || exit 3
 i=0; while [ ! -s pid ] && [ "$i" -lt 40 ]; do sleep 0.05; i=$((i + 1)); done
-p=$(cat pid) && kill -TERM -- "-$p" 2>/dev/null
-setsid sh -c 'sleep 5; kill -KILL -- "-$1"' sh "$p" >/dev/null 2>&1 </dev/null &)sh";
+p=$(cat pid) && kill -TERM "-$p" 2>/dev/null
+setsid sh -c 'sleep 5; kill -KILL "-$1"' sh "$p" >/dev/null 2>&1 </dev/null &)sh";
 // $1: a file; $2: its length before this piece; then the piece in base64.
 constexpr std::string_view k_append =
     R"sh(umask 077; f=$1 n=$2; shift 2; mkdir -p "${f%/*}" && truncate -s "$n" "$f" && printf %s "$@" | base64 -d >>"$f")sh";
@@ -91,7 +95,7 @@ class Container {
 public:
     Container(Client& client, std::string job) : m_client(client), m_task(std::move(job) + "/0") {}
 
-    // Runs the words. Errors: infrastructure, remote_missing (no such task); usage is a bug of ours or of the job.
+    // Runs the words. Errors: infrastructure, remote_missing (no such task).
     Result<ExecAnswer> exec(const std::vector<std::string>& words, std::chrono::seconds limit = k_exec_limit) {
         Json request;
         request["taskId"] = m_task;
@@ -101,8 +105,12 @@ public:
         call.method = "ExecInContainer";
         call.body = to_text(request);
         call.first_byte = call.total = limit + std::chrono::seconds(15);
-        GDNCTL_TRY_ASSIGN(const Json answer, m_client.ask(call, Tries::patient));
-        return parse_exec(answer);
+        const auto answer = m_client.ask(call, Tries::patient);
+        if (answer) return parse_exec(*answer);
+        Error error = answer.error();
+        if (error.kind == ErrorKind::usage)
+            error.kind = ErrorKind::infrastructure;  // no worker yet: not the user's fault
+        return tl::unexpected(std::move(error));
     }
 
     // The same for words that cannot fail in a container that is there.
@@ -120,23 +128,45 @@ private:
     std::string m_task;
 };
 
-// A package of the tree, and the name of its folder in the container.
+// A package of files, and the name of its folder in the container.
 struct Package {
     UnnamedFile file;
     std::uint64_t size;
     std::string folder;  // "tree-<12 hexadecimal digits of its SHA-256>"
 };
 
-Result<Package> pack(const WorkingTree& tree, const std::stop_token& stop) {
-    GDNCTL_TRY_ASSIGN(UnnamedFile file, UnnamedFile::create());
-    GDNCTL_TRY_ASSIGN(const std::uint64_t size, pack_tree(tree, file.path(), stop, k_bundle_limit));
-    GDNCTL_TRY_ASSIGN(const std::string hash, hash_file_hex(HashKind::sha256, file.path()));
-    return Package{std::move(file), size, "tree-" + hash.substr(0, 12)};
+// The tree's package; then one of the files that are added to it, which are the same in many trees.
+Result<std::vector<Package>> pack(const WorkingTree& tree, const std::stop_token& stop) {
+    std::vector<Package> packages;
+    const WorkingTree own{tree.root, tree.files, {}}, added{tree.root, {}, tree.added};
+    std::uint64_t left = k_iris_package_limit;
+    for (const auto& [part, word] : {std::pair(&own, "tree-"), std::pair(&added, "files-")}) {
+        if (part == &added && tree.added.empty()) continue;
+        GDNCTL_TRY_ASSIGN(UnnamedFile file, UnnamedFile::create());
+        GDNCTL_TRY_ASSIGN(const std::uint64_t size, pack_tree(*part, file.path(), stop, left));
+        GDNCTL_TRY_ASSIGN(const std::string hash, hash_file_hex(HashKind::sha256, file.path()));
+        packages.push_back({std::move(file), size, word + hash.substr(0, 12)});
+        left -= size;
+    }
+    return packages;
 }
 
-Status send_tree(Container& container, const Package& package, const std::string& folder, const std::string& run) {
-    log::info("sending the working tree to the container ({:.1f} MB)", static_cast<double>(package.size) / 1e6);
-    const std::string archive = fmt::format("{}/{}.zip", folder, run);
+// Shell that puts the added files, in the folder `from`, into the tree that is the working directory.
+std::string add_lines(const WorkingTree& tree, const std::string& from) {
+    std::string lines;
+    for (const auto& [name, file] : tree.added) {
+        const std::string to = text::shell_quote(name);
+        lines += fmt::format("mkdir -p -- \"$(dirname -- {0})\" && ln -sfn -- {1} {0}\n", to,
+                             text::shell_quote(from + "/" + name));
+    }
+    return lines;
+}
+
+Status send_package(Container& container, const Package& package, const std::string& folder, const std::string& run) {
+    log::info("sending {} to the container ({:.1f} MB)",
+              package.folder.starts_with("tree-") ? "the working tree" : "this program",
+              static_cast<double>(package.size) / 1e6);
+    const std::string archive = fmt::format("{}/{}.{}.zip", folder, run, package.folder);
     constexpr std::size_t k_bytes = k_word / 4 * 3 * k_words;
     for (std::uint64_t at = 0; at < package.size; at += k_bytes) {
         GDNCTL_TRY_ASSIGN(const std::string bytes, package.file.read(at, k_bytes));
@@ -169,21 +199,26 @@ public:
     }
 
     Status start(const JobRequest& request) {
-        // bash has opened the script by the time that it removes it: its values may be secrets.
+        // The shell has opened the script by the time that it removes it: its values may be secrets.
         std::string script = "rm -f -- \"$0\"\ncd -P tree || exit 1\nexport GDNCTL_OUTPUT_DIR=\n";
         GDNCTL_TRY_ASSIGN(const std::string exports, export_lines(request.env));
-        script += exports + request.entrypoint + "\n";
-        std::optional<Package> package;
+        std::vector<Package> packages;
         if (request.working_dir) {
-            GDNCTL_TRY_ASSIGN(package, pack(*request.working_dir, m_client->route().stop()));
+            GDNCTL_TRY_ASSIGN(packages, pack(*request.working_dir, m_client->route().stop()));
         }
+        const auto folder = [&](std::size_t i) { return i < packages.size() ? packages[i].folder : std::string(); };
+        if (packages.size() > 1) script += add_lines(*request.working_dir, m_hold + "/" + folder(1));
+        script += exports + request.entrypoint + "\n";
         const std::string run = last_part(m_folder);
-        std::vector<std::string> words = {m_hold, run, package ? package->folder : ""};
+        std::vector<std::string> words = {m_hold, run, folder(0), folder(1)};
         add_words(words, to_base64(script));
         const auto argv = shell(k_start, std::move(words));
         auto started = m_container.exec(argv);
-        if (started && started->exit_code == k_no_tree && package) {
-            GDNCTL_TRY(send_tree(m_container, *package, m_hold, run));
+        if (started && started->exit_code == k_missing) {
+            for (const Package& package : packages) {
+                if (started->out.find(package.folder) == std::string::npos) continue;
+                GDNCTL_TRY(send_package(m_container, package, m_hold, run));
+            }
             started = m_container.exec(argv);
         }
         if (is_gone(started)) {
@@ -249,8 +284,8 @@ private:
     }
 
     void end(int code) {
-        m_details.driver_exit_code = code;
         if (m_stopped) return set(JobState::stopped, job_message::k_stopped);
+        m_details.driver_exit_code = code;
         if (code == 0) return set(JobState::succeeded, job_message::k_succeeded);
         m_details.error_type = job_error::k_command_error;
         set(JobState::failed, job_message::exit_code(code, m_output));

@@ -32,7 +32,7 @@ Client::Client(IrisJobsConfig config)
     : m_config(std::move(config)),
       m_route({m_config.route, m_config.http, m_config.clock, m_config.stop, m_config.one_shot}) {}
 
-Result<HttpResponse> Client::send_once(const Call& call) {
+Result<HttpResponse> Client::send_once(const Call& call, bool& login) {
     HttpRequest request;
     request.method = "POST";
     request.url = path_of(call.method);
@@ -42,10 +42,14 @@ Result<HttpResponse> Client::send_once(const Call& call) {
     request.body_limit = call.body_limit;
     request.first_byte_timeout = call.first_byte;
     request.total_timeout = call.total;
+    login = true;
     GDNCTL_TRY_ASSIGN(request.secret_headers, m_config.route->headers(false));
+    login = false;
     GDNCTL_TRY_ASSIGN(HttpResponse answer, m_route.send(request));
     if (answer.status != 401) return answer;
+    login = true;
     GDNCTL_TRY_ASSIGN(HttpHeaders renewed, m_config.route->headers(true));
+    login = false;
     if (renewed == request.secret_headers) return answer;
     request.secret_headers = std::move(renewed);
     return m_route.send(std::move(request));
@@ -54,8 +58,9 @@ Result<HttpResponse> Client::send_once(const Call& call) {
 Result<HttpResponse> Client::send(const Call& call, Tries tries) {
     Patience patience = m_route.patience(retry_policy());
     for (;;) {
-        auto answer = send_once(call);
-        const bool passing = answer ? is_passing(*answer) : is_out_of_reach(answer.error());
+        bool login = false;
+        auto answer = send_once(call, login);
+        const bool passing = answer ? is_passing(*answer) : !login && is_out_of_reach(answer.error());
         if (!passing || tries == Tries::one) return answer;
         const bool again =
             answer ? patience.wait(refuse(call, *answer).message) : m_route.wait(patience, answer.error());
@@ -81,7 +86,9 @@ Result<Json> Client::ask(std::string method, const Json& request, Tries tries) {
     Call call;
     call.method = std::move(method);
     call.body = to_text(request);
-    return ask(call, tries);
+    auto answer = ask(call, tries);
+    if (answer || answer.error().kind != ErrorKind::bad_input) return answer;
+    return fail(ErrorKind::infrastructure, fmt::format("{}: {}", call.method, answer.error().message));
 }
 
 Error Client::refuse(const Call& call, const HttpResponse& answer) const {

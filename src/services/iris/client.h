@@ -47,7 +47,8 @@ public:
     Clock& clock() const { return *m_config.clock; }
 
 private:
-    Result<HttpResponse> send_once(const Call& call);
+    // `login`: the error is of the route, which has tried as often as it makes sense.
+    Result<HttpResponse> send_once(const Call& call, bool& login);
 
     IrisJobsConfig m_config;
     RouteClient m_route;

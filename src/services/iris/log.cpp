@@ -28,8 +28,8 @@ public:
           m_source(std::move(name) + "/"),
           m_facts(std::move(facts)),
           m_tail(start.tail),
-          m_tries(start.follow ? Tries::one : Tries::patient),
-          m_last_line(m_client->clock().monotonic()) {}
+          m_follow(start.follow),
+          m_tries(start.follow ? Tries::one : Tries::patient) {}
 
     Result<std::size_t> pump(const Sink& sink) override {
         std::size_t passed = 0;
@@ -37,7 +37,7 @@ public:
             GDNCTL_TRY_ASSIGN(const std::string text, last_lines(*m_tail));
             m_tail.reset();
             passed += text.size();
-            if (!text.empty() && !sink(text)) return passed;
+            if ((!text.empty() && !sink(text)) || !m_follow) return passed;
         }
         for (;;) {
             bool wanted = true;
@@ -48,13 +48,18 @@ public:
             if (!wanted) return passed;
             if (lines > 0) continue;
             if (!more_may_come()) return passed;
-            constexpr std::chrono::milliseconds k_look{250};
-            if (!m_client->clock().sleep_for(k_look, m_client->route().stop())) return tl::unexpected(stopped_error());
+            GDNCTL_TRY(wait());
         }
     }
 
 private:
     using Take = std::function<void(const std::string& line)>;
+
+    Status wait() {
+        constexpr std::chrono::milliseconds k_look{250};
+        if (m_client->clock().sleep_for(k_look, m_client->route().stop())) return {};
+        return tl::unexpected(stopped_error());
+    }
 
     // A job's last lines reach the log server after its end.
     bool more_may_come() const {
@@ -105,8 +110,10 @@ private:
             }
             take(line.text + "\n");
         }
-        if (!page.cursor.empty()) m_cursor = page.cursor;
-        if (!page.lines.empty()) m_last_line = m_client->clock().monotonic();
+        if (!page.cursor.empty() && page.cursor != m_cursor) {
+            m_cursor = page.cursor;
+            m_last_line = m_client->clock().monotonic();
+        }
         return page.lines.size();
     }
 
@@ -126,10 +133,17 @@ private:
         if (!whole) {
             Json wanted = request(std::max<std::size_t>(count, 1));
             wanted["tail"] = true;
-            const auto page = fetch(wanted, k_page_bytes);
-            whole = !page && page.error().kind == ErrorKind::bad_input;
-            if (!page && !whole) return tl::unexpected(page.error());
-            if (page) pass(*page, keep);
+            for (;;) {
+                const auto page = fetch(wanted, k_page_bytes);
+                whole = !page && page.error().kind == ErrorKind::bad_input;
+                if (!page && !whole) return tl::unexpected(page.error());
+                if (page) pass(*page, keep);
+                // The last lines of a job that has just ended may still be on their way.
+                if (whole || m_follow || !more_may_come()) break;
+                GDNCTL_TRY(wait());
+                kept.clear();
+                bytes = 0;
+            }
         }
         while (whole) {
             GDNCTL_TRY_ASSIGN(const std::size_t lines, next_page(keep));
@@ -144,11 +158,12 @@ private:
     std::string m_source;
     std::shared_ptr<const JobFacts> m_facts;
     std::optional<std::size_t> m_tail;
+    bool m_follow;
     Tries m_tries;
     std::string m_cursor = "0";
     std::size_t m_page = k_page_lines;
     std::int64_t m_attempt = 0;
-    Clock::Monotonic m_last_line;
+    Clock::Monotonic m_last_line{};
 };
 
 }  // namespace

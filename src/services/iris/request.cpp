@@ -103,6 +103,7 @@ Result<Json> launch_json(const JobRequest& request, std::string_view name, std::
                     "put it into a script in the working directory");
     }
     GDNCTL_TRY_ASSIGN(auto env, values_of(request.env));
+    env.emplace("PYTHONUNBUFFERED", "1");
     for (const auto& [key, value] : request.metadata) env[meta_name(key)] = text::repair_utf8(value);
     GDNCTL_TRY_ASSIGN(Json resources, resources_json(request.resources));
     Json out;
@@ -121,7 +122,7 @@ Result<Json> launch_json(const JobRequest& request, std::string_view name, std::
 
 Result<std::string> export_lines(const std::vector<JobEnv>& env) {
     GDNCTL_TRY_ASSIGN(const auto values, values_of(env));
-    std::string lines;
+    std::string lines = "export PYTHONUNBUFFERED=1\n";
     for (const auto& [name, value] : values) lines += fmt::format("export {}={}\n", name, text::shell_quote(value));
     return lines;
 }

@@ -13,8 +13,6 @@
 
 namespace gdnctl::iris {
 
-// Of the bundle, before base64.
-inline constexpr std::uint64_t k_bundle_limit = 26'214'400;
 // Names of the variables that carry a job's metadata begin with this.
 inline constexpr std::string_view k_metadata_prefix = "GDNCTL_META_";
 // Precedes the entrypoint of a job: one stream keeps the order of its output.

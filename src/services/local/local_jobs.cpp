@@ -34,6 +34,7 @@ using local::Store;
 
 constexpr std::size_t k_read_size = std::size_t{1} << 20;
 constexpr double k_default_start_timeout_s = 900;
+constexpr std::string_view k_outputs = "outputs";  // the job's output folder, below its own
 
 // Removes an unfinished job folder unless keep() was called.
 class Staging {
@@ -136,6 +137,7 @@ public:
     Result<std::vector<JobDetails>> list(const JobFilter& filter) override;
     Result<bool> stop(std::string_view id) override;
     Status remove(std::string_view id) override;
+    Result<std::vector<StoredOutput>> outputs(std::string_view id) override;
     Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) override;
     void ignore_stop_requests() override { m_store.ignore_stop_requests(); }
 
@@ -157,6 +159,7 @@ std::map<std::string, std::string> LocalJobs::job_environment(const JobRequest& 
     for (const JobEnv& item : request.env) env[item.name] = item.value;
     env["PYTHONUNBUFFERED"] = "1";
     env["GDNCTL_SUBMISSION_ID"] = request.submission_id;
+    env["GDNCTL_OUTPUT_DIR"] = m_store.file(request.submission_id, k_outputs).string();
     env[std::string(k_process_mark)] = local::job_mark(m_store.job(request.submission_id));
     env.erase("RAY_ADDRESS");
     env[std::string(local::k_entrypoint_variable)] = request.entrypoint;
@@ -211,6 +214,7 @@ Status LocalJobs::stage(const JobRequest& request, const LocalRequest& plan, con
     } else {
         GDNCTL_TRY(make_private_directory(folder / "work"));
     }
+    GDNCTL_TRY(make_private_directory(folder / k_outputs));
     JobDetails details;
     details.submission_id = plan.submission_id;
     details.entrypoint = plan.entrypoint;
@@ -364,6 +368,26 @@ Status LocalJobs::remove(std::string_view id) {
     fs::remove_all(trash, problem);
     if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "remove", trash, problem.value()));
     return {};
+}
+
+Result<std::vector<StoredOutput>> LocalJobs::outputs(std::string_view id) {
+    GDNCTL_TRY(details(id));
+    const fs::path folder = m_store.file(id, k_outputs);
+    StoredOutput all;
+    bool empty = true;
+    std::error_code problem;
+    for (fs::recursive_directory_iterator it(folder, problem), end; !problem && it != end; it.increment(problem)) {
+        empty = false;
+        std::error_code gone;
+        const std::uint64_t bytes = it->is_regular_file(gone) ? it->file_size(gone) : 0;
+        if (!gone) all.bytes += bytes;
+    }
+    if (problem && problem != std::errc::no_such_file_or_directory) {
+        return tl::unexpected(file_error(ErrorKind::local_io, "read", folder, problem.value()));
+    }
+    if (empty) return std::vector<StoredOutput>();
+    all.uri = "file://" + folder.string();
+    return std::vector<StoredOutput>{std::move(all)};
 }
 
 Result<std::unique_ptr<JobLog>> LocalJobs::open_log(std::string_view id, const LogStart& start) {
