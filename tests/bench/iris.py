@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -81,16 +82,23 @@ def follow_delay(gdnctl, server, lines):
     follower = subprocess.Popen([gdnctl, "ray-logs", "slow", "-f", "--iris-url", server.url], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                 stdin=subprocess.DEVNULL)
     time.sleep(12)  # past the quick looks of the first ten seconds
-    began = len(server.requests())
-    delays = []
-    for i in range(lines):
-        given = time.time()
-        server.order(append=["/me/slow", [f"line {i}"]])
+    before, began, given = len(server.requests()), time.time(), []
+
+    def give():
+        for i in range(lines):
+            given.append(time.time())
+            server.order(append=["/me/slow", [f"line {i}"]])
+            time.sleep(0.37)
+
+    giver = threading.Thread(target=give)
+    giver.start()
+    seen = []
+    for _ in range(lines):
         follower.stdout.readline()
-        delays.append(time.time() - given)
-        time.sleep(0.37)
-    took = sum(delays) + 0.37 * lines
-    asked = [r["method"] for r in server.requests()[began:]]
+        seen.append(time.time())
+    giver.join()
+    delays, took = [b - a for a, b in zip(given, seen)], time.time() - began
+    asked = [r["method"] for r in server.requests()[before:]]
     server.order(set=["/me/slow", {"state": "JOB_STATE_SUCCEEDED"}])
     follower.communicate(timeout=60)
     tell("a line is seen", delays, "s", "1.2")
