@@ -367,7 +367,7 @@ Result<JobRun> run_by_connection(const FoundHold& hold, const JobPlan& plan, con
     };
     command.on_out = take;
     command.on_err = take;
-    run.place = {hold.record.cluster == "local" ? "local" : "ray", hold.record.cluster, hold.record.address, ""};
+    run.place = {std::string(to_text(hold.record.kind)), hold.record.cluster, hold.record.address, ""};
     run.details.submission_id = hold.record.submission_id;
     run.subject = fmt::format("the {} of target '{}' on dev TPU {}", plan.kind, plan.target, hold.record.tpu_name);
     run.details.entrypoint = plan.command.entrypoint;
@@ -403,9 +403,27 @@ Result<JobRun> run_by_connection(const FoundHold& hold, const JobPlan& plan, con
 
 }  // namespace
 
+Status check_has_ssh(const std::string& tpu_name, const DestinationOptions& place, std::string refusal,
+                     Context& context) {
+    GDNCTL_TRY_ASSIGN(const auto records, devtpu::HoldStore(context.state_dir).all());
+    const auto known =
+        std::find_if(records.rbegin(), records.rend(), [&](const HoldRecord& one) { return one.tpu_name == tpu_name; });
+    std::optional<PlaceKind> kind;
+    if (!place.given() && known != records.rend()) {
+        kind = known->kind;
+    } else {
+        GDNCTL_TRY_ASSIGN(const JobDestination destination, choose_destination(place, context));
+        kind = destination.kind;
+    }
+    return kind == PlaceKind::iris ? Status(fail(ErrorKind::usage, std::move(refusal))) : Status();
+}
+
 Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context) {
     HoldRecord& record = hold.record;
     if (record.cluster == "local") return Via::ssh;  // the connection is this machine
+    if (record.kind == PlaceKind::iris) {
+        return wanted == Via::ssh ? Result<Via>(fail(ErrorKind::usage, k_no_via_ssh)) : Result<Via>(Via::ray);
+    }
     const bool foreign = record.submission_id.empty();
     if (wanted == Via::ray && foreign) {
         return fail(ErrorKind::usage,
@@ -532,6 +550,7 @@ std::chrono::milliseconds limit_of(const std::optional<double>& limit_s) {
 Result<FoundHold> ready_hold(const std::string& tpu_name, const DestinationOptions& place, const HeldSync& sync,
                              Via& via, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto root, sync_root(sync, context));
+    if (via == Via::ssh) GDNCTL_TRY(check_has_ssh(tpu_name, place, k_no_via_ssh, context));
     GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(tpu_name, place, context));
     GDNCTL_TRY_ASSIGN(via, choose_via(hold, via, context));
     if (sync.no_sync || via != Via::ssh) return hold;
@@ -572,7 +591,7 @@ Result<std::string> program_there(const FoundHold& hold, Via via, JobPlan& plan,
 Result<PlannedJob> plan_held_test(Target target, const TestSelection& selection, const FoundHold& hold, Via via,
                                   Context& context) {
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_held_plan(std::move(target), hold, context));
-    job.plan = {"test", job.target.name, {}, cluster_env(job.target), {}};
+    job.plan = {"test", job.target.name, {}, cluster_env(job.target, job.place.kind), {}};
     job.plan.log_decides = needs_log(job.target);
     std::string there;
     if (selection.oracle != TestSelection::Oracle::off) {
@@ -590,7 +609,7 @@ Result<PlannedJob> plan_held_profile(Target target, ProfileSettings settings,
     if (settings.tpu == "auto") settings.tpu = hold.record.tpu_type;
     GDNCTL_TRY(check_trace_place(job.target, via != Via::ray, "a job beside the holder of a dev TPU (--via ray)"));
     settings.on_dev_tpu = via == Via::ssh && hold.record.cluster != "local";
-    job.plan = {"profile", job.target.name, {}, cluster_env(job.target), job.target.metric};
+    job.plan = {"profile", job.target.name, {}, cluster_env(job.target, job.place.kind), job.target.metric};
     GDNCTL_TRY_ASSIGN(job.plan.command, profile_command(job.target, settings, context.program));
     if (job.target.profile && job.target.profile->trace_is_file()) {
         job.plan.bring_back = job.target.profile->trace_path();
@@ -615,6 +634,7 @@ Result<JobRun> run_beside(const FoundHold& hold, const JobPlan& plan, const Held
     for (const JobEnv& item : extra) submit.env.push_back(item.name + "=" + item.value);
     submit.auto_stop = true;
     submit.timeout_s = options.run.timeout_s;
+    submit.idle_timeout_s = options.run.idle_timeout_s;
     if (options.sync.no_sync) submit.working_dir = "none";
     if (options.sync.sync_path) submit.working_dir = options.sync.sync_path;
     JobPlan beside = plan;

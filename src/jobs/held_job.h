@@ -32,6 +32,13 @@ struct HostRun {
     bool alone = false;
 };
 
+// Refuses what needs ssh where a hold is a container without it, before the hold is looked for. `refusal`: the error.
+// Errors: usage; those of choose_destination().
+Status check_has_ssh(const std::string& tpu_name, const DestinationOptions& place, std::string refusal,
+                     Context& context);
+inline constexpr const char* k_no_via_ssh =
+    "--via ssh is not supported on iris: commands run in the holder's container";
+
 // How to reach the hold: over ssh if it answers now, else through jobs. Updates its ssh_ok. Errors: infrastructure
 // (`--via ssh` without ssh; the hold is over), authentication (the host refuses the key).
 Result<Via> choose_via(FoundHold& hold, Via wanted, Context& context);

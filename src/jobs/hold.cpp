@@ -40,6 +40,7 @@ std::string hold_word(const JobDetails& job, const char* key) {
 
 HoldRecord hold_of(const JobDetails& job, const JobBackend& backend) {
     HoldRecord record;
+    record.kind = backend.kind();
     record.tpu_name = hold_word(job, "tpu_name");
     record.tpu_type = hold_word(job, "tpu_type");
     record.cluster = backend.cluster();
@@ -67,7 +68,8 @@ devtpu::HolderLog read_holder(JobBackend& backend, std::string_view id) {
 
 Error hold_over(const HoldRecord& record, const JobDetails& job, const std::optional<devtpu::HoldEnd>& end) {
     const std::string what = fmt::format("dev TPU {} on {}", record.tpu_name, hold_place_words(record));
-    if (end == devtpu::HoldEnd::preempted) {
+    const bool taken = job.state == JobState::failed && job.message.find(": Preempted ") != std::string::npos;
+    if (end == devtpu::HoldEnd::preempted || taken) {
         return {
             ErrorKind::infrastructure, what + " was preempted: its machine was taken away", "allocate it again", {}};
     }
@@ -84,7 +86,8 @@ Error hold_over(const HoldRecord& record, const JobDetails& job, const std::opti
                 "`gdnctl dev-tpu-allocate --lease` sets a longer lease",
                 {}};
     }
-    if (end == devtpu::HoldEnd::stop || job.state == JobState::stopped) {
+    // A holder that has succeeded without a word was completed by someone.
+    if (end == devtpu::HoldEnd::stop || job.state == JobState::stopped || job.state == JobState::succeeded) {
         return {ErrorKind::nothing_done, what + " was released by another command", {}, {}};
     }
     return {ErrorKind::infrastructure,
@@ -101,9 +104,13 @@ Error hold_vanished(const HoldRecord& record) {
 }
 
 DestinationOptions destination_of_hold(const HoldRecord& record, const DestinationOptions& options) {
-    if (options.cluster || options.cluster_config || options.ray_address) return options;
+    if (options.given()) return options;
     DestinationOptions place = options;
-    if (record.cluster.empty() || !record.ray_address.empty()) place.ray_address = record.ray_address;
+    if (!record.iris_url.empty()) {
+        place.iris_url = record.iris_url;
+    } else if (record.cluster.empty() || !record.ray_address.empty()) {
+        place.ray_address = record.ray_address;
+    }
     if (record.cluster.ends_with(".yaml")) {
         place.cluster_config = record.cluster;
     } else if (!record.cluster.empty()) {
@@ -128,22 +135,28 @@ std::optional<std::string> named_cluster(const DestinationOptions& options) {
     return options.cluster;
 }
 
+// How later commands reach the place of the hold.
+void keep_address(HoldRecord& record, const DestinationOptions& options) {
+    record.ray_address = options.ray_address.value_or(record.ray_address);
+    record.iris_url = options.iris_url.value_or(record.iris_url);
+}
+
 // Asks the place for this user's hold with this name.
 Result<std::optional<HoldRecord>> ask_for_hold(const std::string& name, const DestinationOptions& options,
                                                Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options, true, context));
-    GDNCTL_TRY_ASSIGN(const auto jobs, backend->list());
-    const std::string user = user_name(context.env);
+    const std::string user = submitter(*backend, context.env);
+    GDNCTL_TRY_ASSIGN(const auto jobs, backend->list({user, std::string(devtpu::k_hold_part)}));
     for (const JobDetails& job : jobs) {
         if (!is_hold(job) || job.state != JobState::running || hold_word(job, "tpu_name") != name ||
             hold_word(job, "user") != user) {
             continue;
         }
         HoldRecord record = hold_of(job, *backend);
-        if (options.ray_address) record.ray_address = *options.ray_address;
+        keep_address(record, options);
         const auto log = read_holder(*backend, job.submission_id);
         if (log.host()) record.host = *log.host();
-        reach_host(record, "", context);
+        if (backend->hosts_have_ssh()) reach_host(record, "", context);
         if (Status kept = devtpu::HoldStore(context.state_dir).put(record); !kept) {
             return tl::unexpected(std::move(kept).error());
         }
@@ -155,9 +168,26 @@ Result<std::optional<HoldRecord>> ask_for_hold(const std::string& name, const De
 constexpr seconds k_end_runs_limit{8};
 constexpr seconds k_close_limit{3};
 
+// The same where the host has no ssh: a job beside the holder ends the others.
+void end_runs_beside(const HoldRecord& record, JobBackend& backend, Context& context) {
+    JobRequest job;
+    job.submission_id = record.submission_id.substr(0, 80) + "-end-" + random_hex(8);
+    job.beside = record.submission_id;
+    job.entrypoint = devtpu::end_line(record.submission_id + ".");
+    const auto deadline = context.clock.monotonic() + k_end_runs_limit;
+    auto submitted = backend.submit(job);
+    while (submitted && context.clock.monotonic() < deadline) {
+        const auto now = backend.poll(job.submission_id);
+        if (!now || is_terminal(now->state) || !context.clock.sleep_for(milliseconds(100), context.stop)) return;
+    }
+}
+
 // Programs on the host are not part of the holder's job, so stopping the job would leave them running.
-void end_runs(const HoldRecord& record, Context& context) {
+void end_runs(const HoldRecord& record, JobBackend& backend, Context& context) {
     const auto connection = connection_of(record, context);
+    if (!connection && !backend.hosts_have_ssh() && record.state != "pending") {
+        return end_runs_beside(record, backend, context);
+    }
     if (!connection) return;
     const auto ended = devtpu::ask_host(*connection, devtpu::end_line(record.submission_id + "."), {}, k_end_runs_limit,
                                         context.process, context.stop);
@@ -235,7 +265,8 @@ Result<FoundHold> find_hold(const std::string& name, const DestinationOptions& o
     GDNCTL_TRY(devtpu::check_tpu_name(name));
     const auto cluster = named_cluster(options);
     const devtpu::HoldStore store(context.state_dir);
-    GDNCTL_TRY_ASSIGN(auto record, store.find(name, cluster, options.ray_address));
+    GDNCTL_TRY_ASSIGN(auto record,
+                      store.find(name, cluster, options.ray_address ? options.ray_address : options.iris_url));
     if (record) {
         DestinationOptions place = destination_of_hold(*record, options);
         if (record->state == "ready" && record->cluster != "local") return FoundHold{std::move(*record), place};
@@ -293,7 +324,7 @@ Json hold_view_json(const HoldView& view) {
 }
 
 Status release_hold(const HoldRecord& record, JobBackend& backend, milliseconds limit, Context& context) {
-    end_runs(record, context);
+    end_runs(record, backend, context);
     const Status stopped = stop_holder(record, backend, limit, context);
     close_ssh(record, context);
     if (!stopped) return stopped;
@@ -379,10 +410,10 @@ private:
             GDNCTL_TRY_ASSIGN(const auto job, first_hold());
             if (!job) return {};
             const std::string owner = hold_word(*job, "user");
-            const bool mine = owner == user_name(m_context.env);
+            const bool mine = owner == submitter(*m_backend, m_context.env);
             if (mine && job->state == JobState::running) {
                 m_record = hold_of(*job, *m_backend);
-                if (m_options.ray_address) m_record.ray_address = *m_options.ray_address;
+                keep_address(m_record, m_options);
                 m_adopted = true;
                 return {};
             }
@@ -403,7 +434,7 @@ private:
 
     // The earliest hold with this name. Every client finds the same one.
     Result<std::optional<JobDetails>> first_hold() {
-        GDNCTL_TRY_ASSIGN(const auto jobs, m_backend->list());
+        GDNCTL_TRY_ASSIGN(const auto jobs, m_backend->list({{}, std::string(devtpu::k_hold_part)}));
         std::optional<JobDetails> first;
         for (const JobDetails& job : jobs) {
             if (!is_hold(job) || hold_word(job, "tpu_name") != m_plan.tpu_name) continue;
@@ -430,7 +461,7 @@ private:
     JobRequest holder_request() {
         std::random_device random;
         devtpu::HolderRequest holder;
-        const std::string user = user_name(m_context.env);
+        const std::string user = submitter(*m_backend, m_context.env);
         holder.submission_id =
             make_submission_id("hold", user + "-" + m_plan.tpu_name, m_context.clock.wall(), random());
         holder.tpu_name = m_plan.tpu_name;
@@ -441,12 +472,13 @@ private:
         holder.ssh_user = m_plan.ssh_user;
         holder.terms = m_plan.terms;
         holder.resources = m_tpu.resources;
+        holder.start_timeout = m_plan.ready_timeout;
         if (const auto base = m_context.env.get(devtpu::k_metadata_variable); base && !base->empty()) {
             holder.metadata_base = *base;
         }
         m_record = {};
         m_record.nonce = holder.nonce;
-        if (!m_place.local) return devtpu::holder_job(holder);
+        if (!m_place.is_local()) return devtpu::holder_job(holder);
         const auto folder = m_store.local_folder(m_plan.tpu_name);
         return devtpu::local_holder_job(holder, m_context.program, devtpu::local_lease(folder, holder.submission_id));
     }
@@ -455,7 +487,7 @@ private:
     Status submit_until_running() {
         for (;;) {
             const JobRequest request = holder_request();
-            if (m_place.local) GDNCTL_TRY(make_private_directory(m_store.local_folder(m_plan.tpu_name)));
+            if (m_place.is_local()) GDNCTL_TRY(make_private_directory(m_store.local_folder(m_plan.tpu_name)));
             const std::string& id = request.submission_id;
             m_record = record_of(request);
             GDNCTL_TRY(m_store.put(m_record));
@@ -468,6 +500,11 @@ private:
                 return tl::unexpected(submitted.error());
             }
             for (const std::string& warning : submitted->warnings) log::warning("{}", warning);
+            if (submitted->submission_id != id) {
+                GDNCTL_TRY(m_store.forget(id));
+                m_record.submission_id = submitted->submission_id;
+                GDNCTL_TRY(m_store.put(m_record));
+            }
             GDNCTL_TRY_ASSIGN(bool gave_way, gives_way());
             if (gave_way && m_adopted) return {};
             if (gave_way) continue;
@@ -483,7 +520,9 @@ private:
                 return {};
             }
             GDNCTL_TRY(forget_hold(m_record, m_context));
-            if (job.error_type == job_error::k_start_timeout && m_context.clock.monotonic() < m_deadline) {
+            if (job.error_type == job_error::k_start_timeout) {
+                // A cluster that knows our limit gives up at the same time as we do.
+                if (m_context.clock.monotonic() + seconds(1) >= m_deadline) return tl::unexpected(not_ready());
                 log::warning("{} gave up waiting for the TPU: requesting it again", hold_place_words(m_record));
                 continue;
             }
@@ -498,7 +537,7 @@ private:
         job.metadata = request.metadata;
         job.start_time = m_context.clock.wall();
         HoldRecord record = hold_of(job, *m_backend);
-        if (m_options.ray_address) record.ray_address = *m_options.ray_address;
+        keep_address(record, m_options);
         return record;
     }
 
@@ -579,11 +618,13 @@ private:
         log::info("TPU allocated successfully!");
         log::info("host: {} ({}{}{})", m_record.host.hostname, m_record.host.reachable_ip(),
                   m_record.tpu_type.empty() ? "" : ", ", m_record.tpu_type);
-        reach_host(m_record, m_plan.ssh_user, m_context);
+        const bool ssh = m_backend->hosts_have_ssh();
+        if (ssh) reach_host(m_record, m_plan.ssh_user, m_context);
         GDNCTL_TRY(m_store.put(m_record));
         GDNCTL_TRY(renew_first());
         if (!m_record.alias.empty()) log::info("SSH alias: {}", m_record.alias);
-        if (m_plan.sync) GDNCTL_TRY(prepare_tree());
+        if (!ssh) log::info("{}: commands run in the holder's container", m_backend->name());
+        if (ssh && m_plan.sync) GDNCTL_TRY(prepare_tree());
         if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
         m_record.state = "ready";
         return m_store.put(m_record);

@@ -192,7 +192,7 @@ void reach_host(HoldRecord& record, const std::string& ssh_user, Context& contex
 Status forget_hold(const HoldRecord& record, const Context& context) {
     const devtpu::HoldStore store(context.state_dir);
     GDNCTL_TRY(store.forget(record.submission_id));
-    if (record.cluster == "local" || home(context).empty()) return {};
+    if (record.kind != PlaceKind::ray || home(context).empty()) return {};
     GDNCTL_TRY_ASSIGN(const auto all, store.all());
     const auto other = std::find_if(all.rbegin(), all.rend(), [&](const HoldRecord& one) {
         return one.tpu_name == record.tpu_name && !one.alias.empty();

@@ -8,9 +8,11 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "core/base64.h"
 #include "core/log.h"
 #include "core/redact.h"
 #include "core/text.h"
+#include "jobs/outputs.h"
 #include "jobs/trace_input.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
@@ -72,7 +74,7 @@ Status download_from_wandb(const std::string& run_url, WallTime began, const fs:
     if (!url) return fail(ErrorKind::config, "the address of W&B's server is not valid: " + hub::shown(access.url));
     http::ServiceEndpoint service;
     service.endpoint = *url;
-    const std::string credentials = wandb::base64("api:" + access.key);
+    const std::string credentials = to_base64("api:" + access.key);
     register_secret(credentials);
     service.authorization = "Basic " + credentials;
     hub::RetryingClient client(*pool, std::move(service), {}, context.clock, context.stop);
@@ -151,6 +153,23 @@ Result<fs::path> new_trace_folder(const Context& context) {
     return folder;
 }
 
+namespace {
+
+// The trace among what the job stored in its output folder, at the same path as in its working directory, or anywhere.
+Result<fs::path> trace_in_outputs(const Target& target, const JobRun& run, Context& context) {
+    GDNCTL_TRY_ASSIGN(const fs::path folder, new_trace_folder(context));
+    if (Status fetched = fetch_outputs(run.details, run.outputs, folder, context); !fetched) {
+        if (is_interruption(fetched.error())) return tl::unexpected(std::move(fetched).error());
+        log::warning("the trace was not fetched: {}", fetched.error().text());
+        return fs::path();
+    }
+    std::error_code ignored;
+    const fs::path path = folder / target.profile->trace_path();
+    return fs::exists(path, ignored) ? path : folder;
+}
+
+}  // namespace
+
 Result<std::optional<JobTrace>> trace_of_job(const Target& target, const JobRun& run, Context& context) {
     const std::string trace = target.profile ? target.profile->trace : std::string();
     if (trace.empty() || !run.waited || run.cut_short || run.verdict.exit != ExitCode::ok) {
@@ -159,6 +178,9 @@ Result<std::optional<JobTrace>> trace_of_job(const Target& target, const JobRun&
     JobTrace out{{}, {}, run.details.start_time, run.details.end_time};
     if (target.profile->trace_is_file()) {
         out.path = run.brought_back;
+        if (out.path.empty() && !run.outputs.empty()) {
+            GDNCTL_TRY_ASSIGN(out.path, trace_in_outputs(target, run, context));
+        }
         if (out.path.empty()) out.lack = "the job left no trace at " + target.profile->trace_path();
         return std::optional(std::move(out));
     }

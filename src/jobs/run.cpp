@@ -7,6 +7,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "jobs/outputs.h"
 #include "jobs/stop.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
@@ -179,11 +180,15 @@ std::optional<JobDetails> leave_or_stop(const SubmitOptions& options, JobBackend
     return std::nullopt;
 }
 
+std::chrono::milliseconds milliseconds_of(double seconds) {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000.0));
+}
+
 std::optional<std::chrono::milliseconds> time_limit(const JobPlan& plan, const SubmitOptions& options) {
     std::optional<std::chrono::milliseconds> limit;
     if (plan.command.timeout_s) limit = std::chrono::seconds(*plan.command.timeout_s);
     if (options.timeout_s) {
-        const auto own = std::chrono::milliseconds(static_cast<std::int64_t>(*options.timeout_s * 1000.0));
+        const auto own = milliseconds_of(*options.timeout_s);
         limit = limit ? std::min(*limit, own) : own;
     }
     return limit;
@@ -192,8 +197,9 @@ std::optional<std::chrono::milliseconds> time_limit(const JobPlan& plan, const S
 // For a command that cannot show a job's output: its disk is full, for instance. The job does not depend on it.
 std::string how_to_see(const JobBackend& backend, const JobDetails& job) {
     const std::string words = command_words(backend, job.submission_id);
-    return is_terminal(job.state) ? fmt::format("the job has ended: `gdnctl ray-wait --show-logs{}` shows it", words)
-                                  : fmt::format("the job keeps running: `gdnctl ray-logs --follow{}` shows it", words);
+    return is_terminal(job.state)
+               ? fmt::format("the job has ended: `{} --show-logs{}` shows it", job_command(backend, "wait"), words)
+               : fmt::format("the job keeps running: `{} --follow{}` shows it", job_command(backend, "logs"), words);
 }
 
 // The log is complete.
@@ -218,6 +224,7 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
     watch.whole_messages = false;
     watch.submitted = true;
     watch.timeout = time_limit(plan, options);
+    if (options.idle_timeout_s) watch.idle_timeout = milliseconds_of(*options.idle_timeout_s);
     watch.needs_log = plan.metric || plan.log_decides;
     watch.last = &run.details;
     auto watched = follow_job(
@@ -243,8 +250,13 @@ Status follow_to_the_end(JobRun& run, const JobPlan& plan, const SubmitOptions& 
         // The target's own limit applies to the job, --timeout to this command.
         const bool of_target = plan.command.timeout_s && watch.timeout == std::chrono::seconds(*plan.command.timeout_s);
         run.details = std::move(watched->details);
-        log::error("job {} did not end within {}", id, format_duration(*watch.timeout));
-        if (auto end = leave_or_stop(options, backend, id, of_target, context)) run.details = std::move(*end);
+        if (watched->idle) {
+            log::error("job {} wrote nothing for {}", id, format_duration(*watch.idle_timeout));
+        } else {
+            log::error("job {} did not end within {}", id, format_duration(*watch.timeout));
+        }
+        const bool must_stop = of_target || watched->idle;
+        if (auto end = leave_or_stop(options, backend, id, must_stop, context)) run.details = std::move(*end);
         finish_output(run);
         run.verdict = {FailureClass::timeout, ExitCode::timeout};
         return {};
@@ -283,7 +295,7 @@ bool stop_if_taken(JobRun& run, const SubmitOptions& options, JobBackend& backen
 Result<Submitted> submit_in_time(const JobRequest& request, const SubmitOptions& options, JobBackend& backend,
                                  Context& context) {
     if (!options.timeout_s) return backend.submit(request);
-    const auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(*options.timeout_s * 1000.0));
+    const auto patience = milliseconds_of(*options.timeout_s);
     const auto deadline = context.clock.monotonic() + patience;
     backend.set_deadline(deadline);
     auto submitted = backend.submit(request);
@@ -295,6 +307,20 @@ Result<Submitted> submit_in_time(const JobRequest& request, const SubmitOptions&
     error.kind = ErrorKind::timeout;
     error.message = fmt::format("the job was not submitted within {}: {}", format_duration(patience), error.message);
     return tl::unexpected(std::move(error));
+}
+
+// After the job's end: what it stored, and where that is now.
+void bring_outputs(JobRun& run, const SubmitOptions& options, JobBackend& backend, Context& context) {
+    const bool interrupted = run.cut_short && is_interruption(*run.cut_short);
+    if (!is_terminal(run.details.state) || interrupted) return;
+    run.outputs = outputs_of(backend, run.details.submission_id);
+    ask_for_cause(backend, run.details);
+    show_job_end(run.details, run.outputs);
+    if (!options.outputs) return;
+    Status fetched = fetch_outputs(run.details, run.outputs, context.cwd / *options.outputs, context);
+    if (fetched) return;
+    run.not_fetched = std::move(fetched).error();
+    if (run.cut_short || run.verdict.exit != ExitCode::ok) log::error("{}", run.not_fetched->text());
 }
 
 Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOptions& options, JobBackend& backend,
@@ -316,12 +342,16 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
         return run;
     }
     for (const std::string& warning : submitted->warnings) log::warning("{}", warning);
+    run.request.submission_id = submitted->submission_id;  // a scheduler may have put it under another user
+    run.details.submission_id = id;
+    run.place = place_of(backend, id);
     log::info("Job submitted with ID: {}", id);
     log::info("Job URL: {}", run.place.url);
     remember(run.request, run.place, submitted->session, context);
     if (!options.no_wait) {
         const Status followed = follow_to_the_end(run, plan, options, backend, context);
         if (!followed) cut_short(run, followed.error());
+        if (plan.beside.empty()) bring_outputs(run, options, backend, context);
         return run;
     }
     if (!context.global.json) {
@@ -341,9 +371,11 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
 }  // namespace
 
 void show_next_commands(const JobBackend& backend, std::string_view id) {
-    const std::string words = command_words(backend, id);
-    log::info("the job keeps running; next:\n  gdnctl ray-wait{}\n  gdnctl ray-logs{}\n  gdnctl ray-stop{}", words,
-              words, words);
+    std::string lines;
+    for (const char* verb : {"wait", "logs", "stop"}) {
+        lines += "\n  " + job_command(backend, verb) + command_words(backend, id);
+    }
+    log::info("the job keeps running; next:{}", lines);
 }
 
 bool is_interruption(const Error& error) {
@@ -362,6 +394,7 @@ FailureClass failure_of(const Error& error) {
 void put_run(Json& object, const JobRun& run) {
     put_job(object, run.place, run.details, run.verdict);
     if (!run.submitted) object["status"] = nullptr;
+    put_end(object, run.details, run.outputs);
 }
 
 Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBackend& backend, Context& context) {
@@ -376,6 +409,12 @@ Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBac
         renew_identity(request, plan.kind, context);
         log::warning("resubmitting it as {} ({} of {})", request.submission_id, again + 1, options.resubmit);
     }
+}
+
+Result<ExitCode> exit_of(const JobRun& run, ExitCode judged) {
+    if (run.cut_short) return tl::unexpected(*run.cut_short);
+    if (run.not_fetched && judged == ExitCode::ok) return tl::unexpected(*run.not_fetched);
+    return judged;
 }
 
 void report_end(const JobRun& run) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/json.h"
 #include "jobs/metric.h"
@@ -29,6 +30,8 @@ struct JobRun {
     std::optional<MetricReader> metric;  // the plan's metric, from the same log
     std::filesystem::path brought_back;  // what JobPlan::bring_back asks for; empty: it was not there
     std::string data;                    // the line that JobPlan::data_prefix asks for; empty: there was none
+    std::vector<StoredOutput> outputs;   // of a job that has ended
+    std::optional<Error> not_fetched;    // why its outputs are not in the folder that gets them
     // What ended the watch before the job's end, or the submission before its own. It becomes the command's error after
     // the known facts have been reported.
     std::optional<Error> cut_short;
@@ -57,7 +60,7 @@ private:
 // time, are in `cut_short` (after a signal the job keeps running, unless --auto-stop).
 Result<JobRun> run_job(const JobPlan& plan, const SubmitOptions& options, JobBackend& backend, Context& context);
 
-// Appends backend, ..., end_time, url to `object`; status is null if nothing was submitted.
+// Appends backend, ..., end_time, url, job_id, ..., outputs to `object`; status is null if nothing was submitted.
 void put_run(Json& object, const JobRun& run);
 
 // Whether a signal caused it.
@@ -70,6 +73,9 @@ void show_next_commands(const JobBackend& backend, std::string_view id);
 
 // Reports on stderr how the job ended if it did not succeed.
 void report_end(const JobRun& run);
+// What a command returns for a run that it has judged and reported: the error that cut it short; its exit code; for a
+// job that succeeded, the error that kept its outputs away.
+Result<ExitCode> exit_of(const JobRun& run, ExitCode judged);
 
 // The JSON fields for what a job's log reported (docs/reference/json.md).
 

@@ -41,6 +41,8 @@ struct SubmitOptions {
     bool no_secrets = false;
     std::int64_t resubmit = 0;
     std::optional<double> timeout_s;
+    std::optional<double> idle_timeout_s;  // without output; the job is stopped
+    std::optional<std::string> outputs;    // the folder that gets what the job stored in its output folder
 };
 
 struct JobPlan {

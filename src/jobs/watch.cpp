@@ -82,7 +82,10 @@ private:
     // No such job: it never existed, or no longer does.
     Error missing(const Error& error) {
         const auto session = remembered_session(m_id, m_context);
-        bool same = false;
+        // An Iris controller has no sessions: it has forgotten what it does not know.
+        const bool no_sessions = m_backend.kind() == PlaceKind::iris;
+        bool same = no_sessions;
+        m_exists = m_exists || (no_sessions && session);
         if (session && !session->empty()) {
             const auto now = m_backend.session();
             same = now && *now == *session;
@@ -95,7 +98,10 @@ private:
                     {}};
         }
         if (!m_exists) return error;
-        return {ErrorKind::infrastructure, "job record vanished: " + std::string(m_id), "someone has deleted it", {}};
+        return {ErrorKind::infrastructure,
+                "job record vanished: " + std::string(m_id),
+                no_sessions ? "its controller has forgotten it: submit again" : "someone has deleted it",
+                {}};
     }
 
     JobBackend& m_backend;
@@ -363,13 +369,19 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
                            const std::function<void(std::string_view)>& sink, Context& context) {
     Poller poller(backend, id, options, context);
     StatusLines lines(context, options.whole_messages);
-    LogDrain drain(log, sink, context);
-    const FollowPace pace = backend.pace();
+    Clock::Monotonic heard = context.clock.monotonic();
+    const std::function<void(std::string_view)> hear = [&](std::string_view bytes) {
+        heard = context.clock.monotonic();
+        sink(bytes);
+    };
+    LogDrain drain(log, hear, context);
     const auto deadline = deadline_of(options, context);
     const RequestLimit limit(backend, deadline);
     std::optional<JobDetails> last;
     Clock::Monotonic asked;
+    std::optional<Clock::Monotonic> read;
     for (;;) {
+        const FollowPace pace = backend.pace();
         const Clock::Monotonic now = context.clock.monotonic();
         const bool due = !last || last->state == JobState::pending || poller.failing() ||
                          now - asked >= std::min(options.poll, pace.status);
@@ -384,16 +396,18 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
         if (ended) {
             const bool needed = options.needs_log && last->state == JobState::succeeded;
             GDNCTL_TRY_ASSIGN(complete, drain.rest(deadline, needed));
-        } else {
+        } else if (!read || now - *read >= std::min(options.poll, pace.log) || poller.failing()) {
+            read = now;
             GDNCTL_TRY(drain.once(deadline));
         }
         GDNCTL_TRY(context.terminal.flush());
         if (last && !options.quiet) lines.show(*last);
-        if (ended) return Watched{std::move(*last), false, complete};
+        if (ended) return Watched{std::move(*last), false, false, complete};
         const bool over = deadline && context.clock.monotonic() >= *deadline;
+        const bool idle = options.idle_timeout && context.clock.monotonic() - heard >= *options.idle_timeout;
         const bool left = options.leave_when_closed && context.terminal.out_closed();
-        if (over || left) return Watched{last.value_or(unknown(id)), over};
-        if (!pause(context, poller.delay(std::min(options.poll, pace.log)), deadline)) {
+        if (over || idle || left) return Watched{last.value_or(unknown(id)), over || idle, idle && !over};
+        if (!pause(context, poller.delay(std::min({options.poll, pace.log, pace.status})), deadline)) {
             return tl::unexpected(stopped_error());
         }
     }

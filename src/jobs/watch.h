@@ -62,17 +62,19 @@ private:
 struct WatchOptions {
     std::chrono::milliseconds poll{5000};
     std::optional<std::chrono::milliseconds> timeout;
-    bool whole_messages = true;      // false: only the first line of a job's message
-    bool quiet = false;              // no status lines
-    bool leave_when_closed = false;  // stop watching when stdout is closed
-    bool submitted = false;          // the job is known to have existed: not finding it is a loss, not a mistake
-    bool needs_log = false;          // the results of a job that has succeeded come from its log
-    JobDetails* last = nullptr;      // receives the last known state of the job, whatever ends the watch
+    std::optional<std::chrono::milliseconds> idle_timeout;  // follow_job(): without a byte of the log
+    bool whole_messages = true;                             // false: only the first line of a job's message
+    bool quiet = false;                                     // no status lines
+    bool leave_when_closed = false;                         // stop watching when stdout is closed
+    bool submitted = false;      // the job is known to have existed: not finding it is a loss, not a mistake
+    bool needs_log = false;      // the results of a job that has succeeded come from its log
+    JobDetails* last = nullptr;  // receives the last known state of the job, whatever ends the watch
 };
 
 struct Watched {
     JobDetails details;
     bool timed_out = false;
+    bool idle = false;         // timed_out because of idle_timeout
     bool log_complete = true;  // follow_job() has passed on the whole log
 };
 

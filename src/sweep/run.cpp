@@ -378,8 +378,9 @@ private:
         watch.quiet = true;
         GDNCTL_TRY_ASSIGN(const Watched ended, wait_for_job(backend, id, watch, context));
         if (!ended.timed_out) return {};
-        return fail(ErrorKind::infrastructure, fmt::format("job {} does not end", id),
-                    "stop it with `gdnctl ray-stop`, then run the sweep again: two runs must not overlap");
+        return fail(
+            ErrorKind::infrastructure, fmt::format("job {} does not end", id),
+            "stop it with `" + job_command(backend, "stop") + "`, then run the sweep again: two runs must not overlap");
     }
 
     Status follow(const std::string& id, double limit_s, RunOutput& output) {

@@ -148,12 +148,20 @@ Result<JobCommand> levanter_test(const Target& target, const TestSelection& sele
     if (!oracle.empty()) steps.push_back({"oracle", "(cd \"$root\"; " + oracle + ")"});
     steps.push_back(torch_install(target, k_python));
     steps.push_back({"install transformers", fmt::format("uv pip install --python {} transformers", k_python)});
-    steps.push_back({"JAX device check", fmt::format("{} -c {}", k_python, text::shell_quote(device))});
-    steps.push_back({"pytest", pytest});
+    steps.push_back({"JAX device check", fmt::format("device=$({} -c {}) || {{ echo \"$device\"; exit 1; }}; "
+                                                     "echo \"$device\"",
+                                                     k_python, text::shell_quote(device))});
+    // A scheduler may lose lines in a flood of output, but not the last one.
+    steps.push_back({"pytest", pytest + "; echo \"$device\""});
     command.entrypoint = script(before, steps);
     if (target.here) command.entrypoint += k_given;
     return command;
 }
+
+// The trace of this run goes to the job's output folder, if it has one.
+constexpr std::string_view k_store_trace =
+    "[ -z \"${GDNCTL_OUTPUT_DIR:-}\" ] || find . -path \"*/plugins/profile/*\" -type f -newer \"$began\" "
+    "-exec cp --parents -t \"$GDNCTL_OUTPUT_DIR\" {} + || echo \"gdnctl: the trace could not be stored\"";
 
 Result<JobCommand> levanter_profile(const Target& target, const ProfileSettings& s) {
     JobCommand command = with_defaults(*target.profile);
@@ -179,20 +187,24 @@ Result<JobCommand> levanter_profile(const Target& target, const ProfileSettings&
         ".venv/bin/python -m experiments.speedrun.hackable_transformer_gdn.tiny_profile --force_run_failed true";
     if (s.dry_run) run += " --dry_run true";
     command.entrypoint =
-        script("unset VIRTUAL_ENV; export UV_PROJECT_ENVIRONMENT=.venv",
+        script("unset VIRTUAL_ENV; export UV_PROJECT_ENVIRONMENT=.venv; began=$(mktemp)",
                {{"uv sync", std::string(s.on_dev_tpu ? "uv sync --all-packages --extra=tpu --python=3.11" : "uv sync") +
                                 std::string(k_no_more_sync)},
                 torch_install(target, ".venv/bin/python"),
                 {"remove torchvision", "(uv pip uninstall --python .venv/bin/python torchvision || true)"},
-                {"profiled run", run}});
+                {"profiled run", run},
+                {"store the trace", std::string(k_store_trace)}});
     return command;
 }
 
 // Adds the packages of the checkout to the path, as its own launcher does.
-EnvList levanter_cluster_env() {
-    return {{"FRAY_CLUSTER_SPEC", "ray"},
-            {"PYTHONPATH",
-             "experiments:lib/fray/src:lib/haliax/src:lib/iris/src:lib/levanter/src:lib/marin/src:lib/zephyr/src"}};
+EnvList levanter_cluster_env(PlaceKind kind) {
+    EnvList env;
+    if (kind == PlaceKind::ray) env.emplace_back("FRAY_CLUSTER_SPEC", "ray");
+    env.emplace_back("PYTHONPATH",
+                     "experiments:lib/fray/src:lib/haliax/src:lib/iris/src:lib/levanter/src:lib/marin/src:"
+                     "lib/zephyr/src");
+    return env;
 }
 
 }  // namespace gdnctl::detail
@@ -798,8 +810,8 @@ Target with_files_in(Target target, const std::filesystem::path& folder) {
     return target;
 }
 
-EnvList cluster_env(const Target& target) {
-    return target.style == TargetStyle::levanter ? detail::levanter_cluster_env() : EnvList();
+EnvList cluster_env(const Target& target, PlaceKind kind) {
+    return target.style == TargetStyle::levanter ? detail::levanter_cluster_env(kind) : EnvList();
 }
 
 }  // namespace gdnctl

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/place_kind.h"
 #include "core/result.h"
 
 namespace gdnctl {
@@ -174,7 +175,7 @@ Target with_files_in(Target target, const std::filesystem::path& folder);
 // The start of a login shell's script that needs uv: if uv is not in PATH, adds the folder of uv's own installer.
 std::string_view find_uv();
 
-// The environment that the target's jobs need on a cluster, where nothing of the submitter's is available.
-EnvList cluster_env(const Target& target);
+// The environment that the target's jobs need on a cluster of this kind, where nothing of the submitter's is available.
+EnvList cluster_env(const Target& target, PlaceKind kind);
 
 }  // namespace gdnctl

@@ -51,8 +51,8 @@ test_list() {
   out_has 'us-east5               marin-us-east5           us-east5-b     -            -'
   out_has 'infra/marin-broken.yaml:2: not YAML'
   expect 0 "$GDNCTL" cluster list --json
-  out_has '{"schema":"gdnctl.cluster-list/1","clusters":[{"name":"local","in_use":false},{"name":"broken","in_use":false,"error":'
-  out_has '"cluster_name":"marin-us-central1","zone":"us-central1-a","project":"proj","tpu":"v5p-8","tpu_types":["v5p-8"]}'
+  out_has '{"schema":"gdnctl.cluster-list/1","clusters":[{"name":"local","in_use":false,"backend":"local"},{"name":"broken","in_use":false,"error":'
+  out_has '"cluster_name":"marin-us-central1","zone":"us-central1-a","project":"proj","tpu":"v5p-8","tpu_types":["v5p-8"],"backend":"ray"}'
   rm -r infra
   expect 0 "$GDNCTL" cluster list
   out_has 'local                  this machine             -              -            -  (in use)'
@@ -75,7 +75,7 @@ test_check_says_what_would_be_used() {
   out_has 'queued     2 x {TPU 4, TPU-v5p-8-head 1}'
   RAY_ADDRESS=http://127.0.0.1:$PORT/prefix/ RAY_API_SERVER_ADDRESS=ray://x:10001 expect 0 "$GDNCTL" cluster check --json
   out_has '{"schema":"gdnctl.cluster-check/1","backend":"ray","cluster":null,"origin":"environment RAY_ADDRESS","file":null'
-  out_has '"token_origin":null,"token_withheld":false,"tpu_types":[],"answers":true,"ray_version":"2.60.0","session_name":"session_1","authentication_mode":"disabled","load":{"tpu_used":4.0,"tpu_total":8.0,"queued":[{"resources":{"TPU":4.0,"TPU-v5p-8-head":1.0},"count":2}]},"error":null}'
+  out_has '"token_origin":null,"token_withheld":false,"tpu_types":[],"answers":true,"ray_version":"2.60.0","session_name":"session_1","authentication_mode":"disabled","load":{"tpu_used":4.0,"tpu_total":8.0,"queued":[{"resources":{"TPU":4.0,"TPU-v5p-8-head":1.0},"count":2}]},"error":null,"iris":null}'
   err_has 'RAY_API_SERVER_ADDRESS=ray://x:10001 is not a dashboard address: ignored'
   [ "$(asked /prefix/api/version)" = 1 ] || fail "the path prefix is lost"
 }
@@ -93,6 +93,7 @@ test_check_errors() {
   expect 2 "$GDNCTL" cluster check mars
   err_has 'No cluster config found for region mars'
   err_has 'looked for infra/marin-mars.yaml, infra/marin-mars-a.yaml, infra/marin-mars-b.yaml, infra/marin-mars-vllm.yaml in '
+  err_has ', ~/.config/marin/clusters/mars.yaml, ~/.config/marin/clusters/mars.yml, lib/iris/config/mars.yaml, lib/iris/config/mars.yml in '
   err_has 'known clusters: local, us-central1, us-east5'
   err_has '`--cluster-config FILE`'
   err_has '`--ray-address URL`'

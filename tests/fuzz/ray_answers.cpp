@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "fuzz/fuzz.h"
 #include "services/job/job.h"
+#include "services/job/route_client.h"
 #include "services/ray/jobs_api.h"
 #include "services/ray/log.h"
 
@@ -75,6 +76,6 @@ FUZZ(ray_answers) {
     (void)ray::parse_version(text);
     (void)ray::parse_flag(text, "stopped");
     (void)ray::parse_content_range(text);
-    require(ray::gist(text).size() <= 1200);
+    require(gist(text).size() <= 1200);
     return 0;
 }

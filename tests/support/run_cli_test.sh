@@ -73,8 +73,9 @@ powerless() {
 }
 # The names of all commands, one a line. In the reference, a heading of one word may be that of a group.
 command_names() {
-  "$GDNCTL" __docs markdown | sed -n 's/^## gdnctl //p' |
-    awk '{ name[NR] = $0; if (NF == 2) group[$1] } END { for (i = 1; i <= NR; i++) if (!(name[i] in group)) print name[i]; exit NR == 0 }'
+  "$GDNCTL" __docs markdown | sed -n 's/^## gdnctl /name /p; s/^- \[gdnctl \([^] ]*\) .*/group \1/p' |
+    awk '$1 == "group" { group[$2]; next } { sub(/^name /, ""); name[++n] = $0 }
+      END { for (i = 1; i <= n; i++) if (!(name[i] in group)) print name[i]; exit n == 0 }'
 }
 out_has() { grep -qF -- "$1" "$WORK/out" || fail "stdout lacks: $1"; }
 err_has() { grep -qF -- "$1" "$WORK/err" || fail "stderr lacks: $1"; }

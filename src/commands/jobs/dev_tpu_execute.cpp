@@ -49,6 +49,9 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY(check_has_ssh(options.name.tpu_name, options.name.place,
+                             "dev-tpu-setup is not supported on iris: commands set up their own environment (uv sync)",
+                             context));
     Via via = Via::ssh;
     GDNCTL_TRY_ASSIGN(FoundHold hold,
                       ready_hold(options.name.tpu_name, options.name.place, options.sync, via, context));
@@ -78,6 +81,9 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
+    GDNCTL_TRY(check_has_ssh(
+        options.name.tpu_name, options.name.place,
+        "dev-tpu-connect is not supported on iris: its containers have no terminal; use dev-tpu-execute", context));
     GDNCTL_TRY_ASSIGN(FoundHold hold, find_hold(options.name.tpu_name, options.name.place, context));
     GDNCTL_TRY(choose_via(hold, Via::ssh, context));
     HostRun shell;

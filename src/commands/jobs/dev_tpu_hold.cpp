@@ -109,6 +109,7 @@ Result<std::vector<Candidate>> candidates(const Options& options, Context& conte
         other.cluster = name;
         other.cluster_config.reset();
         other.ray_address.reset();
+        other.iris_url.reset();
         GDNCTL_TRY_ASSIGN(JobDestination place, choose_destination(other, context));
         const bool known = std::any_of(all.begin(), all.end(),
                                        [&](const Candidate& one) { return one.place.cluster == place.cluster; });
@@ -241,8 +242,8 @@ std::optional<WallTime> lease_end_of(const HoldRecord& record, const Context& co
 Result<std::vector<HoldView>> holds_at(const DestinationOptions& options, bool all_users,
                                        const std::vector<HoldRecord>& remembered, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options, true, context));
-    GDNCTL_TRY_ASSIGN(const auto jobs, backend->list());
-    const std::string user = user_name(context.env);
+    GDNCTL_TRY_ASSIGN(const auto jobs, backend->list({{}, std::string(devtpu::k_hold_part)}));
+    const std::string user = submitter(*backend, context.env);
     std::vector<HoldView> views;
     for (const JobDetails& job : jobs) {
         const auto known = std::find_if(remembered.begin(), remembered.end(),
@@ -270,7 +271,7 @@ std::vector<DestinationOptions> all_places(const DestinationOptions& options, co
     std::vector<DestinationOptions> places = {options};
     std::vector<std::string> names;
     if (const auto place = choose_destination(options, context)) {
-        names.push_back(place->local ? "local" : place->cluster.empty() ? place->address->url : place->cluster);
+        names.push_back(place->is_local() ? "local" : place->cluster.empty() ? place->address->url : place->cluster);
     }
     for (const HoldRecord& record : remembered) {
         const std::string name = hold_place_words(record);
@@ -323,7 +324,7 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     const DestinationOptions& named = options.place;
-    const bool explicit_place = named.cluster || named.cluster_config || named.ray_address;
+    const bool explicit_place = named.given();
     GDNCTL_TRY_ASSIGN(const auto remembered, devtpu::HoldStore(context.state_dir).all());
     const auto places = explicit_place ? std::vector{named} : all_places(named, remembered, context);
     std::vector<HoldView> views;
@@ -331,7 +332,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
         auto found = holds_at(place, options.all_users, remembered, context);
         if (!found) {
             if (explicit_place || places.size() == 1) return tl::unexpected(std::move(found).error());
-            log::warning("{}: {}", place.cluster.value_or(place.ray_address.value_or("default cluster")),
+            log::warning("{}: {}",
+                         place.cluster.value_or(place.iris_url.value_or(place.ray_address.value_or("default cluster"))),
                          found.error().text());
             for (const HoldRecord& record : remembered) {
                 if (place.cluster && record.cluster == *place.cluster) {
@@ -397,7 +399,7 @@ bool is_meant(const Options& options, const HoldRecord& record) {
 std::vector<DestinationOptions> places_of(const Options& options, const std::vector<HoldRecord>& remembered) {
     const DestinationOptions& named = options.place;
     std::vector<DestinationOptions> places;
-    if (named.cluster || named.cluster_config || named.ray_address) return {named};
+    if (named.given()) return {named};
     std::vector<std::string> names;
     for (const HoldRecord& record : remembered) {
         const std::string name = hold_place_words(record);
@@ -412,8 +414,8 @@ std::vector<DestinationOptions> places_of(const Options& options, const std::vec
 // The running holds at the place that the options select. Error usage: the name belongs to another user.
 Result<std::vector<HoldRecord>> meant_at(const Options& options, JobBackend& backend,
                                          const std::vector<HoldRecord>& remembered, Context& context) {
-    GDNCTL_TRY_ASSIGN(const auto jobs, backend.list());
-    const std::string user = user_name(context.env);
+    GDNCTL_TRY_ASSIGN(const auto jobs, backend.list({{}, std::string(devtpu::k_hold_part)}));
+    const std::string user = submitter(backend, context.env);
     std::vector<HoldRecord> found;
     for (const JobDetails& job : jobs) {
         if (!is_hold(job)) continue;

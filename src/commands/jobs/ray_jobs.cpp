@@ -24,6 +24,7 @@
 #include "core/result.h"
 #include "core/text.h"
 #include "jobs/job_destination.h"
+#include "jobs/outputs.h"
 #include "jobs/run.h"
 #include "jobs/stop.h"
 #include "jobs/watch.h"
@@ -49,11 +50,6 @@ constexpr std::array<cli::Choice<MaybeState>, 5> k_states = {{{"PENDING", JobSta
                                                               {"STOPPED", JobState::stopped},
                                                               {"SUCCEEDED", JobState::succeeded},
                                                               {"FAILED", JobState::failed}}};
-
-bool is_mine(const JobDetails& job, const Env& env) {
-    const auto it = job.metadata.find("user");
-    return it != job.metadata.end() && it->second == user_name(env);
-}
 
 struct Row {
     std::string status, submitted, duration, kind, id;
@@ -123,11 +119,9 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, true, context));
-    GDNCTL_TRY_ASSIGN(auto jobs, backend->list());
+    GDNCTL_TRY_ASSIGN(auto jobs, backend->list({options.mine ? submitter(*backend, context.env) : std::string()}));
     retry_pending_stops(*backend, context);
-    std::erase_if(jobs, [&](const JobDetails& job) {
-        return (options.mine && !is_mine(job, context.env)) || (options.status && job.state != *options.status);
-    });
+    std::erase_if(jobs, [&](const JobDetails& job) { return options.status && job.state != *options.status; });
     const auto found = jobs.size();
     if (found > static_cast<std::size_t>(options.limit)) jobs.resize(static_cast<std::size_t>(options.limit));
     if (context.global.json) {
@@ -206,6 +200,7 @@ struct Options {
     std::int64_t tail = 200;
     std::optional<std::string> grep;
     bool compat_exit = false;
+    std::optional<std::string> outputs;
 };
 
 namespace {
@@ -219,18 +214,19 @@ std::chrono::milliseconds seconds(double s) {
 Result<std::string> resolve_id(const Options& options, JobBackend& backend) {
     if (options.id) return *options.id;
     GDNCTL_TRY_ASSIGN(const LineRegex regex, LineRegex::compile(*options.match, "--match"));
-    GDNCTL_TRY_ASSIGN(const auto jobs, backend.list());
+    GDNCTL_TRY_ASSIGN(const auto jobs, backend.list({}));
     for (const JobDetails& job : jobs) {
         if (!regex.matches(job.submission_id)) continue;
         log::info("submission_id={}", job.submission_id);
         return job.submission_id;
     }
-    return fail(ErrorKind::remote_missing, "no job matches '" + *options.match + "'", "`gdnctl ray-list` shows them");
+    return fail(ErrorKind::remote_missing, "no job matches '" + *options.match + "'",
+                "`" + job_command(backend, "list") + "` shows them");
 }
 
 // Prints the whole job for readers who did not submit it: what ran, and what its log reported.
-void print_end(const JobDetails& job, const JobVerdict& verdict, const JobOutput& output, const JobBackend& backend,
-               Context& context) {
+void print_end(const JobDetails& job, const JobVerdict& verdict, const JobOutput& output,
+               const std::vector<StoredOutput>& outputs, const JobBackend& backend, Context& context) {
     const auto of_submission = [&](const char* key) {
         const auto it = job.metadata.find(key);
         return it == job.metadata.end() ? Json(nullptr) : Json(it->second);
@@ -238,6 +234,7 @@ void print_end(const JobDetails& job, const JobVerdict& verdict, const JobOutput
     Json out;
     out["schema"] = "gdnctl.ray-wait/1";
     put_job(out, place_of(backend, job.submission_id), job, verdict);
+    put_end(out, job, outputs);
     out["kind"] = of_submission("kind");
     out["target"] = of_submission("target");
     out["entrypoint"] = own_command(job.entrypoint);
@@ -277,7 +274,7 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
         if (is_interruption(watched.error())) show_next_commands(backend, id);
         // If something is known about the job, report it.
         if (context.global.json && !last.entrypoint.empty()) {
-            print_end(last, {failure_of(watched.error()), exit_code_of(kind)}, {}, backend, context);
+            print_end(last, {failure_of(watched.error()), exit_code_of(kind)}, {}, {}, backend, context);
         }
         if (options.compat_exit && kind == ErrorKind::remote_missing) {
             log::error("{}", watched.error().text());
@@ -311,8 +308,22 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
         if (!printed) log::warning("{}", printed.error().text());
     }
     retry_pending_stops(backend, context);
-    if (context.global.json) print_end(watched->details, verdict, output, backend, context);
-    return options.compat_exit ? compatible(watched) : verdict.exit;
+    std::vector<StoredOutput> outputs;
+    Status fetched;
+    if (!watched->timed_out) {
+        outputs = outputs_of(backend, id);
+        ask_for_cause(backend, watched->details);
+        show_job_end(watched->details, outputs);
+        if (options.outputs) {
+            fetched = fetch_outputs(watched->details, outputs, context.cwd / *options.outputs, context);
+        }
+    }
+    if (context.global.json) print_end(watched->details, verdict, output, outputs, backend, context);
+    const ExitCode exit = options.compat_exit ? compatible(watched) : verdict.exit;
+    if (fetched) return exit;
+    if (exit == ExitCode::ok) return tl::unexpected(std::move(fetched).error());
+    log::error("{}", fetched.error().text());
+    return exit;
 }
 
 }  // namespace
@@ -328,6 +339,8 @@ void describe(cli::Args& args, Options& options) {
     args.flag(options.show_logs, "--show-logs", "print the log after the job has ended");
     args.option(options.tail, "--tail N", "print the last N lines of the log");
     args.option(options.grep, "--grep REGEX", "print only matching lines (RE2), before --tail");
+    args.option(options.outputs, "--outputs DIR", "folder that gets what the job stored in $GDNCTL_OUTPUT_DIR",
+                {.complete = cli::Complete::directory});
     args.flag(options.compat_exit, "--compat-exit",
               "exit with 0 however the job ended, 1 for an unknown job, 2 after --timeout");
     describe_place(args, options.place);
@@ -335,6 +348,7 @@ void describe(cli::Args& args, Options& options) {
     args.exit_code(1, "the job failed");
     args.exit_code(3, "the job was stopped");
     args.exit_code(6, "no such job");
+    args.exit_code(7, "--outputs: what was stored has another SHA-256 than recorded");
     args.exit_code(124, "--timeout; the job keeps running");
     args.example("gdnctl ray-wait --cluster local gdnctl-test-me-20260310T165307-0a1b2c3d --show-logs --tail 400");
     args.example("gdnctl ray-wait --match '^gdnctl-test-' --timeout 600", "the newest test job");
@@ -551,10 +565,13 @@ namespace gdnctl::commands {
 Rows ray_job_commands() {
     static constexpr cli::Command k_rows[] = {
         cli::make<&ray_wait::describe, &ray_wait::run>("ray-wait", "Jobs", "wait for a job and return its verdict",
-                                                       Tier::http),
-        cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http),
-        cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http),
-        cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http)};
+                                                       Tier::http)
+            .also("job wait"),
+        cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http)
+            .also("job logs"),
+        cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http)
+            .also("job stop"),
+        cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http).also("job list")};
     return k_rows;
 }
 

@@ -26,6 +26,7 @@
 #include "jobs/target_job.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
+#include "services/iris/iris_jobs.h"
 #include "services/job/job.h"
 #include "services/ray/ray_jobs.h"
 
@@ -38,19 +39,21 @@ namespace fs = std::filesystem;
 struct Preview {
     std::size_t files = 0;
     std::uint64_t package_bytes = 0;  // size of the archive; 0: no package
-    std::string working_dir;          // source of the package: a folder, a URI, or "none"
-    Json request;                     // with the values of variables and secrets masked
+    std::uint64_t package_limit = k_package_limit;
+    std::string working_dir;  // source of the package: a folder, a URI, or "none"
+    std::string path;         // that the request goes to
+    Json request;             // with the values of variables and secrets masked
 };
 
 // Packs into a temporary file that ends with this process.
-Result<std::uint64_t> packed_size(const WorkingTree& tree, const Context& context) {
+Result<std::uint64_t> packed_size(const WorkingTree& tree, std::uint64_t limit, const Context& context) {
     std::error_code problem;
     fs::path folder = fs::temp_directory_path(problem);
     if (problem) folder = "/tmp";
     std::string path = (folder / "gdnctl-preview.XXXXXX").string();
     const UniqueFd fd(mkostemp(path.data(), O_CLOEXEC));
     if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "create", path, errno));
-    auto size = pack_tree(tree, path, context.stop);
+    auto size = pack_tree(tree, path, context.stop, limit);
     fs::remove(path, problem);
     return size;
 }
@@ -61,29 +64,30 @@ std::string resources_text(const std::map<std::string, double>& resources) {
     return out.empty() ? "none asked for" : out;
 }
 
-std::string address_text(const JobDestination& place) {
-    if (place.local) return "this machine";
-    return place.address ? place.address->url : "ssh tunnel to the head node of " + place.file->cluster_name;
-}
-
-Result<Preview> preview_request(const JobRequest& request, const Context& context) {
+Result<Preview> preview_request(const JobRequest& request, PlaceKind kind, const Context& context) {
+    const bool iris = kind == PlaceKind::iris;
     Preview preview;
+    if (iris) preview.package_limit = k_iris_package_limit;
     preview.working_dir = request.working_dir_uri.empty() ? "none" : request.working_dir_uri;
     std::string uri;
     if (request.working_dir) {
         preview.working_dir = request.working_dir->root.string();
         preview.files = request.working_dir->files.size();
-        GDNCTL_TRY_ASSIGN(preview.package_bytes, packed_size(*request.working_dir, context));
+        GDNCTL_TRY_ASSIGN(preview.package_bytes, packed_size(*request.working_dir, preview.package_limit, context));
         uri = "gcs://_ray_pkg_<sha1>_<nonce>.zip";
     }
-    GDNCTL_TRY_ASSIGN(const std::string body, preview_submission(request, uri));
+    GDNCTL_TRY_ASSIGN(const std::string body,
+                      iris ? preview_launch(request, iris_user(context.env)) : preview_submission(request, uri));
     GDNCTL_TRY_ASSIGN(preview.request, parse_json(body, "the request"));
-    preview.request["entrypoint"] = redact(request.entrypoint);
+    preview.path = iris ? "/iris.cluster.ControllerService/LaunchJob" : "/api/jobs/";
+    Json& entrypoint =
+        iris ? preview.request["entrypoint"]["runCommand"]["argv"].back() : preview.request["entrypoint"];
+    entrypoint = redact(entrypoint.get<std::string>());
     return preview;
 }
 
 void put_preview(Json& object, const JobDestination& place, const JobRequest& request, const Preview& preview) {
-    object["backend"] = place.local ? "local" : "ray";
+    object["backend"] = std::string(to_text(place.kind));
     object["cluster"] = place.cluster.empty() ? Json(nullptr) : Json(place.cluster);
     object["address"] = address_text(place);
     object["submission_id"] = request.submission_id;
@@ -93,7 +97,7 @@ void put_preview(Json& object, const JobDestination& place, const JobRequest& re
     object["package"] = {{"working_dir", preview.working_dir},
                          {"files", preview.files},
                          {"size_bytes", preview.package_bytes},
-                         {"limit_bytes", k_package_limit}};
+                         {"limit_bytes", preview.package_limit}};
     object["request"] = preview.request;
 }
 
@@ -102,28 +106,29 @@ std::string preview_text(const JobDestination& place, const JobRequest& request,
     const auto line = [&](std::string_view name, std::string_view value) {
         out += fmt::format("{:<12} {}\n", name, value);
     };
-    line("place", fmt::format("{} ({})", place.cluster.empty() ? "ray" : place.cluster, address_text(place)));
+    line("place", fmt::format("{} ({})", place.cluster.empty() ? std::string(to_text(place.kind)) : place.cluster,
+                              address_text(place)));
     line("job", request.submission_id);
     line("command", own_command(request.entrypoint));
     line("resources", resources_text(request.resources));
     const std::string names = text::join(names_of(request.env), " ");
     line("environment", names.empty() ? "nothing of its own" : names);
-    line("package",
-         request.working_dir
-             ? fmt::format("{} files of {}, {:.1f} MB of at most {:.1f} MB", preview.files, preview.working_dir,
-                           static_cast<double>(preview.package_bytes) / 1e6, static_cast<double>(k_package_limit) / 1e6)
-             : preview.working_dir);
-    out += "POST /api/jobs/\n" + to_text(preview.request, 2) + "\n";
+    line("package", request.working_dir
+                        ? fmt::format("{} files of {}, {:.1f} MB of at most {:.1f} MB", preview.files,
+                                      preview.working_dir, static_cast<double>(preview.package_bytes) / 1e6,
+                                      static_cast<double>(preview.package_limit) / 1e6)
+                        : preview.working_dir);
+    out += "POST " + preview.path + "\n" + to_text(preview.request, 2) + "\n";
     return out;
 }
 
-// Prints place, command, resources, variable names, package and the body of POST /api/jobs/ with the values of all
+// Prints place, command, resources, variable names, package and the body of the submission with the values of all
 // variables masked; with --json as one object of this schema. Packs the working tree to determine its size. Contacts no
 // server. Errors: usage (too large, or not accepted by a cluster), config, local_io.
 Result<ExitCode> show_preview(const JobPlan& plan, const SubmitOptions& options, const JobDestination& place,
                               std::string_view schema, Context& context) {
-    GDNCTL_TRY_ASSIGN(const JobRequest request, request_for(plan, options, !place.local, context));
-    GDNCTL_TRY_ASSIGN(const Preview preview, preview_request(request, context));
+    GDNCTL_TRY_ASSIGN(const JobRequest request, request_for(plan, options, !place.is_local(), context));
+    GDNCTL_TRY_ASSIGN(const Preview preview, preview_request(request, place.kind, context));
     if (context.global.json) {
         Json out;
         out["schema"] = std::string(schema);
@@ -201,8 +206,7 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const T
         out["settings"] = settings_json(options, target);
         print_json(out, context, -1);
     }
-    if (run.cut_short) return tl::unexpected(std::move(*run.cut_short));
-    return exit;
+    return exit_of(run, exit);
 }
 
 // The test's options: --tests, --pytest-args and the required counts.
@@ -363,8 +367,8 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const P
         // What ran over ssh is no job, and its log has been printed.
         const bool is_job = run.subject.empty();
         log::error("the profile succeeded, but its result '{}' is not a usable number; {}", target.metric->name,
-                   is_job ? fmt::format("`gdnctl ray-logs{} {}` shows its log", cluster_words(run.place),
-                                        text::shell_quote(run.request.submission_id))
+                   is_job ? fmt::format("`{}{} {}` shows its log", job_command(run.place, "logs"),
+                                        cluster_words(run.place), text::shell_quote(run.request.submission_id))
                           : "its log is printed above");
         exit = ExitCode::check_failed;
         run.verdict = {FailureClass::user, exit};
@@ -383,8 +387,7 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const P
         print_json(out, context, -1);
     }
     if (trace && !trace->path.empty()) show_trace_report(trace->path, target.profile->trace_device);
-    if (run.cut_short) return tl::unexpected(*run.cut_short);
-    return exit;
+    return exit_of(run, exit);
 }
 
 void describe(cli::Args& args, Options& options) {
@@ -393,6 +396,13 @@ void describe(cli::Args& args, Options& options) {
         "in its trace. A local job keeps running after this command, as with ray-test.");
     args.option(options.driver_on_tpu, k_driver, "--driver-on NODE", "node that runs the driver");
     describe_run(args, options);
+    args.option(options.submit.outputs, "--outputs DIR", "folder that gets what the run stored in $GDNCTL_OUTPUT_DIR",
+                {.complete = cli::Complete::directory});
+    args.exit_code(7, "--outputs: what was stored has another SHA-256 than recorded");
+    args.check([&options]() -> Status {
+        if (!options.submit.outputs || !options.submit.no_wait) return {};
+        return fail(ErrorKind::usage, "--outputs waits for the job's end: drop --no-wait");
+    });
     describe_submit(args, options.submit);
     describe_place(args, options.place);
     args.exit_code(8, "the state directory or a file cannot be used, or a link leads out of the tree");
@@ -509,9 +519,11 @@ namespace gdnctl::commands {
 Rows target_job_commands() {
     static constexpr cli::Command k_rows[] = {
         cli::make<&ray_test::describe, &ray_test::run>("ray-test", "Jobs", "run the target's correctness test as a job",
-                                                       Tier::http),
+                                                       Tier::http)
+            .also("job test"),
         cli::make<&ray_profile::describe, &ray_profile::run>("ray-profile", "Jobs", "run the target's profile as a job",
-                                                             Tier::http)};
+                                                             Tier::http)
+            .also("job profile")};
     return k_rows;
 }
 

@@ -71,6 +71,7 @@ constexpr std::array k_programs = {
     Program{"ssh", "-V", Need::optional, "clusters behind a head node, dev TPUs", "openssh-client", {}},
     Program{"rsync", "--version", Need::optional, "dev TPUs", "rsync", {}},
     Program{"gcloud", {}, Need::optional, "clusters behind a head node, dev TPUs", {}, k_gcloud_install},
+    Program{"zstd", "--version", Need::optional, "outputs of jobs on Iris", "zstd", {}},
     Program{"codex", "--version", Need::optional, "codex-loop", {}, k_codex_install},
 };
 constexpr Program k_uv = {"uv",
@@ -257,12 +258,12 @@ Check check_state(const Context& context) {
 
 // Checks the file that commands without --cluster read, without contacting the cluster.
 Check check_cluster(Context& context) {
-    Check check{"cluster file", Need::optional, false, {}, "ray-* and dev-tpu-* commands on a cluster", {}};
+    Check check{"cluster file", Need::optional, false, {}, "jobs and dev TPUs on a cluster", {}};
     const auto place = choose_destination({}, context);
     if (!place) {
         check.detail = place.error().text();
         check.fix = place.error().hint.empty() ? "gdnctl cluster list" : place.error().hint;
-    } else if (place->file) {
+    } else if (place->file && !place->file->path.empty()) {
         const auto tpu = infer_tpu(*place->file);
         check.ok = true;
         check.detail = fmt::format("{} ({}{})", place->file->path.string(), place->cluster, tpu ? ", " + *tpu : "");
@@ -273,6 +274,21 @@ Check check_cluster(Context& context) {
         check.detail = "none; jobs run on this machine";
         check.fix = "run gdnctl in a Marin checkout, or name one with --cluster-config FILE";
     }
+    return check;
+}
+
+// Looks whether somebody has logged in; nullopt: the cluster that commands without --cluster use needs no such login.
+std::optional<Check> check_iris_login(Context& context) {
+    const auto place = choose_destination({}, context);
+    const auto login = place ? needed_login(*place, context) : std::nullopt;
+    if (!login) return std::nullopt;
+    Check check{"Iris login",           Need::optional, false, "not logged in to cluster " + login->cluster,
+                "jobs on this cluster", login->command};
+    std::error_code ignored;
+    if (!fs::is_regular_file(login->file, ignored)) return check;
+    check.ok = true;
+    check.detail = login->file.string() + " (`gdnctl cluster check` shows whether it is valid)";
+    check.fix.clear();
     return check;
 }
 
@@ -313,6 +329,7 @@ void add_config(Context& context, std::vector<Check>& checks) {
                        context.stop, context.cwd,   context.state_dir, context.program, context.global};
     add_target(configured, checks);
     checks.push_back(check_cluster(configured));
+    if (auto login = check_iris_login(configured)) checks.push_back(std::move(*login));
 }
 
 Check check_repository(const Context& context) {

@@ -4,6 +4,7 @@
 
 #include "commands/table.h"
 #include "commands/traces/trace_download.h"
+#include "core/base64.h"
 #include "core/log.h"
 #include "core/redact.h"
 #include "platform/http.h"
@@ -37,7 +38,7 @@ Status connect(DownloadSession& session, const std::string& server, const TraceD
                     "check WANDB_BASE_URL, or base_url in W&B's settings file");
     }
     service.endpoint = *url;
-    const std::string credentials = wandb::base64("api:" + session.access.key);
+    const std::string credentials = to_base64("api:" + session.access.key);
     register_secret(credentials);
     service.authorization = "Basic " + credentials;
     session.client = std::make_unique<hub::RetryingClient>(

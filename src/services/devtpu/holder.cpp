@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base64.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "platform/fs.h"
@@ -192,7 +193,8 @@ Zone parse_zone(std::string_view metadata_value) {
 
 // Threads ask the metadata server, so that one that never answers, or only slowly, delays nothing by more than 5 s and
 // the lease not at all. A redirect is refused, since the server belongs to the machine. The clock is monotonic, as in
-// LeaseWatch, which implements the same rule.
+// LeaseWatch, which implements the same rule. A marker is written by itself, because a scheduler may hand on only the
+// first line of each write at once.
 const std::string_view k_holder_script = R"py(
 import glob, json, os, re, signal, socket, stat, sys, threading, time, urllib.request
 E = os.environ.get
@@ -249,7 +251,10 @@ def touched():
         return None
 
 def say(word, value):
-    sys.stdout.write("\n%s %s\n" % (word, json.dumps(value)))
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+    time.sleep(0.2)
+    sys.stdout.write("%s %s\n" % (word, json.dumps(value)))
     sys.stdout.flush()
 
 def node_ip():
@@ -318,25 +323,8 @@ os._exit(0)
 
 namespace {
 
-std::string base64_of(std::string_view bytes) {
-    constexpr std::string_view k_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    constexpr unsigned k_six_bits = 63;
-    std::string out;
-    for (std::size_t i = 0; i < bytes.size(); i += 3) {
-        const std::size_t n = std::min<std::size_t>(3, bytes.size() - i);
-        unsigned group = 0;
-        for (std::size_t k = 0; k < 3; ++k) {
-            group = group << 8U | (k < n ? static_cast<unsigned char>(bytes[i + k]) : 0U);
-        }
-        for (std::size_t k = 0; k < 4; ++k) {
-            out += k <= n ? k_digits[group >> (18 - 6 * k) & k_six_bits] : '=';
-        }
-    }
-    return out;
-}
-
 std::string python(std::string_view script) {
-    return fmt::format("exec python3 -c \"import base64;exec(base64.b64decode('{}').decode())\"", base64_of(script));
+    return fmt::format("exec python3 -c \"import base64;exec(base64.b64decode('{}').decode())\"", to_base64(script));
 }
 
 JobRequest common_job(const HolderRequest& request) {
@@ -358,6 +346,7 @@ JobRequest common_job(const HolderRequest& request) {
                {"GDNCTL_HOLD_GRACE_S", std::to_string(request.terms.grace_s)},
                {"GDNCTL_HOLD_MAX_S", std::to_string(request.terms.max_hold_s)},
                {"RAY_JOB_STOP_WAIT_TIME_S", "10"}};
+    job.start_timeout = request.start_timeout;
     if (request.metadata_base) job.env.push_back({std::string(k_metadata_variable), *request.metadata_base});
     return job;
 }

@@ -116,6 +116,7 @@ extern const std::string_view k_holder_script;
 
 inline constexpr std::string_view k_metadata_variable = "GDNCTL_METADATA_BASE";
 inline constexpr std::string_view k_hold_kind = "hold";
+inline constexpr std::string_view k_hold_part = "gdnctl-hold-";  // of every holder's id
 inline constexpr const char* k_local_holder_word = "__dev-tpu-holder";
 
 struct HolderRequest {
@@ -125,7 +126,8 @@ struct HolderRequest {
     std::string ssh_user;  // login name for ssh
     Terms terms;
     std::map<std::string, double> resources;
-    std::optional<std::string> metadata_base;  // GDNCTL_METADATA_BASE, if set
+    std::optional<std::string> metadata_base;                // GDNCTL_METADATA_BASE, if set
+    std::optional<std::chrono::milliseconds> start_timeout;  // how long it waits for its machine
 };
 
 // The job for a cluster: `python3 -c` with only Python's standard library, in one argument below 128 KiB.

@@ -38,7 +38,10 @@ Error not_held(std::string_view name) {
             {}};
 }
 
-std::string lease_path(std::string_view submission_id) { return "/tmp/gdnctl-hold/" + std::string(submission_id); }
+std::string lease_path(std::string_view submission_id) {
+    // An id may be a whole name, with slashes; the holder uses the last part of it.
+    return "/tmp/gdnctl-hold/" + std::string(submission_id.substr(submission_id.rfind('/') + 1));
+}
 
 std::string marin_prefix(std::string_view cluster_or_zone) {
     if (cluster_or_zone.starts_with("marin-")) cluster_or_zone.remove_prefix(6);
@@ -67,6 +70,8 @@ std::string holds_text(const std::vector<HoldRecord>& holds) {
         item["cluster"] = hold.cluster;
         item["address"] = hold.address;
         item["ray_address"] = hold.ray_address;
+        item["kind"] = gdnctl::to_text(hold.kind);
+        item["iris_url"] = hold.iris_url;
         item["submission_id"] = hold.submission_id;
         item["nonce"] = hold.nonce;
         item["user"] = hold.user;
@@ -103,6 +108,10 @@ std::vector<HoldRecord> parse_holds(std::string_view text) {
         hold.cluster = json::text(item, "cluster");
         hold.address = json::text(item, "address");
         hold.ray_address = json::text(item, "ray_address");
+        hold.iris_url = json::text(item, "iris_url");
+        // Records of earlier versions have no kind.
+        hold.kind = parse_place_kind(json::text(item, "kind"))
+                        .value_or(hold.cluster == "local" ? PlaceKind::local : PlaceKind::ray);
         hold.submission_id = json::text(item, "submission_id");
         hold.nonce = json::text(item, "nonce");
         hold.user = json::text(item, "user");
@@ -130,12 +139,12 @@ Result<std::vector<HoldRecord>> HoldStore::all() const {
 }
 
 Result<std::optional<HoldRecord>> HoldStore::find(std::string_view name, const std::optional<std::string>& cluster,
-                                                  const std::optional<std::string>& ray_address) const {
+                                                  const std::optional<std::string>& url) const {
     GDNCTL_TRY_ASSIGN(std::vector<HoldRecord> holds, all());
     std::optional<HoldRecord> found;
     for (HoldRecord& hold : holds) {
         if (hold.tpu_name != name || (cluster && hold.cluster != *cluster)) continue;
-        if (ray_address && hold.ray_address != *ray_address) continue;
+        if (url && hold.ray_address != *url && hold.iris_url != *url) continue;
         if (!found || hold.created >= found->created) found = std::move(hold);
     }
     return found;

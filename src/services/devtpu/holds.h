@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/place_kind.h"
 #include "core/result.h"
 #include "core/time.h"
 #include "services/devtpu/holder.h"
@@ -31,8 +32,9 @@ std::string marin_prefix(std::string_view cluster_or_zone);
 // $STATE/holds.json: what this user holds from this machine, for other terminals and later commands.
 
 struct HoldRecord {
+    PlaceKind kind = PlaceKind::ray;
     std::string tpu_name, cluster, address;  // cluster: "local", a name, a file; empty: only an address
-    std::string ray_address;                 // as given with --ray-address; empty: not given
+    std::string ray_address, iris_url;       // as given with these options; empty: not given
     std::string submission_id, nonce, user;
     std::string tpu_type;
     std::string alias;  // for ssh; empty: no block was written
@@ -54,9 +56,9 @@ public:
 
     // Empty if there is no file. Errors: local_io (it cannot be read).
     Result<std::vector<HoldRecord>> all() const;
-    // By name, and by cluster and --ray-address if given; the newest. Errors: local_io.
+    // By name, and by cluster and by --ray-address or --iris-url if given; the newest. Errors: local_io.
     Result<std::optional<HoldRecord>> find(std::string_view name, const std::optional<std::string>& cluster,
-                                           const std::optional<std::string>& ray_address) const;
+                                           const std::optional<std::string>& url) const;
     Status put(const HoldRecord& hold) const;             // by submission id
     Status forget(std::string_view submission_id) const;  // no error if there is none
     Status renewed(std::string_view submission_id, WallTime at) const;

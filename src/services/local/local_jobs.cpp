@@ -34,6 +34,7 @@ using local::Store;
 
 constexpr std::size_t k_read_size = std::size_t{1} << 20;
 constexpr double k_default_start_timeout_s = 900;
+constexpr std::string_view k_outputs = "outputs";  // the job's output folder, below its own
 
 // Removes an unfinished job folder unless keep() was called.
 class Staging {
@@ -126,17 +127,18 @@ public:
           m_clock(m_config.clock != nullptr ? *m_config.clock : system_clock()),
           m_store(m_config.state_dir / "local", m_clock, m_config.stop) {}
 
-    std::string name() const override { return "local"; }
+    PlaceKind kind() const override { return PlaceKind::local; }
     std::string cluster() const override { return "local"; }
     std::string address() const override { return m_store.root().string(); }
     std::string job_url(std::string_view id) const override { return "file://" + m_store.job(id).string(); }
 
     Result<Submitted> submit(const JobRequest& request) override;
     Result<JobDetails> details(std::string_view id) override;
-    Result<std::vector<JobDetails>> list() override;
+    Result<std::vector<JobDetails>> list(const JobFilter& filter) override;
     Result<bool> stop(std::string_view id) override;
     std::optional<fs::path> brought_back(std::string_view id) const override { return m_store.brought_back(id); }
     Status remove(std::string_view id) override;
+    Result<std::vector<StoredOutput>> outputs(std::string_view id) override;
     Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) override;
     void ignore_stop_requests() override { m_store.ignore_stop_requests(); }
 
@@ -158,6 +160,7 @@ std::map<std::string, std::string> LocalJobs::job_environment(const JobRequest& 
     for (const JobEnv& item : request.env) env[item.name] = item.value;
     env["PYTHONUNBUFFERED"] = "1";
     env["GDNCTL_SUBMISSION_ID"] = request.submission_id;
+    env["GDNCTL_OUTPUT_DIR"] = m_store.file(request.submission_id, k_outputs).string();
     env[std::string(k_process_mark)] = local::job_mark(m_store.job(request.submission_id));
     env.erase("RAY_ADDRESS");
     env[std::string(local::k_entrypoint_variable)] = request.entrypoint;
@@ -213,6 +216,7 @@ Status LocalJobs::stage(const JobRequest& request, const LocalRequest& plan, con
     } else {
         GDNCTL_TRY(make_private_directory(folder / "work"));
     }
+    GDNCTL_TRY(make_private_directory(folder / k_outputs));
     JobDetails details;
     details.submission_id = plan.submission_id;
     details.entrypoint = plan.entrypoint;
@@ -312,7 +316,7 @@ Result<JobDetails> LocalJobs::details(std::string_view id) {
     return m_store.settle(id);
 }
 
-Result<std::vector<JobDetails>> LocalJobs::list() {
+Result<std::vector<JobDetails>> LocalJobs::list(const JobFilter& filter) {
     GDNCTL_TRY(m_store.check());
     std::error_code problem;
     const fs::directory_iterator readable(m_store.jobs(), problem);
@@ -329,6 +333,7 @@ Result<std::vector<JobDetails>> LocalJobs::list() {
         }
     }
     sort_newest_first(jobs);
+    keep_filtered(jobs, filter);
     return jobs;
 }
 
@@ -365,6 +370,26 @@ Status LocalJobs::remove(std::string_view id) {
     fs::remove_all(trash, problem);
     if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "remove", trash, problem.value()));
     return {};
+}
+
+Result<std::vector<StoredOutput>> LocalJobs::outputs(std::string_view id) {
+    GDNCTL_TRY(details(id));
+    const fs::path folder = m_store.file(id, k_outputs);
+    StoredOutput all;
+    bool empty = true;
+    std::error_code problem;
+    for (fs::recursive_directory_iterator it(folder, problem), end; !problem && it != end; it.increment(problem)) {
+        empty = false;
+        std::error_code gone;
+        const std::uint64_t bytes = it->is_regular_file(gone) ? it->file_size(gone) : 0;
+        if (!gone) all.bytes += bytes;
+    }
+    if (problem && problem != std::errc::no_such_file_or_directory) {
+        return tl::unexpected(file_error(ErrorKind::local_io, "read", folder, problem.value()));
+    }
+    if (empty) return std::vector<StoredOutput>();
+    all.uri = "file://" + folder.string();
+    return std::vector<StoredOutput>{std::move(all)};
 }
 
 Result<std::unique_ptr<JobLog>> LocalJobs::open_log(std::string_view id, const LogStart& start) {

@@ -16,78 +16,31 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr milliseconds k_refused{3000};        // for a server that has not answered yet, or that gets few requests
-constexpr milliseconds k_shortest{1000};       // minimum for a request, however little time is left
 constexpr milliseconds k_agent_connect{1500};  // the agent may be unreachable
 
 }  // namespace
 
-Patience::Patience(Clock& clock, std::stop_token stop, std::optional<Clock::Monotonic> deadline)
-    : m_clock(clock), m_stop(std::move(stop)), m_start(clock.monotonic()), m_policy(retry_policy()) {
-    if (deadline) {
-        m_policy.total = std::min(m_policy.total, std::chrono::duration_cast<milliseconds>(*deadline - m_start));
-    }
-}
-
-bool Patience::wait(std::string_view reason, std::optional<milliseconds> limit) {
-    RetryPolicy policy = m_policy;
-    if (limit) policy.total = std::min(policy.total, *limit);
-    const auto elapsed = std::chrono::duration_cast<milliseconds>(m_clock.monotonic() - m_start);
-    const auto next = http::next_attempt(policy, ++m_attempts, elapsed);
-    if (next.verdict != http::NextAttempt::Verdict::wait) return false;
-    log::info("{}; trying again in {}", reason, format_duration(next.delay));
-    m_stopped = !m_clock.sleep_for(next.delay, m_stop);
-    return !m_stopped;
-}
-
-bool Client::wait(Patience& patience, const Error& error) const {
-    const bool brief = is_connection_refused(error) && (!m_answered || m_config.one_shot);
-    return patience.wait(error.text(), brief ? std::optional(k_refused) : std::nullopt);
-}
-
-void Client::authorize(HttpRequest& request) const {
-    if (!m_config.token.empty()) request.secret_headers.emplace_back("Authorization", "Bearer " + m_config.token);
-}
-
-void Client::set_deadline(std::optional<Clock::Monotonic> deadline) {
-    m_deadline = deadline;
-    m_config.route->set_deadline(deadline);
-}
-
-void Client::shorten(HttpRequest& request) const {
-    if (!m_deadline) return;
-    const auto left = std::chrono::ceil<milliseconds>(*m_deadline - m_config.clock->monotonic());
-    const milliseconds most = std::max(left, k_shortest);
-    for (milliseconds* limit : {&request.connect_timeout, &request.first_byte_timeout, &request.total_timeout}) {
-        if (limit->count() == 0 || *limit > most) *limit = most;
-    }
+// A token that Ray refuses stays refused, so the route is never asked for another one.
+Status Client::authorize(HttpRequest& request) const {
+    GDNCTL_TRY_ASSIGN(request.secret_headers, m_config.route->headers(false));
+    return {};
 }
 
 Result<HttpResponse> Client::try_once(const Call& call) {
     if (call.on_begin) call.on_begin();
     HttpRequest request;
-    GDNCTL_TRY_ASSIGN(const std::string base, m_config.route->url());
     request.method = call.method;
-    request.url = base + call.path;
+    request.url = call.path;
     if (!call.body.empty()) request.headers.emplace_back("Content-Type", "application/json");
     if (!call.body_file.empty()) request.headers.emplace_back("Content-Type", "application/octet-stream");
-    authorize(request);
+    GDNCTL_TRY(authorize(request));
     request.body = call.body;
     request.body_file = call.body_file;
     request.on_chunk = call.on_chunk;
     request.body_limit = call.body_limit;
     request.first_byte_timeout = call.first_byte;
     request.total_timeout = call.total;
-    request.stop = m_config.stop;
-    shorten(request);
-    auto answer = m_config.http->send(request);
-    m_answered = m_answered || answer.has_value();
-    if (answer) return answer;
-    Error error = std::move(answer).error();
-    if (error.kind == ErrorKind::interrupted) return tl::unexpected(stopped_error());
-    // Our own limit for one request is not the user's time limit.
-    if (error.kind == ErrorKind::timeout) error.kind = ErrorKind::infrastructure;
-    return tl::unexpected(std::move(error));
+    return m_route.send(std::move(request));
 }
 
 Result<HttpResponse> Client::send(const Call& call, Tries tries) {
@@ -117,14 +70,10 @@ Result<HttpResponse> Client::get_range(const std::string& url, const std::string
     request.url = url;
     request.headers.emplace_back("Range", "bytes=" + range);
     request.headers.emplace_back("Accept-Encoding", "identity");  // offsets count the file's own bytes
-    authorize(request);
+    GDNCTL_TRY(authorize(request));
     request.body_limit = limit;
     request.connect_timeout = k_agent_connect;
-    request.stop = m_config.stop;
-    shorten(request);
-    auto answer = m_config.http->send(request);
-    if (!answer && answer.error().kind == ErrorKind::interrupted) return tl::unexpected(stopped_error());
-    return answer;
+    return m_route.send_to(std::move(request));
 }
 
 Error Client::refuse(const Call& call, const HttpResponse& answer) const {

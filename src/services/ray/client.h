@@ -1,4 +1,4 @@
-// Requests to one dashboard: its address, our token, and how long to retry.
+// Requests to one dashboard through its route, and how long to retry.
 #pragma once
 
 #include <chrono>
@@ -11,29 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include "services/job/route_client.h"
 #include "services/ray/jobs_api.h"
 #include "services/ray/ray_jobs.h"
 
 namespace gdnctl::ray {
-
-// The waits between the attempts of one request, by retry_policy().
-class Patience {
-public:
-    // Ends at `deadline`, if any.
-    Patience(Clock& clock, std::stop_token stop, std::optional<Clock::Monotonic> deadline);
-    // Sleeps before retrying what failed with `reason`. False: no more retries, because thirty seconds or `limit` are
-    // over; see stopped().
-    bool wait(std::string_view reason, std::optional<std::chrono::milliseconds> limit = std::nullopt);
-    bool stopped() const { return m_stopped; }
-
-private:
-    Clock& m_clock;
-    std::stop_token m_stop;
-    Clock::Monotonic m_start;
-    RetryPolicy m_policy;
-    int m_attempts = 0;
-    bool m_stopped = false;
-};
 
 struct Call {
     std::string method = "GET";
@@ -53,7 +35,9 @@ enum class Tries { one, patient };
 
 class Client {
 public:
-    explicit Client(RayJobsConfig config) : m_config(std::move(config)) {}
+    explicit Client(RayJobsConfig config)
+        : m_config(std::move(config)),
+          m_route({m_config.route, m_config.http, m_config.clock, m_config.stop, m_config.one_shot}) {}
 
     // Returns the answer, whatever its status. Tries::patient retries while the failure may be temporary. Errors:
     // infrastructure, interrupted, those of the route.
@@ -65,22 +49,22 @@ public:
 
     Error refuse(const Call& call, const HttpResponse& answer) const;
     const RayJobsConfig& config() const { return m_config; }
-    void ignore_stop_requests() { m_config.stop = {}; }
-    void set_deadline(std::optional<Clock::Monotonic> deadline);
-    bool has_answered() const { return m_answered; }
+    void ignore_stop_requests() {
+        m_config.stop = {};
+        m_route.ignore_stop_requests();
+    }
+    void set_deadline(std::optional<Clock::Monotonic> deadline) { m_route.set_deadline(deadline); }
+    bool has_answered() const { return m_route.has_answered(); }
     Clock& clock() const { return *m_config.clock; }
-    Patience patience() const { return {*m_config.clock, m_config.stop, m_deadline}; }
-    // Waits before retrying a request that failed with this error. Waits less if nothing listens there.
-    bool wait(Patience& patience, const Error& error) const;
+    Patience patience() const { return m_route.patience(retry_policy()); }
+    bool wait(Patience& patience, const Error& error) const { return m_route.wait(patience, error); }
 
 private:
     Result<HttpResponse> try_once(const Call& call);
-    void authorize(HttpRequest& request) const;
-    void shorten(HttpRequest& request) const;
+    Status authorize(HttpRequest& request) const;
 
     RayJobsConfig m_config;
-    std::optional<Clock::Monotonic> m_deadline;
-    bool m_answered = false;  // the server has answered some request
+    RouteClient m_route;
 };
 
 // The jobs of one dashboard, with the last known state of each.

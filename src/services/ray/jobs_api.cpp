@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "core/redact.h"
 #include "core/text.h"
+#include "services/job/route_client.h"
 #include "services/ray/ray_jobs.h"
 
 namespace gdnctl::ray {
@@ -16,19 +17,6 @@ namespace gdnctl::ray {
 namespace {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-bool is_page(std::string_view body) {
-    const std::string start = text::to_lower(text::trim(body).substr(0, 64));
-    return start.starts_with("<!doctype") || start.starts_with("<html") || start.starts_with("<head");
-}
-
-std::string page_title(std::string_view body) {
-    const std::string lower = text::to_lower(body.substr(0, std::min<std::size_t>(body.size(), 8192)));
-    const std::size_t begin = lower.find("<title>");
-    const std::size_t end = lower.find("</title>");
-    if (begin == std::string::npos || end == std::string::npos || end < begin + 7) return "an HTML page";
-    return "an HTML page: " + std::string(text::trim(body.substr(begin + 7, end - begin - 7)));
-}
 
 }  // namespace
 
@@ -81,20 +69,6 @@ bool says_already_exists(const HttpResponse& answer) {
 
 bool says_too_large(const HttpResponse& answer) {
     return answer.status == 413 || (answer.status == 500 && contains(answer.body, "EntityTooLarge"));
-}
-
-std::string gist(std::string_view body) {
-    constexpr std::size_t k_most = 300;
-    body = text::trim(body);
-    if (body.empty()) return "nothing";
-    if (is_page(body)) return text::repair_utf8(page_title(body).substr(0, k_most));
-    // A traceback ends with the actual error. Servers wrap the first one in a traceback of their own, and add a period.
-    std::string_view last;
-    for (const std::string_view line : text::split(body, '\n')) {
-        const std::string_view trimmed = text::trim(line);
-        if (trimmed.size() > 1) last = trimmed;
-    }
-    return redact(text::repair_utf8(last.substr(0, k_most)));
 }
 
 Error refusal(std::string_view what, const HttpResponse& answer, const std::string& token_hint) {

@@ -35,9 +35,6 @@ bool says_already_exists(const HttpResponse& answer);
 // Whether the server rejects the size of the body.
 bool says_too_large(const HttpResponse& answer);
 
-// The server's complaint on one line: the last line of a traceback, or the title of a page; at most 300 bytes.
-std::string gist(std::string_view body);
-
 // The error for an unexpected answer. `what` is the request for people ("GET /api/jobs/x"). 400, 405, 413: usage; 401,
 // 403: authentication, with `token_hint`; 404 for a job: remote_missing; others: infrastructure.
 Error refusal(std::string_view what, const HttpResponse& answer, const std::string& token_hint);

@@ -1,14 +1,9 @@
 // Submits a request: packs, uploads, and makes sure that it is accepted only once however often it is sent.
 #include "services/ray/ray_jobs.h"
 
-#include <cerrno>
-#include <cstdlib>
 #include <map>
-#include <system_error>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "core/json.h"
 #include "core/log.h"
@@ -17,6 +12,7 @@
 #include "platform/hash.h"
 #include "platform/http_policy.h"
 #include "platform/signals.h"
+#include "platform/unnamed_file.h"
 #include "services/job/job.h"
 #include "services/ray/client.h"
 #include "services/ray/jobs_api.h"
@@ -31,28 +27,6 @@ using std::chrono::seconds;
 
 // A server keeps a package this long after being asked about it, so after a longer upload it is asked again.
 constexpr seconds k_pin{600};
-
-// An unnamed file, so that nothing is left behind however this process ends.
-class Unnamed {
-public:
-    static Result<Unnamed> create() {
-        std::error_code problem;
-        const fs::path folder = fs::temp_directory_path(problem);
-        if (problem) {
-            return fail(ErrorKind::local_io, "no folder for temporary files: " + problem.message(), "set TMPDIR");
-        }
-        std::string name = (folder / "gdnctl-package-XXXXXX").string();
-        UniqueFd fd(mkostemp(name.data(), O_CLOEXEC));
-        if (!fd.valid()) return tl::unexpected(file_error(ErrorKind::local_io, "create", name, errno));
-        unlink(name.c_str());
-        return Unnamed(std::move(fd));
-    }
-    fs::path path() const { return "/proc/self/fd/" + std::to_string(m_fd.get()); }
-
-private:
-    explicit Unnamed(UniqueFd fd) : m_fd(std::move(fd)) {}
-    UniqueFd m_fd;
-};
 
 std::string nonce_of(const JobRequest& request) {
     const auto it = request.metadata.find("nonce");
@@ -91,7 +65,7 @@ Status upload(Client& client, const std::string& name, const fs::path& package, 
 // Uploads the tree as a package with its own name, because jobs that share a name would share one writable directory.
 Result<std::string> provide_package(Client& client, const JobRequest& request) {
     if (!request.working_dir) return std::string();
-    GDNCTL_TRY_ASSIGN(const Unnamed file, Unnamed::create());
+    GDNCTL_TRY_ASSIGN(const UnnamedFile file, UnnamedFile::create());
     GDNCTL_TRY_ASSIGN(const std::uint64_t size, pack_tree(*request.working_dir, file.path(), client.config().stop));
     GDNCTL_TRY_ASSIGN(const std::string hash, hash_file_hex(HashKind::sha1, file.path()));
     GDNCTL_TRY_ASSIGN(const std::string id_hash, hash_hex(HashKind::sha1, request.submission_id + nonce_of(request)));
@@ -244,7 +218,7 @@ class RayJobs final : public JobBackend {
 public:
     explicit RayJobs(RayJobsConfig config) : m_dashboard(std::make_shared<ray::Dashboard>(std::move(config))) {}
 
-    std::string name() const override { return "ray"; }
+    PlaceKind kind() const override { return PlaceKind::ray; }
     std::string cluster() const override { return config().cluster; }
     std::string address() const override { return config().address; }
     std::string job_url(std::string_view id) const override {
@@ -264,7 +238,11 @@ public:
     }
     bool has_answered() const override { return m_dashboard->client().has_answered(); }
     FollowPace pace() const override { return {900ms, 1800ms}; }
-    Result<std::vector<JobDetails>> list() override { return m_dashboard->list(); }
+    Result<std::vector<JobDetails>> list(const JobFilter& filter) override {
+        GDNCTL_TRY_ASSIGN(std::vector<JobDetails> jobs, m_dashboard->list());
+        keep_filtered(jobs, filter);
+        return jobs;
+    }
     Result<bool> stop(std::string_view id) override { return m_dashboard->stop(id); }
     Status remove(std::string_view id) override { return m_dashboard->remove(id); }
     Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) override {

@@ -15,8 +15,6 @@ namespace gdnctl::trace {
 
 namespace {
 
-constexpr std::int64_t k_lanes_of_line = 1000;  // thread numbers between two lines
-
 // Spreads events that come in order of start, longer ones first, over lanes in which they nest.
 class Lanes {
 public:
@@ -75,9 +73,8 @@ public:
             const auto pid = static_cast<std::int64_t>(i) + 1;
             event(fmt::format(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", pid,
                               json_string(plane.name)));
-            for (std::size_t k = 0; k < plane.lines.size() && m_going; ++k) {
-                write_line(plane.lines[k], pid, static_cast<std::int64_t>(k) * k_lanes_of_line + 1);
-            }
+            std::int64_t tid = 1;
+            for (std::size_t k = 0; k < plane.lines.size() && m_going; ++k) tid += write_line(plane.lines[k], pid, tid);
         }
         m_text += "\n]}\n";
         flush();
@@ -116,25 +113,27 @@ private:
         return text;
     }
 
-    void write_line(Line& line, std::int64_t pid, std::int64_t first_tid) {
+    // Returns the number of threads that it takes.
+    std::int64_t write_line(Line& line, std::int64_t pid, std::int64_t first_tid) {
         std::stable_sort(line.events.begin(), line.events.end(), [](const Event& a, const Event& b) {
             return a.start != b.start ? a.start < b.start : a.duration > b.duration;
         });
         Lanes lanes;
-        std::size_t named = 0;
+        std::int64_t threads = 0;
         for (const Event& one : line.events) {
             const std::size_t lane = lanes.place(one.start, one.start + one.duration);
             const std::int64_t tid = first_tid + static_cast<std::int64_t>(lane);
-            if (lane >= named) {
+            if (tid >= first_tid + threads) {
                 event(fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})", pid,
                                   tid, json_string(line.name)));
-                named = lane + 1;
+                ++threads;
             }
             event(fmt::format(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},{}}})", pid, tid, micros(one.start),
                               micros(one.duration), op_text(one.op)));
             ++m_count;
-            if (!m_going) return;
+            if (!m_going) break;
         }
+        return threads;
     }
 
     RawTrace& m_trace;

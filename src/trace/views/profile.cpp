@@ -148,10 +148,11 @@ Profile profile_of(const Model& model, const InputFile& file) {
     profile.programs = model.programs;
     std::sort(profile.programs.begin(), profile.programs.end());
     profile.step_source = model.step_source;
+    const auto counted = static_cast<double>(model.counted());
     for (const StepTime& step : model.steps) {
         if (!step.excluded.empty()) continue;
         profile.steps.push_back(std::llround(step.mean_ps));  // halves away from 0: exchanging the sides negates
-        profile.mean_step_ps += step.mean_ps / static_cast<double>(model.counted());
+        profile.mean_step_ps += step.mean_ps / counted;
     }
     profile.step_busy = over_steps(
         model, [](const Device& device, const Intervals& steps, std::size_t k) { return busy_in(device, steps[k]); });

@@ -142,7 +142,7 @@ def one_environment(t, got, prefix):
     t.equal(got["env"]["EQX_ON_ERROR"], "nan", "EQX_ON_ERROR")
 
 
-@case(tpu=True)
+@case(on=("local", "ray"), tpu=True)
 def uv_test_of_a_marin_checkout(t):
     words = checkout(t)
     for active in ("", t.path("active")):
@@ -154,7 +154,7 @@ def uv_test_of_a_marin_checkout(t):
         t.equal(ran.json["device"], {"backend": "tpu", "count": 4}, "the device")
 
 
-@case(tpu=True)
+@case(on=("local", "ray"), tpu=True)
 def uv_other_indexes_of_the_machine(t):
     words = checkout(t)
     wheel(t.path("index/mirror/torch"), "torch", "2.8.0", "")
@@ -168,7 +168,7 @@ def uv_other_indexes_of_the_machine(t):
         t.equal(given(t, ran)["torch"], PINNED, "torch with " + name)
 
 
-@case(tpu=True)
+@case(on=("local", "ray"), tpu=True)
 def uv_profile_of_a_marin_checkout(t):
     words = checkout(t)
     for active in ("", t.path("active")):
@@ -180,7 +180,7 @@ def uv_profile_of_a_marin_checkout(t):
     t.check(not os.path.exists(t.path("active")), "the profile touched the active environment")
 
 
-@case(tpu=True)
+@case(on=("local", "ray"), tpu=True)
 def uv_step_that_fails_is_named(t):
     words = checkout(t, index="empty")
     ran = t.run(1, "ray-test", "--json", "--tpu", "v5p-8", *words)

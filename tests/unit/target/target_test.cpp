@@ -80,11 +80,11 @@ TEST_CASE("target: ray-test on marin, golden command and environment") {
             R"x(https://download.pytorch.org/whl/cpu torch==2.9.0+cpu; )x"
             R"x(step="install transformers"; uv pip install --python "$venv/bin/python" transformers; )x"
             R"x(step="JAX device check"; )x"
-            R"x("$venv/bin/python" -c '\''import json, sys, jax; b = jax.default_backend(); )x"
+            R"x(device=$("$venv/bin/python" -c '\''import json, sys, jax; b = jax.default_backend(); )x"
             R"x(print("GDNCTL_DEVICE " + json.dumps({"backend": b, "count": jax.device_count()}, separators=(",", ":")), )x"
             R"x(flush=True); b == "tpu" or sys.exit("gdnctl: JAX runs on " + b + ", not on a TPU )x"
-            R"x((--allow-cpu accepts that)")'\''; )x"
-            R"x(step="pytest"; uv run pytest tests/test_gdn_kernels.py tests/test_gdn_layer.py -v')x");
+            R"x((--allow-cpu accepts that)")'\'') || { echo "$device"; exit 1; }; echo "$device"; )x"
+            R"x(step="pytest"; uv run pytest tests/test_gdn_kernels.py tests/test_gdn_layer.py -v; echo "$device"')x");
 }
 
 TEST_CASE("target: on this machine marin's tests use no environment that a login shell activates") {
@@ -98,16 +98,18 @@ TEST_CASE("target: on this machine marin's tests use no environment that a login
     CHECK(here.find(
               "VIRTUAL_ENV=$1; [ -n \"$1\" ] || unset VIRTUAL_ENV; UV_PROJECT_ENVIRONMENT=$2; venv=${VIRTUAL_ENV") !=
           std::string::npos);
-    CHECK(here.ends_with("-v' gdnctl \"${VIRTUAL_ENV:-}\" \"${UV_PROJECT_ENVIRONMENT:-}\""));
+    CHECK(here.ends_with("-v; echo \"$device\"' gdnctl \"${VIRTUAL_ENV:-}\" \"${UV_PROJECT_ENVIRONMENT:-}\""));
     CHECK(profile_command(*target, {}, "g")->entrypoint == profile);
 }
 
 TEST_CASE("target: what marin's jobs need on a cluster") {
-    CHECK(env_text(cluster_env(*select_target(named("marin"), "/nowhere"))) ==
-          "FRAY_CLUSTER_SPEC=ray\n"
-          "PYTHONPATH=experiments:lib/fray/src:lib/haliax/src:lib/iris/src:lib/levanter/src:lib/marin/src:"
-          "lib/zephyr/src\n");
-    CHECK(cluster_env(*select_target(named("cpu-gdn"), "/nowhere")).empty());
+    const auto marin = select_target(named("marin"), "/nowhere");
+    const std::string path =
+        "PYTHONPATH=experiments:lib/fray/src:lib/haliax/src:lib/iris/src:lib/levanter/src:lib/marin/src:"
+        "lib/zephyr/src\n";
+    CHECK(env_text(cluster_env(*marin, PlaceKind::ray)) == "FRAY_CLUSTER_SPEC=ray\n" + path);
+    CHECK(env_text(cluster_env(*marin, PlaceKind::iris)) == path);
+    CHECK(cluster_env(*select_target(named("cpu-gdn"), "/nowhere"), PlaceKind::ray).empty());
 }
 
 TEST_CASE("target: the suites and pytest arguments of marin") {
@@ -116,10 +118,10 @@ TEST_CASE("target: the suites and pytest arguments of marin") {
         return test_command(*target, {suite, args, cpu}, "g")->entrypoint;
     };
     using Suite = TestSelection::Suite;
-    CHECK(entry(Suite::kernels, "", false).ends_with("uv run pytest tests/test_gdn_kernels.py -v'"));
-    CHECK(entry(Suite::layer, "", false).ends_with("uv run pytest tests/test_gdn_layer.py -v'"));
-    CHECK(entry(Suite::both, "-k 'a or b' --maxfail=1", false).find("-v -k '\\''a or b'\\'' --maxfail=1'") !=
-          std::string::npos);
+    CHECK(entry(Suite::kernels, "", false).ends_with("uv run pytest tests/test_gdn_kernels.py -v; echo \"$device\"'"));
+    CHECK(entry(Suite::layer, "", false).ends_with("uv run pytest tests/test_gdn_layer.py -v; echo \"$device\"'"));
+    CHECK(entry(Suite::both, "-k 'a or b' --maxfail=1", false)
+              .find("-v -k '\\''a or b'\\'' --maxfail=1; echo \"$device\"'") != std::string::npos);
     CHECK(entry(Suite::both, "", true).find("sys.exit") == std::string::npos);
     CHECK(entry(Suite::both, "", true).find("GDNCTL_DEVICE") != std::string::npos);
     CHECK(test_command(*target, {Suite::both, "-k 'open", false}, "g").error().kind == ErrorKind::usage);
@@ -143,14 +145,16 @@ TEST_CASE("target: ray-profile on marin, golden command and environment") {
         R"x(command -v uv >/dev/null || { step="find uv"; )x"
         R"x(echo "gdnctl: uv is not in the PATH of a login shell (bash -l) on $(uname -n), nor in ~/.local/bin"; )x"
         R"x(echo "hint: install it there, for example with: pip install uv"; exit 127; }; )x"
-        R"x(unset VIRTUAL_ENV; export UV_PROJECT_ENVIRONMENT=.venv; step="uv sync"; uv sync; export UV_NO_SYNC=1; )x"
+        R"x(unset VIRTUAL_ENV; export UV_PROJECT_ENVIRONMENT=.venv; began=$(mktemp); step="uv sync"; uv sync; export UV_NO_SYNC=1; )x"
         R"x(step="install torch"; )x" +
             k_only_this_index +
             R"x(uv pip install --python .venv/bin/python --force-reinstall --index-url )x"
             R"x(https://download.pytorch.org/whl/cpu torch==2.9.0+cpu; )x"
             R"x(step="remove torchvision"; (uv pip uninstall --python .venv/bin/python torchvision || true); )x"
             R"x(step="profiled run"; .venv/bin/python -m experiments.speedrun.hackable_transformer_gdn.tiny_profile )x"
-            R"x(--force_run_failed true')x");
+            R"x(--force_run_failed true; step="store the trace"; [ -z "${GDNCTL_OUTPUT_DIR:-}" ] || )x"
+            R"x(find . -path "*/plugins/profile/*" -type f -newer "$began" )x"
+            R"x(-exec cp --parents -t "$GDNCTL_OUTPUT_DIR" {} + || echo "gdnctl: the trace could not be stored"')x");
 }
 
 TEST_CASE("target: every profile setting of marin reaches its variable") {

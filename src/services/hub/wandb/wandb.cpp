@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base64.h"
 #include "core/json.h"
 #include "core/redact.h"
 #include "core/text.h"
@@ -219,22 +220,6 @@ std::string complaint(std::string_view body) {
     return redact(text::repair_utf8(std::string_view(out).substr(0, k_longest_complaint)));
 }
 
-std::string base64(std::string_view bytes) {
-    constexpr std::string_view k_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string out;
-    for (std::size_t i = 0; i < bytes.size(); i += 3) {
-        const std::string_view group = bytes.substr(i, 3);
-        std::uint32_t bits = 0;
-        for (std::size_t k = 0; k < 3; ++k) {
-            bits = bits << 8U | (k < group.size() ? static_cast<unsigned char>(group[k]) : 0U);
-        }
-        for (std::size_t k = 0; k < 4; ++k) {
-            out += k <= group.size() ? k_digits[(bits >> (18U - 6U * k)) & 63U] : '=';
-        }
-    }
-    return out;
-}
-
 }  // namespace gdnctl::wandb
 
 namespace gdnctl {
@@ -302,7 +287,7 @@ Result<std::string> Wandb::ask(const std::string& body) {
     request.method = "POST";
     request.url = m_access.url + "/graphql";
     request.headers = {{"Content-Type", "application/json"}, {"Accept", "application/json"}};
-    const std::string credentials = wandb::base64("api:" + m_access.key);
+    const std::string credentials = to_base64("api:" + m_access.key);
     register_secret(credentials);
     request.secret_headers = {{"Authorization", "Basic " + credentials}};
     request.body = body;

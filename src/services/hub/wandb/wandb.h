@@ -115,8 +115,6 @@ std::optional<WallTime> parse_created(std::string_view text);
 // The error in an answer of another status, on one line of at most 300 bytes.
 std::string complaint(std::string_view body);
 
-std::string base64(std::string_view bytes);
-
 // Helpers for all queries and answers. `data_in`: the data of an answer; errors as above.
 std::string question(std::string_view query, const Json& variables);
 Result<Json> data_in(std::string_view body);

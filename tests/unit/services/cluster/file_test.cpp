@@ -82,7 +82,7 @@ TEST_CASE("cluster file: what is missing has the usual values") {
     CHECK(file->ssh_user == "ray");
     CHECK(file->ssh_key == "/home/me/.ssh/marin_ray_cluster.pem");
     CHECK(file->node_types.empty());
-    CHECK(read(folder, "auth: {ssh_private_key: /keys/k}\n")->ssh_key == "/keys/k");
+    CHECK(read(folder, "cluster_name: a\nauth: {ssh_private_key: /keys/k}\n")->ssh_key == "/keys/k");
     CHECK(read(folder, "available_node_types: [1, 2]\nprovider: gcp\n")->project.empty());
 }
 
@@ -100,12 +100,13 @@ TEST_CASE("cluster file: anchors and merge keys") {
 TEST_CASE("cluster file: lookup order of a name") {
     const Scratch root;
     const auto find = [&](const std::string& name) {
-        return relative(root, find_cluster_file(root.path(), root / "sub", name));
+        return relative(root, find_cluster_file({root.path(), root / "sub", {}}, name));
     };
     fs::create_directories(root / "sub");
     CHECK(find("us-central1") ==
           "No cluster config found for region us-central1: looked for infra/marin-us-central1.yaml, "
           "infra/marin-us-central1-a.yaml, infra/marin-us-central1-b.yaml, infra/marin-us-central1-vllm.yaml in " +
+              root.path().string() + ", lib/iris/config/us-central1.yaml, lib/iris/config/us-central1.yml in " +
               root.path().string());
     root.file("infra/marin-us-central1-vllm.yaml", "a: b");
     CHECK(find("us-central1") == "infra/marin-us-central1-vllm.yaml");
@@ -139,14 +140,15 @@ TEST_CASE("cluster file: an unknown name is answered with those that there are")
     root.file("infra/marin-big-run.yaml", "a: b");
     root.file("infra/other.yaml", "a: b");
     root.file("infra/marin-x.yml", "a: b");
-    CHECK(cluster_names(root.path()) == std::vector<std::string>{"big-run", "us-east5-a"});
-    const auto found = find_cluster_file(root.path(), root.path(), "us-east5-b");
+    CHECK(cluster_names({root.path(), {}, {}}) == std::vector<std::string>{"big-run", "us-east5-a"});
+    const auto found = find_cluster_file({root.path(), root.path(), {}}, "us-east5-b");
     REQUIRE(!found);
     CHECK(found.error().kind == ErrorKind::usage);
-    CHECK(found.error().hint ==
-          "did you mean `us-east5-a`? known clusters: local, big-run, us-east5-a; use `--cluster-config FILE` for a "
-          "cluster file elsewhere, or `--ray-address URL` for a dashboard");
-    CHECK(cluster_names(root / "nowhere").empty());
+    CHECK(
+        found.error().hint ==
+        "did you mean `us-east5-a`? known clusters: local, big-run, us-east5-a; use `--cluster-config FILE` for a "
+        "cluster file elsewhere, `--ray-address URL` for a Ray dashboard, or `--iris-url URL` for an Iris controller");
+    CHECK(cluster_names({root / "nowhere", {}, {}}).empty());
 }
 
 TEST_CASE("cluster file: faults") {

@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "platform/http_policy.h"
 #include "services/job/job.h"
+#include "services/job/route_client.h"
 #include "support/scratch.h"
 
 namespace gdnctl::ray {
