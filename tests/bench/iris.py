@@ -4,9 +4,11 @@ The controller is the scripted one (tests/support/iris_controller.py), which ans
 held TPU are those of a real local controller (see tests/conformance/iris), whose own time is in them. "Beyond packing" is the
 difference between submissions with a tree of 20 MB and what packing that tree takes, and that of submissions without one.
 """
+import glob
 import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -179,6 +181,8 @@ def main():
             server.close()
             if real:
                 real.close()
+            for path in glob.glob("/tmp/gdnctl-*/gdnctl-hold-me-bench-*"):  # there is no container whose /tmp goes with it
+                shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
 
 main()

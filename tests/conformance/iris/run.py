@@ -5,7 +5,9 @@
 Adds a line `passed failed skipped` per case to the file TALLY. Where there is no Python 3.12 for the controller, or its
 package cannot be had, every case is skipped, and says so.
 """
+import glob
 import os
+import shutil
 import sys
 import threading
 import time
@@ -54,6 +56,13 @@ class Suite(contract.Suite):
         for controller in places.values():
             controller.close()
         self.look_back()
+
+    def close(self):
+        super().close()
+        # Without containers, what a holder keeps in its /tmp stays in this one when the holder is killed.
+        for folder in ("run", "hold"):
+            for path in glob.glob(f"/tmp/gdnctl-{folder}/gdnctl-hold-alice-*-{os.getpid()}-*"):
+                shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
     def skip_all(self, why):
         for function in self.chosen("contract") + self.chosen("own"):
