@@ -607,7 +607,8 @@ Result<PlannedJob> plan_held_profile(Target target, ProfileSettings settings,
                                      Context& context) {
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_held_plan(std::move(target), hold, context));
     if (settings.tpu == "auto") settings.tpu = hold.record.tpu_type;
-    GDNCTL_TRY(check_trace_place(job.target, via != Via::ray, "a job beside the holder of a dev TPU (--via ray)"));
+    const bool has_ssh = via != Via::ray && hold.record.kind != PlaceKind::iris;
+    GDNCTL_TRY(check_trace_place(job.target, has_ssh, "a job beside the holder of a dev TPU (--via ray, or on Iris)"));
     settings.on_dev_tpu = via == Via::ssh && hold.record.cluster != "local";
     job.plan = {"profile", job.target.name, {}, cluster_env(job.target, job.place.kind), job.target.metric};
     GDNCTL_TRY_ASSIGN(job.plan.command, profile_command(job.target, settings, context.program));

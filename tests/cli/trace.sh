@@ -1,16 +1,21 @@
-# gdnctl trace. Most of it is data: tests/support/trace_cases.py runs the cases of tests/fixtures/trace/cases on each format.
-make_trace() { python3 "$REPO/tests/support/make_trace.py" "$@"; }
+# gdnctl trace. Most of it is data: tests/support/trace_cases.py runs the cases of tests/fixtures/trace/cases, each on
+# xplane and on JSON.
+make_trace() { python3 -B "$REPO/tests/support/make_trace.py" "$@"; }
 # A trace of a training step: step OUT [PARAMETER=VALUE..]
 step() {
   local out=$1
   shift
-  (cd "$REPO/tests/support" && python3 -c "import make_trace; make_trace.write(make_trace.tpu_step_trace($*), '$WORK/cwd/$out')") || fail "cannot make $out"
+  (cd "$REPO/tests/support" && python3 -B -c "from make_trace import *; write(tpu_step_trace($*), '$WORK/cwd/$out')") ||
+    fail "cannot make $out"
 }
 # A hostile one of tests/support/trace_shapes.py: shape OUT CALL
-shape() { (cd "$REPO/tests/support" && python3 -c "import trace_shapes; open('$WORK/cwd/$1', 'wb').write(trace_shapes.$2)") || fail "cannot make $1"; }
+shape() {
+  (cd "$REPO/tests/support" && python3 -B -c "from trace_shapes import *; open('$WORK/cwd/$1', 'wb').write($2)") ||
+    fail "cannot make $1"
+}
 holds() { jq -e "$1" "$WORK/out" >/dev/null || fail "not so: $1"; }
 cases() {
-  python3 "$REPO/tests/support/trace_cases.py" "$GDNCTL" "$FIXTURES/trace/cases" "$@" >"$WORK/out" 2>&1
+  python3 -B "$REPO/tests/support/trace_cases.py" "$GDNCTL" "$FIXTURES/trace/cases" "$@" >"$WORK/out" 2>&1
   case $? in
     0) grep skipped "$WORK/out" || true ;;
     77) skip "$(head -1 "$WORK/out")" ;;
@@ -27,7 +32,8 @@ test_cases_of_comparisons() { cases diff_step diff_gates diff_statistics baselin
 test_cases_of_checks_and_reports() { cases check report budgets export; }
 test_cases_of_folders() { cases folders; }
 test_cases_of_options() { cases options; }
-test_invariants_on_random_traces() { cases random_tpu random_gpu random_step; }
+test_invariants_on_random_events() { cases random_tpu random_gpu; }
+test_invariants_on_random_steps() { cases random_step; }
 
 # Each case has a test above.
 test_no_case_is_forgotten() {
@@ -164,7 +170,7 @@ PY
 
 # User time must not grow much faster than the input: three times for twice as much.
 test_time_is_linear_on_a_quiet_machine() {
-  for call in 'equal_starts(%d)' 'equal_starts(%d, True)' 'staircase(%d)' 'many_names(%d, 300)' 'many_names(%d, 100000)'; do
+  for call in 'equal_starts(%d)' 'equal_starts(%d, True)' 'staircase(%d)' 'many_names(%d, 300)' 'many_names(%d, 100000)' 'many_runs(%d)'; do
     shape one.json "${call/\%d/100000}" && shape two.json "${call/\%d/200000}"
     python3 - "$GDNCTL" <<'PY' || fail "$call"
 import os, subprocess, sys

@@ -2,8 +2,9 @@
 
 A RECIPE is a description for make_trace.py, in which planes and lines may be members by name and an event may be
 [op, start, duration, stats]; or has one of the keys
-  call: a function of make_trace.py or trace_shapes.py, with parameters; file: a fixture; sample: a file of the project's
-  samples; text; hex; json: a value; proto: [[field, value], ..], see protobuf(); like: the recipe of another file of the case.
+  call: a function of make_trace.py or trace_shapes.py, with its parameters; file: a fixture; sample: a file of the
+  project's samples; text; hex; json: a value; proto: [[field, value], ..], see protobuf();
+  like: the recipe of another file of the case, which may be there for this alone ("abstract": true).
 "set" {pointer: value} changes members (null removes one); "then" [[what, value..], ..] damages the bytes.
 """
 import copy
@@ -30,7 +31,9 @@ def expanded(description):
         return dict(zip(("op", "start_ps", "duration_ps", "stats"), e)) if isinstance(e, list) else e
 
     def listed(named, key):
-        return [{"name": k, **(v if key in v else {key: v})} for k, v in named.items()] if isinstance(named, dict) else named
+        if isinstance(named, list):
+            return named
+        return [{"name": k, **(v if key in v else {key: v})} for k, v in named.items()]
 
     planes = listed(copy.deepcopy(description.get("planes", [])), "lines")
     for plane in planes:
@@ -59,7 +62,7 @@ def resolved(recipe, files):
 
 
 def protobuf(fields):
-    """Values: an integer (varint), a text, a list (a message), {"hex"} (bytes). Field 0: bytes that stand for themselves."""
+    """A value is an integer (varint), a text, a list (a message) or {"hex"} (bytes). Field 0: bytes without a tag."""
     out = b""
     for field, value in fields:
         if isinstance(value, dict):

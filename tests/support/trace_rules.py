@@ -10,7 +10,8 @@ KINDS = {"s": str, "i": int, "n": (int, float), "b": bool}
 def equal(wanted, got):
     """Floating-point numbers to 1e-9, everything else exactly."""
     if isinstance(wanted, dict):
-        return isinstance(got, dict) and wanted.keys() == got.keys() and all(equal(v, got[k]) for k, v in wanted.items())
+        same = isinstance(got, dict) and wanted.keys() == got.keys()
+        return same and all(equal(v, got[k]) for k, v in wanted.items())
     if isinstance(wanted, list):
         return isinstance(got, list) and len(wanted) == len(got) and all(map(equal, wanted, got))
     if isinstance(wanted, float) and isinstance(got, (int, float)):
@@ -58,7 +59,7 @@ def hotspot_rules(got):
     rest = spots["remainder"] or {"rows": 0, "self_ps": 0}
     key = "self_ps" if spots["rank"] == "self" else "total_ps"
     order = [(-row[key], row["name"].encode("utf-8", "surrogatepass")) for row in spots["rows"]]
-    yield "self of the rows and of the remainder", time["self_ps"], sum(r["self_ps"] for r in spots["rows"]) + rest["self_ps"]
+    yield "self of all rows", time["self_ps"], sum(r["self_ps"] for r in spots["rows"]) + rest["self_ps"]
     yield "rows", spots["matched"], len(spots["rows"]) + rest["rows"]
     yield "order of the rows", sorted(order), order
     yield "self of a row within its total", [], [r for r in spots["rows"] if not 0 <= r["self_ps"] <= r["total_ps"]]
@@ -84,7 +85,8 @@ def step_rules(got):
     yield "steps", steps["n"], len(each)
     yield "extremes", (min(each, default=None), max(each, default=None)), (steps["min_ps"], steps["max_ps"])
     if each:
-        yield "quantiles", True, steps["min_ps"] <= steps["p10_ps"] <= steps["median_ps"] <= steps["p90_ps"] <= steps["max_ps"]
+        quantiles = [steps[name] for name in ("min_ps", "p10_ps", "median_ps", "p90_ps", "max_ps")]
+        yield "quantiles", sorted(quantiles), quantiles
         yield "mean", True, abs(steps["mean_ps"] * len(each) - sum(each)) <= 2 * len(each)
 
 
@@ -109,19 +111,20 @@ def report_rules(got):
     yield "text of the digest", [], text(got["digest"])
     yield "rows", True, len(got["hotspots"]["rows"]) <= 8
     yield "tries", True, len(got["tries"]) <= 3
-    yield "log lines", [], [line for line in got["log_lines"] if line.count("`") % 2 or "\n" in line or line[:2] != "- "]
+    yield "log lines", [], [l for l in got["log_lines"] if l.count("`") % 2 or "\n" in l or not l.startswith("- ")]
 
 
 def rules(got):
     found = []
-    for name, check in (("hotspots", hotspot_rules), ("kernels", kernel_rules), ("diff", diff_rules), ("digest", report_rules)):
+    checks = {"hotspots": hotspot_rules, "kernels": kernel_rules, "diff": diff_rules, "digest": report_rules}
+    for name, check in checks.items():
         if got.get(name) is not None:
             found += check(got)
     if "per_step_ps" in got.get("steps", {}):
         found += [*step_rules(got), *time_rules(got)]
     if "check" in got:
         found.append(("passed", all(r["passed"] for r in got["check"]["rules"]), got["check"]["passed"]))
-    questions = ["self_time", "steps", "overlap", "hbm_bytes", "flops", "kernel_stages", "kernel_static", "peaks", "toolchain"]
+    questions = "self_time steps overlap hbm_bytes flops kernel_stages kernel_static peaks toolchain".split()
     found.append(("questions", questions, [answer["question"] for answer in got["answers"]]))
     return [one for one in found if one[1] != one[2]]
 
@@ -129,7 +132,8 @@ def rules(got):
 def text(out):
     """Of the output for people: no control characters; tables of Markdown have as many cells in every row; and the last
     line of a report has the sha256 of all bytes above it."""
-    faults = [("control characters", [], bad) for bad in [sorted({c for c in out if ord(c) < 32 or ord(c) == 127} - {"\n"})] if bad]
+    control = sorted({c for c in out if ord(c) < 32 or ord(c) == 127} - {"\n"})
+    faults = [("control characters", [], control)] if control else []
     cells = 0
     for line in out.split("\n"):
         count = line.replace("\\|", "").count("|") if line.startswith("|") else 0
@@ -171,7 +175,8 @@ def mirrored(diff, swapped):
     found = [
         ("verdict", opposite.get(diff["verdict"], diff["verdict"]), swapped["verdict"]),
         ("total", -diff["total_delta_ps"], swapped["total_delta_ps"]),
-        ("shift", (-a["shift_ps"], -a["ci_high_ps"], -a["ci_low_ps"]), (b["shift_ps"], b["ci_low_ps"], b["ci_high_ps"])),
+        ("shift", -a["shift_ps"], b["shift_ps"]),
+        ("interval", (-a["ci_high_ps"], -a["ci_low_ps"]), (b["ci_low_ps"], b["ci_high_ps"])),
         ("p", a["p"], b["p"]),
         ("levels", {**levels, "added": levels["removed"], "removed": levels["added"]}, there),
         ("deltas", sorted(-row["delta_ps"] for row in diff["waterfall"] if row["kind"] != "rest"),

@@ -12,7 +12,9 @@ CATEGORIES = ["loop fusion", "convolution fusion", "copy-start", "copy-done", "a
 def random_trace(seed, devices=2, kind="TPU", events=60):
     """Events that nest, overlap in part, start or end together, or have no length. A GPU gets two streams a device."""
     rng = random.Random(seed)
-    lines = ["XLA Ops", "Async XLA Ops", "XLA Modules"] if kind == "TPU" else ["Stream #7(Kernel)", "Stream #9(Compute)"]
+    lines = ["XLA Ops", "Async XLA Ops", "XLA Modules"]
+    if kind == "GPU":
+        lines = ["Stream #7(Kernel)", "Stream #9(Compute)"]
     ops = {f"op.{i}": {"stats": {"hlo_category": rng.choice(CATEGORIES)} if kind == "TPU" else {}} for i in range(9)}
     planes = []
     for device in range(devices):
@@ -56,6 +58,13 @@ def many_names(n, names):
     return chrome_json([])[:-2] + b"," + ",".join([*rows, *runs]).encode() + b"]}"
 
 
+def many_runs(n):
+    """JSON: n runs of a program of one operation."""
+    rows = ('{"ph":"X","pid":3,"tid":1,"ts":%d,"dur":0.5,"name":"a"},{"ph":"X","pid":3,"tid":2,"ts":%d,"dur":0.%d,'
+            '"name":"jit_f(1)"}' % (i, i, 6 + i % 3) for i in range(n))
+    return chrome_json([])[:-2] + b"," + ",".join(rows).encode() + b"]}"
+
+
 def deep_args(depth):
     """JSON: an operation with lists nested so deep in its args."""
     row = '{"ph":"X","pid":3,"tid":1,"ts":5,"dur":7,"name":"a","args":{"x":%s1%s}}' % ("[" * depth, "]" * depth)
@@ -76,7 +85,9 @@ def budget_trace(rules, vector, side=1):
     ops, events, steps = {}, [], []
     for n, (label, _) in enumerate(times.items()):
         category = label.removeprefix("category ") if label.startswith("category ") else "loop fusion"
-        ops[f"op.{n}"] = {"stats": {"hlo_category": category, **({"tf_op": label} if category == "loop fusion" else {})}}
+        ops[f"op.{n}"] = {"stats": {"hlo_category": category}}
+        if category == "loop fusion":
+            ops[f"op.{n}"]["stats"]["tf_op"] = label
     for step in range(4):
         at = step * 10**11
         steps.append([str(step), at, 10**11])
