@@ -33,7 +33,17 @@ struct Command {
     bool options_in_config = false;  // its options can be set in the configuration, in the table of its name
     // Called last, after printing the error (bad words, bad configuration) that prevented run().
     void (*never_ran)(const Error& error) = nullptr;
+    std::string_view other_name = {};  // "job test"; empty: none
 
+    constexpr bool is_named(std::string_view word) const {
+        return word == name || (!other_name.empty() && word == other_name);
+    }
+    // The same row with a second name, which pages show beside the first.
+    constexpr Command also(std::string_view word) const {
+        Command changed = *this;
+        changed.other_name = word;
+        return changed;
+    }
     // The same row for a command that must work, and start fast, whatever the configuration files contain. Its
     // Context::config is empty.
     constexpr Command without_config() const {

@@ -35,7 +35,7 @@ struct Typed {
         } else if (word != "help" || !group.empty()) {
             const std::string name = group.empty() ? word : group + " " + word;
             for (const Command& one : table) {
-                if (one.name == name && !is_hidden(one)) command = &one;
+                if (one.is_named(name) && !is_hidden(one)) command = &one;
             }
             group = word;
             if (command == nullptr) return;
@@ -70,20 +70,18 @@ void add_arguments(const Typed& typed, Completions& all) {
 
 void add_commands(const Table& table, const std::string& group, Completions& all) {
     if (!group.empty()) {
-        for (const Command* one : members_of(table, group)) {
-            all.words.push_back({std::string(one->name.substr(group.size() + 1)), std::string(one->summary)});
+        for (const Member& one : members_of(table, group)) {
+            all.words.push_back({std::string(one.word), std::string(one.command->summary)});
         }
         return;
     }
     all.words.push_back({"help", "show the help of a command"});
     for (const Command& one : table) {
-        if (is_hidden(one)) continue;
-        const std::string first(one.name.substr(0, one.name.find(' ')));
-        if (first.size() == one.name.size()) {
-            all.words.push_back({first, std::string(one.summary)});
-        } else if (all.words.back().word != first) {
-            all.words.push_back({first, std::string(table.group(first).purpose)});
-        }
+        const bool in_group = one.name.find(' ') != std::string_view::npos;
+        if (!is_hidden(one) && !in_group) all.words.push_back({std::string(one.name), std::string(one.summary)});
+    }
+    for (const std::string& name : group_names(table)) {
+        all.words.push_back({name, std::string(table.group(name).purpose)});
     }
 }
 

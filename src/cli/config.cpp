@@ -84,6 +84,7 @@ const std::vector<ConfigKey>& config_keys() {
         {"dev_tpu_allocator", "GDNCTL_DEV_TPU_ALLOCATOR", "string",
          "program that holds a development TPU for codex-loop"},
         {"targets", "", "table", "one [targets.NAME] table per target"},
+        {"clusters", "", "table", "one [clusters.NAME] table per cluster"},
         {"codex-loop", "", "table", "options of codex-loop, by name without the dashes", true},
     };
     return keys;
@@ -138,6 +139,15 @@ std::string config_template() {
 
 # Where jobs run if --cluster is not given (GDNCTL_CLUSTER). `local` is this machine.
 # cluster = "local"
+
+# A cluster for --cluster NAME, or additions to the file of that name. Every key is optional.
+# [clusters.marin]
+# kind   = "iris"                          # or "ray"; a cluster file tells by itself
+# url    = "https://iris.oa.dev"           # the controller or dashboard, instead of what the file says
+# config = "lib/iris/config/marin.yaml"    # a cluster file, relative to the repository
+# tpu    = "v5p-8"                         # what `--tpu auto` means there
+# oauth_client_id     = "..."              # for the login, if no file of the checkout has it
+# oauth_client_secret = "..."
 
 # Command that allocates the development TPU of `codex-loop --hold-dev-tpu` (GDNCTL_DEV_TPU_ALLOCATOR).
 # dev_tpu_allocator = "./allocate-tpu.sh"

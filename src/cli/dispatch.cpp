@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -42,17 +41,25 @@ void describe_globals(Args& args, GlobalFlags& flags) {
 
 namespace {
 
-std::string_view first_word(std::string_view name) { return name.substr(0, name.find(' ')); }
+bool is_in_group(std::string_view name, std::string_view group) {
+    return name.size() > group.size() && name.starts_with(group) && name[group.size()] == ' ';
+}
+
+// The names under which overviews and suggestions show the command; a hidden one has none.
+std::vector<std::string_view> shown_names(const Command& command) {
+    if (is_hidden(command)) return {};
+    if (command.other_name.empty()) return {command.name};
+    return {command.name, command.other_name};
+}
 
 const Command* find_command(const Table& table, std::string_view name) {
-    const auto it = std::find_if(table.begin(), table.end(), [&](const Command& c) { return c.name == name; });
+    const auto it = std::find_if(table.begin(), table.end(), [&](const Command& c) { return c.is_named(name); });
     return it == table.end() ? nullptr : &it->get();
 }
 
 bool is_group(const Table& table, std::string_view word) {
-    return std::any_of(table.begin(), table.end(), [&](const Command& c) {
-        return c.name.size() > word.size() && c.name.starts_with(word) && c.name[word.size()] == ' ';
-    });
+    return std::any_of(table.begin(), table.end(),
+                       [&](const Command& c) { return is_in_group(c.name, word) || is_in_group(c.other_name, word); });
 }
 
 struct GlobalNames {
@@ -99,11 +106,8 @@ std::vector<std::string> without(const std::vector<std::string>& words, std::spa
 
 std::string hint_for(const Table& table, std::string_view typed, std::string_view second) {
     std::vector<std::string> names;
-    std::set<std::string> groups;
     for (const Command& command : table) {
-        if (is_hidden(command)) continue;
-        names.emplace_back(command.name);
-        if (command.name.find(' ') != std::string_view::npos) groups.emplace(first_word(command.name));
+        for (const std::string_view name : shown_names(command)) names.emplace_back(name);
     }
     if (!second.empty()) {
         const auto both = text::nearest(fmt::format("{} {}", typed, second), names);
@@ -116,6 +120,7 @@ std::string hint_for(const Table& table, std::string_view typed, std::string_vie
     }
     if (owners.size() == 1) return fmt::format("did you mean `gdnctl {}`?", owners[0]);
     std::erase_if(names, [](const std::string& name) { return name.find(' ') != std::string::npos; });
+    const std::vector<std::string> groups = group_names(table);
     names.insert(names.end(), groups.begin(), groups.end());
     names.emplace_back("help");
     if (const auto meant = text::nearest(typed, names)) return fmt::format("did you mean `gdnctl {}`?", *meant);
@@ -138,9 +143,7 @@ tl::unexpected<Error> unknown_command(const Table& table, const std::vector<std:
 
 tl::unexpected<Error> unknown_member(const Table& table, const std::string& group, const std::string& word) {
     std::vector<std::string> members;
-    for (const Command* command : members_of(table, group)) {
-        members.emplace_back(command->name.substr(group.size() + 1));
-    }
+    for (const Member& member : members_of(table, group)) members.emplace_back(member.word);
     const auto meant = text::nearest(word, members);
     return fail(ErrorKind::usage, fmt::format("unknown command '{} {}'", group, word),
                 meant ? fmt::format("did you mean `gdnctl {} {}`?", group, *meant)
@@ -149,12 +152,28 @@ tl::unexpected<Error> unknown_member(const Table& table, const std::string& grou
 
 }  // namespace
 
-std::vector<const Command*> members_of(const Table& table, std::string_view group) {
-    std::vector<const Command*> members;
+std::string other_name_note(const Command& command) {
+    return command.other_name.empty() ? std::string() : fmt::format(" (also: {})", command.other_name);
+}
+
+std::vector<std::string> group_names(const Table& table) {
+    std::vector<std::string> groups;
     for (const Command& command : table) {
-        if (!is_hidden(command) && command.name.find(' ') != std::string_view::npos &&
-            first_word(command.name) == group) {
-            members.push_back(&command);
+        for (const std::string_view name : shown_names(command)) {
+            const std::size_t space = name.find(' ');
+            if (space == std::string_view::npos) continue;
+            std::string group(name.substr(0, space));
+            if (std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(std::move(group));
+        }
+    }
+    return groups;
+}
+
+std::vector<Member> members_of(const Table& table, std::string_view group) {
+    std::vector<Member> members;
+    for (const Command& command : table) {
+        for (const std::string_view name : shown_names(command)) {
+            if (is_in_group(name, group)) members.push_back({&command, name, name.substr(group.size() + 1)});
         }
     }
     return members;

@@ -41,7 +41,18 @@ Result<Dispatch> dispatch(const Table& table, const std::vector<std::string>& wo
 // Commands with an empty group are for scripts and builds; overviews and suggestions omit them.
 inline bool is_hidden(const Command& command) { return command.group.empty(); }
 
-// The visible commands "GROUP NAME".
-std::vector<const Command*> members_of(const Table& table, std::string_view group);
+// " (also: job test)", or nothing.
+std::string other_name_note(const Command& command);
+
+// First words of the visible names with two words, each once, in the order of the table.
+std::vector<std::string> group_names(const Table& table);
+
+// The visible commands that have a name "GROUP WORD".
+struct Member {
+    const Command* command = nullptr;
+    std::string_view name;  // with the group
+    std::string_view word;  // without it
+};
+std::vector<Member> members_of(const Table& table, std::string_view group);
 
 }  // namespace gdnctl::cli

@@ -234,14 +234,17 @@ std::vector<ExitRow> exit_codes(const Args& args) {
 
 std::vector<ExitRow> exit_codes(const Table& table, std::string_view group) {
     std::map<int, std::string> codes = common_codes();
-    for (const Command& command : table) {
-        if (is_hidden(command) || !(group.empty() || command.name.starts_with(fmt::format("{} ", group)))) continue;
+    const auto add = [&codes](const Command& command) {
         Args args;
         const auto invocation = command.create();
         invocation->describe(args);
         for (const ExitNote& note : args.exit_notes()) {
             codes.try_emplace(note.code, describe(static_cast<ExitCode>(note.code)));
         }
+    };
+    for (const Member& member : members_of(table, group)) add(*member.command);
+    for (const Command& command : table) {
+        if (group.empty() && !is_hidden(command)) add(command);
     }
     return rows_of(codes);
 }
@@ -280,7 +283,8 @@ std::string synopsis(std::string_view name, const Args& args) {
 namespace {
 
 std::string page_head(const Command& command, const Args& args, const PageStyle& style) {
-    return wrap(fmt::format("gdnctl {}: {}", command.name, command.summary), 0, style.columns) +
+    return wrap(fmt::format("gdnctl {}{}: {}", command.name, other_name_note(command), command.summary), 0,
+                style.columns) +
            heading("Usage", style) + wrap(synopsis(command.name, args), 2, style.columns);
 }
 
@@ -333,7 +337,8 @@ std::string overview(const Table& table, const Args& globals, const PageStyle& s
     for (const std::string_view group : command_groups(table)) {
         std::vector<Row> rows;
         for (const Command& command : table) {
-            if (command.group == group) rows.push_back({std::string(command.name), std::string(command.summary)});
+            if (command.group != group) continue;
+            rows.push_back({std::string(command.name), std::string(command.summary) + other_name_note(command)});
         }
         page += heading(group, style) + table_text(rows, style);
     }
@@ -346,8 +351,8 @@ std::string overview(const Table& table, const Args& globals, const PageStyle& s
 
 std::string group_overview(const Table& table, std::string_view group, const PageStyle& style) {
     std::vector<Row> rows;
-    for (const Command* command : members_of(table, group)) {
-        rows.push_back({std::string(command->name), std::string(command->summary)});
+    for (const Member& member : members_of(table, group)) {
+        rows.push_back({std::string(member.name), std::string(member.command->summary)});
     }
     const Group about = table.group(group);
     std::string page = wrap(fmt::format("gdnctl {}: {}", group, about.purpose), 0, style.columns);

@@ -26,18 +26,6 @@ std::unique_ptr<Descriptions> describe_all(const Table& table) {
 
 namespace {
 
-// First words of two-word commands, each once.
-std::vector<std::string> group_names(const Descriptions& all) {
-    std::vector<std::string> names;
-    for (const Described& one : all.commands) {
-        const std::size_t space = one.command->name.find(' ');
-        if (space == std::string_view::npos) continue;
-        std::string first(one.command->name.substr(0, space));
-        if (std::find(names.begin(), names.end(), first) == names.end()) names.push_back(std::move(first));
-    }
-    return names;
-}
-
 constexpr std::string_view k_folder = "docs/reference/";  // folder of the page
 
 // Turns a heading into an anchor as common hosts do.
@@ -120,8 +108,8 @@ std::string option_group(const Described& one, const std::string& group, std::ma
 }
 
 std::string section(const Described& one, const Table& table, std::map<std::string, std::string>& shown) {
-    std::string out = fmt::format("\n## gdnctl {}\n\n{}: `{}`\n", one.command->name, one.command->summary,
-                                  synopsis(one.command->name, one.args));
+    std::string out = fmt::format("\n## gdnctl {}\n\n{}{}: `{}`\n", one.command->name, one.command->summary,
+                                  other_name_note(*one.command), synopsis(one.command->name, one.args));
     for (const std::string& paragraph : one.args.paragraphs()) out += '\n' + paragraph + '\n';
     if (!one.args.examples().empty()) {
         out += "\n```sh\n";
@@ -149,8 +137,9 @@ std::string group_text(const Group& group, const Table& table) {
 // Printed before the first command of the group.
 std::string group_section(const std::string& name, const Table& table) {
     std::string out = fmt::format("\n## gdnctl {}\n\n{}.\n\n", name, table.group(name).purpose);
-    for (const Command* command : members_of(table, name)) {
-        out += fmt::format("- [gdnctl {}](#gdnctl-{}): {}\n", command->name, anchor(command->name), command->summary);
+    for (const Member& one : members_of(table, name)) {
+        out +=
+            fmt::format("- [gdnctl {}](#gdnctl-{}): {}\n", one.name, anchor(one.command->name), one.command->summary);
     }
     return out + group_text(table.group(name), table);
 }
@@ -168,19 +157,20 @@ ReferenceFile markdown_reference(const Table& table) {
         out += fmt::format("\n**{}**\n\n", group);
         for (const Described& one : all->commands) {
             if (one.command->group != group) continue;
-            out += fmt::format("- [gdnctl {}](#gdnctl-{}): {}\n", one.command->name, anchor(one.command->name),
-                               one.command->summary);
+            out += fmt::format("- [gdnctl {}](#gdnctl-{}): {}{}\n", one.command->name, anchor(one.command->name),
+                               one.command->summary, other_name_note(*one.command));
         }
     }
     out += "\n## Global options\n";
     for (const std::string& group : option_groups(all->globals)) out += '\n' + option_list(all->globals, group);
     out += "\n## gdnctl\n\n" + std::string(table.group("").purpose) + ".\n" + group_text(table.group(""), table);
     std::map<std::string, std::string> shown;
-    std::vector<std::string> groups = group_names(*all);
+    std::vector<std::string> groups = group_names(table);
     for (const Described& one : all->commands) {
-        const std::string first(one.command->name.substr(0, one.command->name.find(' ')));
-        if (const auto at = std::find(groups.begin(), groups.end(), first); at != groups.end()) {
-            out += group_section(first, table);
+        for (const std::string_view name : {one.command->name, one.command->other_name}) {
+            const auto at = std::find(groups.begin(), groups.end(), name.substr(0, name.find(' ')));
+            if (at == groups.end()) continue;
+            out += group_section(*at, table);
             groups.erase(at);
         }
         out += section(one, table, shown);
@@ -300,7 +290,7 @@ std::string group_end(const Table& table, std::string_view name, std::string_vie
 std::string group_page(const Table& table, std::string_view name) {
     std::string out = header(page_name(name), table.group(name).purpose);
     out += fmt::format(".SH SYNOPSIS\n.B gdnctl {}\nCOMMAND [OPTIONS] ...\n.SH COMMANDS\n", roff(name));
-    for (const Command* command : members_of(table, name)) out += tagged(command->name, command->summary);
+    for (const Member& one : members_of(table, name)) out += tagged(one.name, one.command->summary);
     return out + group_end(table, name, "gdnctl");
 }
 
@@ -313,12 +303,13 @@ std::vector<ReferenceFile> man_pages(const Table& table) {
     for (const std::string_view group : command_groups(table)) {
         main += fmt::format(".SH \"{}\"\n", roff(group));
         for (const Described& one : all->commands) {
-            if (one.command->group == group) main += tagged(one.command->name, one.command->summary);
+            if (one.command->group != group) continue;
+            main += tagged(one.command->name, std::string(one.command->summary) + other_name_note(*one.command));
         }
     }
     main += options(all->globals) + group_end(table, "", "");
     std::vector<ReferenceFile> files = {{"gdnctl.1", main}};
-    for (const std::string& group : group_names(*all))
+    for (const std::string& group : group_names(table))
         files.push_back({page_name(group) + ".1", group_page(table, group)});
     for (const Described& one : all->commands) {
         files.push_back({page_name(one.command->name) + ".1", command_page(one, all->globals)});

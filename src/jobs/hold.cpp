@@ -132,8 +132,8 @@ std::optional<std::string> named_cluster(const DestinationOptions& options) {
 Result<std::optional<HoldRecord>> ask_for_hold(const std::string& name, const DestinationOptions& options,
                                                Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options, true, context));
-    GDNCTL_TRY_ASSIGN(const auto jobs, backend->list());
     const std::string user = user_name(context.env);
+    GDNCTL_TRY_ASSIGN(const auto jobs, backend->list({user, std::string(devtpu::k_hold_part)}));
     for (const JobDetails& job : jobs) {
         if (!is_hold(job) || job.state != JobState::running || hold_word(job, "tpu_name") != name ||
             hold_word(job, "user") != user) {
@@ -403,7 +403,7 @@ private:
 
     // The earliest hold with this name. Every client finds the same one.
     Result<std::optional<JobDetails>> first_hold() {
-        GDNCTL_TRY_ASSIGN(const auto jobs, m_backend->list());
+        GDNCTL_TRY_ASSIGN(const auto jobs, m_backend->list({{}, std::string(devtpu::k_hold_part)}));
         std::optional<JobDetails> first;
         for (const JobDetails& job : jobs) {
             if (!is_hold(job) || hold_word(job, "tpu_name") != m_plan.tpu_name) continue;
@@ -446,7 +446,7 @@ private:
         }
         m_record = {};
         m_record.nonce = holder.nonce;
-        if (!m_place.local) return devtpu::holder_job(holder);
+        if (!m_place.is_local()) return devtpu::holder_job(holder);
         const auto folder = m_store.local_folder(m_plan.tpu_name);
         return devtpu::local_holder_job(holder, m_context.program, devtpu::local_lease(folder, holder.submission_id));
     }
@@ -455,7 +455,7 @@ private:
     Status submit_until_running() {
         for (;;) {
             const JobRequest request = holder_request();
-            if (m_place.local) GDNCTL_TRY(make_private_directory(m_store.local_folder(m_plan.tpu_name)));
+            if (m_place.is_local()) GDNCTL_TRY(make_private_directory(m_store.local_folder(m_plan.tpu_name)));
             const std::string& id = request.submission_id;
             m_record = record_of(request);
             GDNCTL_TRY(m_store.put(m_record));

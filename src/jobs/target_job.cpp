@@ -18,7 +18,7 @@ namespace {
 Result<std::string> resolve(const std::string& wanted, const JobDestination& place, const Target& target,
                             std::string_view option) {
     if (wanted != "auto") return wanted;
-    if (place.local) return std::string();
+    if (place.is_local()) return std::string();
     const bool as_written = target.style == TargetStyle::argv;
     if (!place.file) {
         if (as_written) return std::string();
@@ -161,7 +161,7 @@ Result<TpuChoice> choose_tpu(const std::string& wanted, const JobDestination& pl
     GDNCTL_TRY_ASSIGN(choice.type, resolve(wanted, place, target, option));
     if (choice.type.empty()) return choice;
     GDNCTL_TRY_ASSIGN(choice.resources, tpu_resources(choice.type));
-    if (place.local) return choice;
+    if (place.is_local()) return choice;
     const double chips = choice.resources.at("TPU");
     if (chips != 1 && chips != 2 && chips != 4 && chips != 8) {
         return fail(ErrorKind::usage,
@@ -177,7 +177,7 @@ Result<TpuChoice> choose_tpu(const std::string& wanted, const JobDestination& pl
 }
 
 Result<TpuChoice> choose_hold_tpu(const JobDestination& place, const std::string& wanted, const Env& env) {
-    if (!place.local) {
+    if (!place.is_local()) {
         Target any;
         any.style = TargetStyle::levanter;  // the type must be known
         return choose_tpu(wanted.empty() ? "auto" : wanted, place, any, "--tpu-type");
@@ -209,12 +209,12 @@ Status check_target_is_named(const Target& target, const DestinationOptions& opt
     GDNCTL_TRY(check_target_is_named(target, true, context));
     if (target_is_named(context.config) || !uses_files(target)) return {};
     GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(options, context));
-    return check_target_is_named(target, place.local, context);
+    return check_target_is_named(target, place.is_local(), context);
 }
 
 Result<Target> target_at(const JobDestination& place, Target target, const Context& context) {
-    target.here = place.local;
-    if (!place.local || !uses_files(target)) return target;
+    target.here = place.is_local();
+    if (!place.is_local() || !uses_files(target)) return target;
     if (!has_c_compiler(context.env)) {
         log::warning("no C compiler found: the job uses a built-in kernel instead of {}", target.files.front().first);
         return target;
@@ -250,7 +250,7 @@ Result<PlannedJob> plan_test(Target target, const TestSelection& selection, cons
     job.plan.log_decides = needs_log(job.target);
     std::string there;
     if (selection.oracle != TestSelection::Oracle::off) {
-        there = program_there(job.place.local, job.plan, context);
+        there = program_there(job.place.is_local(), job.plan, context);
         job.plan.data_prefix = k_oracle_data;
     }
     GDNCTL_TRY_ASSIGN(job.plan.command, test_command(job.target, selection, context.program, there));
@@ -280,7 +280,7 @@ Result<PlannedJob> plan_profile(Target target, ProfileSettings settings, bool dr
     GDNCTL_TRY_ASSIGN(PlannedJob job, begin_plan(std::move(target), settings.tpu, options, choice, context));
     // The run itself needs the type, so it must be known here even if the job requests nothing. This machine has no
     // type of its own.
-    if (job.tpu.empty() && job.target.style == TargetStyle::levanter && !job.place.local) {
+    if (job.tpu.empty() && job.target.style == TargetStyle::levanter && !job.place.is_local()) {
         return fail(ErrorKind::usage, "TPU auto-detection requires --cluster to be set.",
                     "name the accelerator, for example --tpu v5p-8");
     }

@@ -174,7 +174,7 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, Context& contex
         return fail(ErrorKind::usage, fmt::format("the running log {} is not in the repository", options.log_file),
                     fmt::format("name one below {}: iterations commit their entries there", plan.root.string()));
     }
-    GDNCTL_TRY(check_gate_setup(plan.gates, request.target, context.cwd, plan.log_dir));
+    GDNCTL_TRY(check_gate_setup(plan.gates, request.target, cluster_places(context), plan.log_dir));
     GDNCTL_TRY(check_traces(plan, request.target, context));
     GDNCTL_TRY(warn_of_unchecked(plan));
     GDNCTL_TRY_ASSIGN(plan.prompt, find_prompt(options, request.target, plan, context));
@@ -422,7 +422,7 @@ private:
                         std::move(measure_folder),
                         transaction_settings(m_plan, m_request, {}).log_paths,
                         m_plan.options.worktree_links,
-                        m_context.cwd,
+                        cluster_places(m_context),
                         m_plan.log_dir,
                         m_jobs,
                         m_context.process,

@@ -58,6 +58,7 @@ python3 ../../tests/bench/evolve.py "$gdnctl"
 python3 ../../tests/bench/downloads.py "$gdnctl"
 python3 ../../tests/bench/devtpu.py "$gdnctl"
 python3 ../../tests/bench/traces.py "$gdnctl"
+python3 ../../tests/bench/iris.py "$gdnctl"
 cd ../..  # a benchmark packs the tree itself
 for program in build/release/bench_*; do
     [ ! -x "$program" ] || "$program" --benchmark_repetitions=5 --benchmark_report_aggregates_only=true

@@ -8,16 +8,16 @@
 #include "core/json.h"
 #include "fuzz/fuzz.h"
 #include "platform/http_policy.h"
+#include "platform/yaml.h"
 #include "services/cluster/tunnel.h"
-#include "services/cluster/yaml.h"
 
 namespace {
 
 // What a person may give as an address is either refused or in a form that stays as it is.
 void check_address(std::string_view text) {
-    const auto address = gdnctl::normalize_ray_address(text);
+    const auto address = gdnctl::normalize_address(text);
     if (!address) return;
-    require(gdnctl::normalize_ray_address(*address) == *address);
+    require(gdnctl::normalize_address(*address) == *address);
     const auto url = gdnctl::http::parse_url(*address);
     require(url.has_value());
     require(gdnctl::is_confidential(*address) == gdnctl::http::is_confidential(*url));
@@ -28,7 +28,7 @@ void check_address(std::string_view text) {
 FUZZ(cluster) {
     constexpr std::size_t k_longest = 65536;
     const std::string_view text(reinterpret_cast<const char*>(data), size < k_longest ? size : k_longest);
-    if (const auto yaml = gdnctl::cluster::parse_yaml(text, "input")) (void)gdnctl::to_text(*yaml);
+    if (const auto yaml = gdnctl::parse_yaml(text, "input")) (void)gdnctl::to_text(*yaml);
     (void)gdnctl::parse_cluster_status(text);
     (void)gdnctl::cluster::listener_of(text, 0x2049);
     if (const auto head = gdnctl::cluster::parse_head_node(text, "c")) {

@@ -53,7 +53,7 @@ BEGIN {
     place("^toml\\+\\+/", "^src/platform/toml\\.cpp$", "src/platform/toml.cpp")
     place("^(curl/|zlib\\.h$|isa-l|igzip_lib|openssl/)", "^src/platform/", "src/platform")
     place("^git2", "^src/services/git/", "src/services/git")
-    place("^yaml-cpp/", "^src/services/cluster/yaml\\.cpp$", "src/services/cluster/yaml.cpp")
+    place("^yaml-cpp/", "^src/platform/yaml\\.cpp$", "src/platform/yaml.cpp")
     place("^spdlog/", "^src/core/log\\.cpp$", "src/core/log.cpp")
     place("^fmt/.*-inl\\.h$", "^src/core/fmt\\.cpp$", "src/core/fmt.cpp")
     place("^re2/", "\\.cpp$", "one .cpp file")

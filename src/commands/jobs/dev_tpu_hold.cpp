@@ -241,7 +241,7 @@ std::optional<WallTime> lease_end_of(const HoldRecord& record, const Context& co
 Result<std::vector<HoldView>> holds_at(const DestinationOptions& options, bool all_users,
                                        const std::vector<HoldRecord>& remembered, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options, true, context));
-    GDNCTL_TRY_ASSIGN(const auto jobs, backend->list());
+    GDNCTL_TRY_ASSIGN(const auto jobs, backend->list({{}, std::string(devtpu::k_hold_part)}));
     const std::string user = user_name(context.env);
     std::vector<HoldView> views;
     for (const JobDetails& job : jobs) {
@@ -270,7 +270,7 @@ std::vector<DestinationOptions> all_places(const DestinationOptions& options, co
     std::vector<DestinationOptions> places = {options};
     std::vector<std::string> names;
     if (const auto place = choose_destination(options, context)) {
-        names.push_back(place->local ? "local" : place->cluster.empty() ? place->address->url : place->cluster);
+        names.push_back(place->is_local() ? "local" : place->cluster.empty() ? place->address->url : place->cluster);
     }
     for (const HoldRecord& record : remembered) {
         const std::string name = hold_place_words(record);
@@ -412,7 +412,7 @@ std::vector<DestinationOptions> places_of(const Options& options, const std::vec
 // The running holds at the place that the options select. Error usage: the name belongs to another user.
 Result<std::vector<HoldRecord>> meant_at(const Options& options, JobBackend& backend,
                                          const std::vector<HoldRecord>& remembered, Context& context) {
-    GDNCTL_TRY_ASSIGN(const auto jobs, backend.list());
+    GDNCTL_TRY_ASSIGN(const auto jobs, backend.list({{}, std::string(devtpu::k_hold_part)}));
     const std::string user = user_name(context.env);
     std::vector<HoldRecord> found;
     for (const JobDetails& job : jobs) {

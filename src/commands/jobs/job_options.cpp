@@ -14,29 +14,39 @@ constexpr double k_longest_s = 1e9;  // for --timeout; keeps the conversion in r
 
 }  // namespace
 
+Status check_addresses(const DestinationOptions& options) {
+    if (options.ray_address && options.iris_url) {
+        return fail(ErrorKind::usage, "--ray-address and --iris-url both select a cluster: drop one of them");
+    }
+    if (options.cluster == "local" && (options.ray_address || options.iris_url)) {
+        return fail(ErrorKind::usage, fmt::format("--cluster local is this machine: drop {}",
+                                                  options.ray_address ? "--ray-address" : "--iris-url"));
+    }
+    return {};
+}
+
 void describe_place(cli::Args& args, DestinationOptions& options) {
     args.option(options.cluster, "--cluster NAME", "cluster to use; `local` is this machine",
                 {.group = "Cluster",
-                 .default_text = "us-central1 if its file exists, otherwise local",
+                 .default_text = "us-central1 or marin if its file exists, otherwise local",
                  .complete = cli::Complete::cluster});
     args.option(options.cluster_config, "--cluster-config FILE", "cluster file (YAML) to use instead of a name",
                 {.group = "Cluster", .complete = cli::Complete::file});
-    args.option(options.ray_address, "--ray-address URL", "dashboard to use directly", {.group = "Cluster"});
+    args.option(options.ray_address, "--ray-address URL", "Ray dashboard to use directly", {.group = "Cluster"});
+    args.option(options.iris_url, "--iris-url URL", "Iris controller to use directly, or a tunnel to one",
+                {.group = "Cluster"});
     args.flag(options.allow_plaintext_token, "--allow-plaintext-token",
               "allow sending the token to another machine over plain http", {.group = "Cluster"});
     args.flag(options.no_local, "--no-local", "fail instead of running on this machine (also GDNCTL_NO_LOCAL=1)",
               {.group = "Cluster"});
     args.exit_code(4, "the cluster cannot be reached, or the job's supervisor died or never started");
-    args.exit_code(5, "the cluster refused the token, or no token was found");
+    args.exit_code(5, "the cluster refused the token or login, or none was found");
     args.exit_code(8, "the state directory, a job's record or a file cannot be used");
     args.check([&options]() -> Status {
         if (options.cluster && options.cluster_config) {
             return fail(ErrorKind::usage, "--cluster and --cluster-config both select a cluster: drop one of them");
         }
-        if (options.cluster == "local" && options.ray_address) {
-            return fail(ErrorKind::usage, "--cluster local is this machine: drop --ray-address");
-        }
-        return {};
+        return check_addresses(options);
     });
 }
 

@@ -13,6 +13,8 @@
 
 namespace gdnctl::commands {
 
+// Errors: usage (two addresses, or one for this machine).
+Status check_addresses(const DestinationOptions& options);
 void describe_place(cli::Args& args, DestinationOptions& options);
 void describe_submit(cli::Args& args, SubmitOptions& options);
 

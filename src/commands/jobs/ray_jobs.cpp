@@ -50,11 +50,6 @@ constexpr std::array<cli::Choice<MaybeState>, 5> k_states = {{{"PENDING", JobSta
                                                               {"SUCCEEDED", JobState::succeeded},
                                                               {"FAILED", JobState::failed}}};
 
-bool is_mine(const JobDetails& job, const Env& env) {
-    const auto it = job.metadata.find("user");
-    return it != job.metadata.end() && it->second == user_name(env);
-}
-
 struct Row {
     std::string status, submitted, duration, kind, id;
 };
@@ -123,11 +118,9 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, true, context));
-    GDNCTL_TRY_ASSIGN(auto jobs, backend->list());
+    GDNCTL_TRY_ASSIGN(auto jobs, backend->list({options.mine ? user_name(context.env) : std::string()}));
     retry_pending_stops(*backend, context);
-    std::erase_if(jobs, [&](const JobDetails& job) {
-        return (options.mine && !is_mine(job, context.env)) || (options.status && job.state != *options.status);
-    });
+    std::erase_if(jobs, [&](const JobDetails& job) { return options.status && job.state != *options.status; });
     const auto found = jobs.size();
     if (found > static_cast<std::size_t>(options.limit)) jobs.resize(static_cast<std::size_t>(options.limit));
     if (context.global.json) {
@@ -219,7 +212,7 @@ std::chrono::milliseconds seconds(double s) {
 Result<std::string> resolve_id(const Options& options, JobBackend& backend) {
     if (options.id) return *options.id;
     GDNCTL_TRY_ASSIGN(const LineRegex regex, LineRegex::compile(*options.match, "--match"));
-    GDNCTL_TRY_ASSIGN(const auto jobs, backend.list());
+    GDNCTL_TRY_ASSIGN(const auto jobs, backend.list({}));
     for (const JobDetails& job : jobs) {
         if (!regex.matches(job.submission_id)) continue;
         log::info("submission_id={}", job.submission_id);
@@ -551,10 +544,13 @@ namespace gdnctl::commands {
 Rows ray_job_commands() {
     static constexpr cli::Command k_rows[] = {
         cli::make<&ray_wait::describe, &ray_wait::run>("ray-wait", "Jobs", "wait for a job and return its verdict",
-                                                       Tier::http),
-        cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http),
-        cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http),
-        cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http)};
+                                                       Tier::http)
+            .also("job wait"),
+        cli::make<&ray_logs::describe, &ray_logs::run>("ray-logs", "Jobs", "print or follow a job's log", Tier::http)
+            .also("job logs"),
+        cli::make<&ray_stop::describe, &ray_stop::run>("ray-stop", "Jobs", "ask a job to stop", Tier::http)
+            .also("job stop"),
+        cli::make<&ray_list::describe, &ray_list::run>("ray-list", "Jobs", "list jobs", Tier::http).also("job list")};
     return k_rows;
 }
 

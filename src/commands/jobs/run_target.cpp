@@ -61,11 +61,6 @@ std::string resources_text(const std::map<std::string, double>& resources) {
     return out.empty() ? "none asked for" : out;
 }
 
-std::string address_text(const JobDestination& place) {
-    if (place.local) return "this machine";
-    return place.address ? place.address->url : "ssh tunnel to the head node of " + place.file->cluster_name;
-}
-
 Result<Preview> preview_request(const JobRequest& request, const Context& context) {
     Preview preview;
     preview.working_dir = request.working_dir_uri.empty() ? "none" : request.working_dir_uri;
@@ -83,7 +78,7 @@ Result<Preview> preview_request(const JobRequest& request, const Context& contex
 }
 
 void put_preview(Json& object, const JobDestination& place, const JobRequest& request, const Preview& preview) {
-    object["backend"] = place.local ? "local" : "ray";
+    object["backend"] = std::string(to_text(place.kind));
     object["cluster"] = place.cluster.empty() ? Json(nullptr) : Json(place.cluster);
     object["address"] = address_text(place);
     object["submission_id"] = request.submission_id;
@@ -122,7 +117,7 @@ std::string preview_text(const JobDestination& place, const JobRequest& request,
 // server. Errors: usage (too large, or not accepted by a cluster), config, local_io.
 Result<ExitCode> show_preview(const JobPlan& plan, const SubmitOptions& options, const JobDestination& place,
                               std::string_view schema, Context& context) {
-    GDNCTL_TRY_ASSIGN(const JobRequest request, request_for(plan, options, !place.local, context));
+    GDNCTL_TRY_ASSIGN(const JobRequest request, request_for(plan, options, !place.is_local(), context));
     GDNCTL_TRY_ASSIGN(const Preview preview, preview_request(request, context));
     if (context.global.json) {
         Json out;
@@ -509,9 +504,11 @@ namespace gdnctl::commands {
 Rows target_job_commands() {
     static constexpr cli::Command k_rows[] = {
         cli::make<&ray_test::describe, &ray_test::run>("ray-test", "Jobs", "run the target's correctness test as a job",
-                                                       Tier::http),
+                                                       Tier::http)
+            .also("job test"),
         cli::make<&ray_profile::describe, &ray_profile::run>("ray-profile", "Jobs", "run the target's profile as a job",
-                                                             Tier::http)};
+                                                             Tier::http)
+            .also("job profile")};
     return k_rows;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "commands/common.h"
+#include "commands/jobs/job_options.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/redact.h"
@@ -64,17 +65,17 @@ Result<Planned> run_as_job(const Elsewhere& options, const RemoteCommand& comman
     std::vector<std::string> words = command.words();
     GDNCTL_TRY_ASSIGN(Target target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(options.place, context));
-    target.here = place.local;
+    target.here = place.is_local();
     GDNCTL_TRY_ASSIGN(const TpuChoice tpu, choose_tpu(options.tpu, place, target));
     JobPlan plan{"oracle", target.name, {}, cluster_env(target), {}};
     plan.data_prefix = k_oracle_data;
-    if (place.local) add_folder(options, words, context);
-    const std::string there = program_there(place.local, plan, context);
+    if (place.is_local()) add_folder(options, words, context);
+    const std::string there = program_there(place.is_local(), plan, context);
     plan.command = oracle_command(target, there, words, command.needs_python());
     plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
     GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, options.submit, *backend, context));
-    return Planned{std::move(run), place.local ? std::string() : tpu.type, place.local};
+    return Planned{std::move(run), place.is_local() ? std::string() : tpu.type, place.is_local()};
 }
 
 Result<Planned> run_on_hold(const Elsewhere& options, const RemoteCommand& command, Context& context) {
@@ -139,7 +140,9 @@ void describe_elsewhere(cli::Args& args, Elsewhere& o) {
                 {.group = k_group, .default_text = "here, not as a job", .complete = cli::Complete::cluster});
     args.option(o.place.cluster_config, "--cluster-config FILE", "cluster file (YAML) to use instead of a name",
                 {.group = k_group, .complete = cli::Complete::file});
-    args.option(o.place.ray_address, "--ray-address URL", "dashboard to use directly", {.group = k_group});
+    args.option(o.place.ray_address, "--ray-address URL", "Ray dashboard to use directly", {.group = k_group});
+    args.option(o.place.iris_url, "--iris-url URL", "Iris controller to use directly, or a tunnel to one",
+                {.group = k_group});
     args.flag(o.place.allow_plaintext_token, "--allow-plaintext-token",
               "allow sending the token to another machine over plain http", {.group = k_group});
     args.option(o.tpu, "--tpu TYPE", "accelerator of the job, such as v5p-8; auto: the cluster's own, none on local",
@@ -163,7 +166,7 @@ void describe_elsewhere(cli::Args& args, Elsewhere& o) {
         if (o.tpu_name && job_only) {
             return fail(ErrorKind::usage, "--no-wait and --submission-id are for a job: drop --tpu-name");
         }
-        return {};
+        return check_addresses(o.place);
     });
 }
 

@@ -27,7 +27,7 @@ struct Elsewhere {
     bool allow_cpu = false;
     std::optional<std::string> save_failures;  // the folder here, as --save-failures names it
 
-    bool wanted() const { return tpu_name || place.cluster || place.cluster_config || place.ray_address; }
+    bool wanted() const { return tpu_name || place.given(); }
 };
 
 void describe_elsewhere(cli::Args& args, Elsewhere& options);

@@ -73,7 +73,7 @@ using cli::Complete;
 
 std::vector<std::string> clusters(const Context& context) {
     std::vector<std::string> names = {"local"};
-    for (std::string& name : cluster_names(project_root(context))) names.push_back(std::move(name));
+    for (std::string& name : cluster_names(cluster_places(context))) names.push_back(std::move(name));
     const ConfigValue* configured = context.config.find("cluster");
     const std::string* name = configured == nullptr ? nullptr : configured->as_string();
     if (name != nullptr && std::find(names.begin(), names.end(), *name) == names.end()) names.push_back(*name);

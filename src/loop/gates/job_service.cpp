@@ -236,15 +236,6 @@ Result<JobAnswer> run_on_held(const JobSpec& spec, Context& context) {
     return answer;
 }
 
-Status ask(const gdnctl::JobDestination& place, Context& context) {
-    if (place.local) return {};
-    GDNCTL_TRY_ASSIGN(const RayAccess access, open_access(place, context));
-    GDNCTL_TRY_ASSIGN(const std::string url, access.route->url());
-    const std::string token = access.withheld ? std::string() : access.token.value;
-    const auto facts = ask_dashboard(context.http, url, token, context.stop);
-    return facts ? Status() : Status(tl::unexpected(facts.error()));
-}
-
 }  // namespace
 
 std::string_view to_text(JobKind kind) { return kind == JobKind::tests ? "validation tests" : "validation profile"; }
@@ -350,7 +341,7 @@ Status InProcessJobs::check(const std::string& cluster, std::chrono::millisecond
     Context context = context_at(m_context, m_context.cwd, m_context.config, m_context.terminal, limited.token());
     const auto answers = [&]() -> Status {
         GDNCTL_TRY_ASSIGN(const gdnctl::JobDestination place, choose_destination(place_at(cluster), context));
-        return ask(place, context);
+        return check_answers(place, context);
     }();
     if (!answers && limited.over() && is_interruption(answers.error())) {
         return fail(ErrorKind::timeout, "no answer within " + format_duration(patience));

@@ -409,12 +409,11 @@ std::vector<JobSite> sites_for(JobKind kind, const ValidationDeps& deps) {
     const ValidationOptions& options = deps.jobs.options();
     const std::string active = deps.held != nullptr && deps.held->active() ? deps.held->cluster() : std::string();
     std::vector<JobSite> sites;
-    const auto names = gate_clusters(options, deps.hold, active, deps.root);
+    const auto names = gate_clusters(options, deps.hold, active, deps.clusters.root);
     for (const std::string& name : names) sites.push_back({name, {}, kind == JobKind::tests ? options.tpu : ""});
     if (kind != JobKind::tests || !options.cross_tpu_tests) return sites;
     for (const std::string& name : names) {
-        const auto path = find_cluster_file(deps.root, deps.root, name);
-        const auto file = path ? read_cluster_file(*path, {}) : Result<ClusterFile>(fail(ErrorKind::usage, ""));
+        const auto file = find_cluster(deps.clusters, name);
         if (!file) continue;
         const auto meant = options.tpu == "auto" ? infer_tpu(*file) : Result<std::string>(options.tpu);
         for (const std::string& type : tpu_types(*file)) {

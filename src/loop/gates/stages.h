@@ -67,7 +67,7 @@ struct ValidationDeps {
     HeldTpu* held = nullptr;  // nullptr: no TPU is held
     Clock& clock;
     HoldOptions hold;
-    std::filesystem::path root;           // of the repository, for its cluster files
+    ClusterPlaces clusters;
     RecordedMetrics* recorded = nullptr;  // nullptr: profiles are not recorded anywhere
     // Whether the target's oracle judges candidates, in a run with this base; empty: it never does.
     std::function<Result<OracleUse>(const std::string& base, const Artefacts& artefacts)> oracle = {};

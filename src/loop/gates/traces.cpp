@@ -130,7 +130,7 @@ Status check_trace_places(const Target& target, const std::vector<std::string>& 
         DestinationOptions options;
         if (!name.empty()) options.cluster = name;
         GDNCTL_TRY_ASSIGN(const gdnctl::JobDestination place, choose_destination(options, context));
-        GDNCTL_TRY(check_trace_place(target, place.local, "a job on a Ray cluster"));
+        GDNCTL_TRY(check_trace_place(target, place.is_local(), "a job on a Ray cluster"));
     }
     return {};
 }

@@ -54,14 +54,12 @@ Result<std::optional<Error>> look_at(const ClusterPreflight& p, const std::strin
 
 }  // namespace
 
-Status check_cluster_files(const ValidationOptions& options, const Target& target, const fs::path& cwd) {
-    const fs::path root = find_repository_root(cwd).value_or(cwd);
+Status check_cluster_files(const ValidationOptions& options, const Target& target, const ClusterPlaces& places) {
     std::vector<ClusterFile> files;
     std::optional<Error> problem;
     for (const auto& name : options.clusters) {
         if (name == "local") return {};
-        const auto path = find_cluster_file(root, cwd, name);
-        auto file = path ? read_cluster_file(*path, {}) : Result<ClusterFile>(tl::unexpected(path.error()));
+        auto file = find_cluster(places, name);
         if (file) {
             files.push_back(std::move(*file));
         } else if (!problem) {
@@ -131,7 +129,7 @@ GateStages::GateStages(GateDeps setup, GateModes modes)
     m_jobs.watch_machine_by([this] { return m_machine.busy(); });
 }
 
-Status check_gate_setup(const GateChoices& choices, const Target& target, const std::filesystem::path& cwd,
+Status check_gate_setup(const GateChoices& choices, const Target& target, const ClusterPlaces& places,
                         const std::filesystem::path& log_dir) {
     GDNCTL_TRY(check_gates(choices));
     GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(choices));
@@ -162,8 +160,8 @@ Status check_gate_setup(const GateChoices& choices, const Target& target, const 
     }
     ValidationOptions validation = choices.validation;
     validation.mode = modes.validation;
-    GDNCTL_TRY(check_cluster_files(validation, target, cwd));
-    GDNCTL_TRY_ASSIGN(const PerfSettings perf, perf_settings(choices.perf, target, cwd, log_dir));
+    GDNCTL_TRY(check_cluster_files(validation, target, places));
+    GDNCTL_TRY_ASSIGN(const PerfSettings perf, perf_settings(choices.perf, target, places.cwd, log_dir));
     if (modes.perf) GDNCTL_TRY(load_perf_state(perf.state_file));
     return {};
 }
@@ -187,10 +185,11 @@ std::optional<std::string> gate_directive(const GateChoices& choices, const Targ
 }
 
 Result<std::unique_ptr<GateStages>> GateStages::create(GateDeps setup) {
-    GDNCTL_TRY(check_gate_setup(setup.choices, setup.target, setup.cwd, setup.log_dir));
+    GDNCTL_TRY(check_gate_setup(setup.choices, setup.target, setup.clusters, setup.log_dir));
     GDNCTL_TRY_ASSIGN(const GateModes modes, resolve_modes(setup.choices));
     if (modes.validation == ValidationMode::off) return std::unique_ptr<GateStages>();
-    GDNCTL_TRY_ASSIGN(PerfSettings perf, perf_settings(setup.choices.perf, setup.target, setup.cwd, setup.log_dir));
+    GDNCTL_TRY_ASSIGN(PerfSettings perf,
+                      perf_settings(setup.choices.perf, setup.target, setup.clusters.cwd, setup.log_dir));
     std::unique_ptr<GateStages> gate(new GateStages(std::move(setup), modes));
     GateModes& chosen = gate->m_modes;
     chosen.oracle = chosen.validation == ValidationMode::required && gate->m_deps.target.oracle &&
@@ -204,7 +203,7 @@ Result<std::unique_ptr<GateStages>> GateStages::create(GateDeps setup) {
 }
 
 ValidationDeps GateStages::validation_deps() {
-    ValidationDeps deps{m_jobs, m_deps.held, m_deps.clock, m_deps.hold, m_deps.repository.root()};
+    ValidationDeps deps{m_jobs, m_deps.held, m_deps.clock, m_deps.hold, m_deps.clusters};
     if (m_recorded) deps.recorded = &*m_recorded;
     return deps;
 }

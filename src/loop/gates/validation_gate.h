@@ -24,7 +24,7 @@ namespace gdnctl::loop {
 // Checks what files say about the named clusters, without a network and before anything changes. If several are named,
 // one may be missing. Errors: usage (no cluster with that name; or none offers the accelerator that jobs would request,
 // so that they would wait forever), config (an unreadable file).
-Status check_cluster_files(const ValidationOptions& options, const Target& target, const std::filesystem::path& cwd);
+Status check_cluster_files(const ValidationOptions& options, const Target& target, const ClusterPlaces& places);
 
 struct ClusterPreflight {
     const ValidationOptions& options;
@@ -51,7 +51,8 @@ struct GateDeps {
     std::filesystem::path measure_folder;  // worktree in which champions are measured, outside the repository
     std::vector<std::string> log_paths;    // globs, see TransactionSettings
     std::vector<std::string> links;
-    std::filesystem::path cwd, log_dir;  // base of relative paths in options; folder of the state file
+    ClusterPlaces clusters;         // its cwd is the base of relative paths in options
+    std::filesystem::path log_dir;  // folder of the state file
     JobService& jobs;
     Process& process;
     Clock& clock;
@@ -67,7 +68,7 @@ void make_resilient(GateChoices& choices, std::vector<Rewrite>& list);
 
 // Checks everything that can be checked before anything changes. Errors: usage, config (options, policy file, a target
 // without test or profile), and a performance state that cannot be parsed.
-Status check_gate_setup(const GateChoices& choices, const Target& target, const std::filesystem::path& cwd,
+Status check_gate_setup(const GateChoices& choices, const Target& target, const ClusterPlaces& places,
                         const std::filesystem::path& log_dir);
 
 // What the agent is told about the gates; nullopt: none are requested. Call it after check_gate_setup().

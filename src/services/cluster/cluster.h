@@ -1,5 +1,5 @@
-// Ray clusters: which file describes the requested cluster, what it offers, where its dashboard is, which token it
-// needs, and the route to it (a plain address, or an ssh tunnel to its head node).
+// Ray and Iris clusters: which file and which [clusters.NAME] table describe the requested cluster, what it offers,
+// where its server is, which token it needs, and the route to it (a plain address, or a tunnel).
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/config.h"
+#include "core/place_kind.h"
 #include "core/result.h"
 #include "platform/clock.h"
 #include "platform/env.h"
@@ -31,30 +33,71 @@ struct ClusterNodeType {
     std::map<std::string, double> resources;  // of one node, as in the file
 };
 
-// The parts of a Ray cluster YAML that matter for submitting jobs.
+struct ClusterAddress {
+    std::string url;     // scheme, host, port, path prefix; without a trailing '/'
+    std::string origin;  // "option --ray-address", "environment RAY_ADDRESS", "gdnctl.toml:4", ...
+};
+
+struct OAuthClient {
+    std::string id, secret;  // both empty: not known
+};
+
+// What only an Iris cluster has.
+struct IrisSettings {
+    std::string dashboard_url;  // base of the pages for people; empty: the address
+    bool needs_login = false;   // behind Google's Identity-Aware Proxy
+    OAuthClient client;
+    std::vector<std::string> audiences;  // for id tokens of service accounts
+    std::string label_prefix;            // of its machines' labels
+    std::int64_t port = 10000;           // of the controller on its machine
+    std::string impersonate;             // service account that gcloud acts as; empty: none
+    // How the file says that the controller is reached: "gcp", or "manual", "coreweave", "local"; empty: not at all.
+    std::string controller;
+};
+
+// What a cluster's file and its table say, as far as it matters for submitting jobs.
 struct ClusterFile {
-    std::filesystem::path path;
-    std::string cluster_name;  // label of its machines; empty: not in the file
+    PlaceKind kind = PlaceKind::ray;        // or iris
+    std::filesystem::path path;             // empty: only the table describes it
+    std::string cluster_name;               // Ray: label of its machines; empty: not in the file
+    std::optional<ClusterAddress> address;  // of its server; nullopt: through a tunnel
+    std::string tpu;                        // what the table gives for `--tpu auto`; empty: nothing
     std::string ssh_user = "ray";
     std::filesystem::path ssh_key;  // with `~` expanded
     std::string provider, region, zone, project;
     std::vector<ClusterNodeType> node_types;  // in file order
+    IrisSettings iris;
 };
 
-// The file for --cluster NAME: NAME itself if it ends in .yaml or is a file (relative to `cwd`); else, under `root`,
-// infra/marin-NAME.yaml or, without a leading "marin-", infra/marin-NAME{,-a,-b,-vllm}.yaml. Errors: usage (`No cluster
-// config found for region NAME`, with a list of names).
-Result<std::filesystem::path> find_cluster_file(const std::filesystem::path& root, const std::filesystem::path& cwd,
-                                                const std::string& name);
+// Where clusters are looked for.
+struct ClusterPlaces {
+    std::filesystem::path root;  // the repository
+    std::filesystem::path cwd;
+    std::filesystem::path home;
+    const Config* config = nullptr;  // its [clusters.NAME] tables; nullptr: none
+};
 
-// Names for --cluster, from infra/marin-*.yaml of the repository; sorted.
-std::vector<std::string> cluster_names(const std::filesystem::path& root);
+// The file for --cluster NAME, the first of: NAME itself if it ends in .yaml or .yml, or is a file (relative to `cwd`);
+// under the repository infra/marin-NAME.yaml or, without a leading "marin-", infra/marin-NAME{,-a,-b,-vllm}.yaml;
+// ~/.config/marin/clusters/NAME.yaml or .yml; under the repository lib/iris/config/NAME.yaml or .yml. Errors: usage
+// (`No cluster config found for region NAME`, with a list of names).
+Result<std::filesystem::path> find_cluster_file(const ClusterPlaces& places, const std::string& name);
 
-// `home` replaces a leading `~`. Errors: usage (no such file), local_io, config (not YAML, or not a cluster file).
+// The cluster for --cluster NAME: the table [clusters.NAME] over the file that it names, or over the file that
+// find_cluster_file() finds. Errors: those of find_cluster_file() and read_cluster_file(); config (the table, with file
+// and line).
+Result<ClusterFile> find_cluster(const ClusterPlaces& places, const std::string& name);
+
+// Names for --cluster other than `local`; sorted.
+std::vector<std::string> cluster_names(const ClusterPlaces& places);
+
+// Reads a file of either kind. `home` replaces a leading `~`. Errors: usage (no such file), local_io, config (not YAML,
+// or not a cluster file).
 Result<ClusterFile> read_cluster_file(const std::filesystem::path& path, const std::filesystem::path& home);
 
-// The TPU type that `--tpu auto` selects on this cluster. Error: usage `Unable to infer TPU worker type from cluster
-// config.`
+// The TPU type that `--tpu auto` selects on this cluster: that of its table. Else on Ray that of the node type
+// tpu_worker or the first one with a TPU, and on Iris v5p-8 if it is offered, or the smallest on one machine. Error:
+// usage `Unable to infer TPU worker type from cluster config.`
 Result<std::string> infer_tpu(const ClusterFile& file);
 // Accelerator types of its node types, each once, in file order.
 std::vector<std::string> tpu_types(const ClusterFile& file);
@@ -68,18 +111,13 @@ Result<std::vector<std::pair<std::string, std::string>>> read_env_table(const st
 
 // ---- addresses
 
-struct RayAddress {
-    std::string url;     // scheme, host, port, path prefix; without a trailing '/'
-    std::string origin;  // "option --ray-address", "environment RAY_ADDRESS"
-};
-
-// Normalises a dashboard's address. A missing scheme becomes http, trailing slashes are removed, a path prefix stays.
-// Errors: usage (another scheme, user information, a query, no host).
-Result<std::string> normalize_ray_address(std::string_view address);
+// Normalises the address of a Ray dashboard or an Iris controller. A missing scheme becomes http, trailing slashes are
+// removed, a path prefix stays. Errors: usage (another scheme, user information, a query, no host).
+Result<std::string> normalize_address(std::string_view address, PlaceKind kind = PlaceKind::ray);
 
 // The first of RAY_API_SERVER_ADDRESS and RAY_ADDRESS that is a dashboard (http or https). Others, such as ray:// and
-// host:port, are reported on stderr and ignored. Errors: those of normalize_ray_address.
-Result<std::optional<RayAddress>> ray_address_of(const Env& env);
+// host:port, are reported on stderr and ignored. Errors: those of normalize_address.
+Result<std::optional<ClusterAddress>> ray_address_of(const Env& env);
 
 // Whether traffic there is confidential: https, or this machine.
 bool is_confidential(std::string_view url);
@@ -129,23 +167,48 @@ struct DashboardFacts {
 Result<DashboardFacts> ask_dashboard(Http& http, const std::string& url, const std::string& token,
                                      std::stop_token stop);
 
-// ---- routes to a dashboard
+// ---- what an Iris controller reports about itself
 
-// A direct address. Agents are reachable on this machine and on the dashboard's host; with a token, on the latter only
-// if `allow_plaintext`.
-std::shared_ptr<RayRoute> make_plain_route(std::string url, bool has_token, bool allow_plaintext);
+struct UserBudget {
+    std::int64_t spent = 0, limit = 0;
+    std::string band;  // "PRIORITY_BAND_BATCH" once more is spent than the limit
+    bool is_spent() const { return band == "PRIORITY_BAND_BATCH"; }
+};
+struct ControllerFacts {
+    std::string user;                              // as the controller knows us
+    std::string auth_mode;                         // "iap", "none"; empty: not reported
+    std::optional<std::int64_t> running, pending;  // tasks of everyone
+    std::optional<UserBudget> budget;              // of `user`, the first part of our jobs' names; nullopt: no tasks
+};
+// `login_hint`: the command that logs in. Errors: authentication, infrastructure (no answer, not Iris), interrupted,
+// terminated, those of the route.
+Result<ControllerFacts> ask_controller(Http& http, JobRoute& route, const std::string& user,
+                                       const std::string& login_hint, std::stop_token stop);
+
+// ---- routes to a server
+
+// A direct address. `token` authorises requests; empty: none. Agents are reachable on this machine and on the
+// dashboard's host; with a token, on the latter only if `allow_plaintext`.
+std::shared_ptr<JobRoute> make_plain_route(std::string url, std::string token, bool allow_plaintext);
 
 struct TunnelConfig {
     ClusterFile cluster;
-    std::filesystem::path known_hosts;  // private to the user; its folder is created if missing
+    std::string token;                  // of a Ray cluster; empty: none
+    std::filesystem::path known_hosts;  // of ssh to a head node; private to the user; its folder is created if missing
     Process* process = nullptr;
     Http* http = nullptr;
     Clock* clock = nullptr;
     std::stop_token stop;
 };
 
-// An ssh tunnel to the head node. Opened on first use, reopened when it has died, closed with the object. It asks
-// gcloud for the machine, and counts as open once the dashboard answers /api/version through it.
-std::shared_ptr<RayRoute> make_tunnel(TunnelConfig config);
+// An ssh tunnel to the head node of a Ray cluster, or by `gcloud compute ssh` to the controller of an Iris cluster.
+// Opened on first use, reopened when it has died, closed with the object. It asks gcloud for the machine, and counts as
+// open once the server answers through it.
+std::shared_ptr<JobRoute> make_tunnel(TunnelConfig config);
+
+class Login;
+// The address of an Iris controller. `login`: nullptr if it needs none. `token`: what MARIN_CLUSTER_TOKEN holds.
+// Neither is sent over plain http to another machine.
+std::shared_ptr<JobRoute> make_iris_route(std::string url, std::shared_ptr<Login> login, std::string token);
 
 }  // namespace gdnctl

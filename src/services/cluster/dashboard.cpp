@@ -46,18 +46,22 @@ bool is_own_address(std::string_view host) {
     return found;
 }
 
+HttpHeaders bearer(const std::string& token) {
+    return token.empty() ? HttpHeaders() : HttpHeaders{{"Authorization", "Bearer " + token}};
+}
+
 }  // namespace cluster
 
 namespace {
 
-constexpr std::string_view k_example = "such as http://127.0.0.1:8265";
-
-class PlainRoute final : public RayRoute {
+class PlainRoute final : public JobRoute {
 public:
-    PlainRoute(std::string url, bool clear_text_allowed)
-        : m_url(std::move(url)), m_clear_text_allowed(clear_text_allowed) {}
+    PlainRoute(std::string url, std::string token, bool clear_text_allowed)
+        : m_url(std::move(url)), m_token(std::move(token)), m_clear_text_allowed(clear_text_allowed) {}
 
     Result<std::string> url() override { return m_url; }
+
+    Result<HttpHeaders> headers(bool /*refused*/) override { return cluster::bearer(m_token); }
 
     std::optional<std::string> agent_url(const std::string& address) override {
         const auto agent = http::parse_url(address);
@@ -72,18 +76,21 @@ public:
     }
 
 private:
-    std::string m_url;
+    std::string m_url, m_token;
     bool m_clear_text_allowed;
 };
 
 }  // namespace
 
-Result<std::string> normalize_ray_address(std::string_view address) {
+Result<std::string> normalize_address(std::string_view address, PlaceKind kind) {
+    const bool ray = kind == PlaceKind::ray;
+    const std::string_view server = ray ? "dashboard" : "controller";
+    const std::string example = ray ? "such as http://127.0.0.1:8265" : "such as http://127.0.0.1:10000";
     std::string text(text::trim(address));
     const auto is_blank = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '\x7f'; };
     if (std::any_of(text.begin(), text.end(), is_blank)) {
-        return fail(ErrorKind::usage, "a dashboard's address must not contain blanks or control characters",
-                    std::string(k_example));
+        return fail(ErrorKind::usage,
+                    fmt::format("a {}'s address must not contain blanks or control characters", server), example);
     }
     if (text.find("://") == std::string::npos) text.insert(0, "http://");
     while (text.ends_with('/')) text.pop_back();
@@ -91,17 +98,18 @@ Result<std::string> normalize_ray_address(std::string_view address) {
     const std::size_t user = text.find('@', host);
     const bool has_more = user < text.find('/', host) || text.find_first_of("?#") != std::string::npos;
     if (!has_more && !http::parse_url(text)) {
-        return fail(ErrorKind::usage, "not the address of a Ray dashboard: " + std::string(address),
-                    std::string(k_example) + "; ray:// and the GCS port (6379) use another protocol");
+        return fail(ErrorKind::usage,
+                    fmt::format("not the address of {} {}: {}", ray ? "a Ray" : "an Iris", server, address),
+                    ray ? example + "; ray:// and the GCS port (6379) use another protocol" : example);
     }
     if (has_more) {
-        return fail(ErrorKind::usage, "a dashboard's address must not contain a user, query or fragment",
-                    std::string(k_example));
+        return fail(ErrorKind::usage, fmt::format("a {}'s address must not contain a user, query or fragment", server),
+                    example);
     }
     return text;
 }
 
-Result<std::optional<RayAddress>> ray_address_of(const Env& env) {
+Result<std::optional<ClusterAddress>> ray_address_of(const Env& env) {
     for (const char* name : {"RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"}) {
         const auto value = env.get(name);
         if (!value || text::trim(*value).empty()) continue;
@@ -110,10 +118,10 @@ Result<std::optional<RayAddress>> ray_address_of(const Env& env) {
             log::info("{}={} is not a dashboard address: ignored", name, *value);
             continue;
         }
-        GDNCTL_TRY_ASSIGN(std::string url, normalize_ray_address(*value));
-        return std::optional(RayAddress{std::move(url), std::string("environment ") + name});
+        GDNCTL_TRY_ASSIGN(std::string url, normalize_address(*value));
+        return std::optional(ClusterAddress{std::move(url), std::string("environment ") + name});
     }
-    return std::optional<RayAddress>();
+    return std::optional<ClusterAddress>();
 }
 
 bool is_confidential(std::string_view url) {
@@ -121,8 +129,9 @@ bool is_confidential(std::string_view url) {
     return parsed && http::is_confidential(*parsed);
 }
 
-std::shared_ptr<RayRoute> make_plain_route(std::string url, bool has_token, bool allow_plaintext) {
-    return std::make_shared<PlainRoute>(std::move(url), !has_token || allow_plaintext);
+std::shared_ptr<JobRoute> make_plain_route(std::string url, std::string token, bool allow_plaintext) {
+    const bool clear_text_allowed = token.empty() || allow_plaintext;
+    return std::make_shared<PlainRoute>(std::move(url), std::move(token), clear_text_allowed);
 }
 
 // Finds the token for a dashboard.

@@ -56,7 +56,7 @@ Result<std::string> run_gcloud(const GcloudAccess& gcloud, std::vector<std::stri
     auto result = gcloud.process->run(spec);
     if (!result) {
         return fail(ErrorKind::infrastructure, fmt::format("cannot {}: {}", what, result.error().text()),
-                    "install gcloud, or pass the dashboard's address with --ray-address");
+                    "install gcloud, or pass the server's address with --ray-address or --iris-url");
     }
     if (result->end == ProcessResult::End::stopped) return tl::unexpected(stopped_error());
     if (result->ok()) return std::move(result->out);
@@ -116,6 +116,52 @@ Result<HeadNode> find_head_node(const GcloudAccess& gcloud, const ClusterFile& c
     return head;
 }
 
+Result<ControllerMachine> parse_controller(std::string_view line, std::string_view cluster_name) {
+    line = text::trim(line.substr(0, line.find('\n')));
+    const auto parts = text::split(line, '\t');
+    ControllerMachine machine{std::string(text::trim(parts.front())), {}};
+    if (parts.size() > 1) {
+        const std::string_view zone = text::trim(parts[1]);  // may be a URL
+        machine.zone = zone.substr(zone.find_last_of('/') + 1);
+    }
+    if (machine.name.empty()) {
+        return fail(ErrorKind::infrastructure, fmt::format("No controller found for cluster {}", cluster_name),
+                    "check whether it is running: gcloud compute instances list");
+    }
+    constexpr std::string_view k_letters = "abcdefghijklmnopqrstuvwxyz0123456789-";
+    for (const std::string& word : {machine.name, machine.zone}) {
+        if (word.starts_with('-') || word.find_first_not_of(k_letters) != std::string::npos) {
+            return fail(ErrorKind::infrastructure,
+                        fmt::format("gcloud returned no machine for the controller of {}: {}", cluster_name,
+                                    text::repair_utf8(line.substr(0, 100))));
+        }
+    }
+    return machine;
+}
+
+Result<ControllerMachine> find_controller(const GcloudAccess& gcloud, const ClusterFile& cluster) {
+    if (cluster.iris.label_prefix.empty()) {
+        return fail(ErrorKind::config, cluster.path.string() + " has no platform.label_prefix",
+                    "pass the controller's address with --iris-url");
+    }
+    std::vector<std::string> words = {
+        "compute",
+        "instances",
+        "list",
+        "--filter",
+        fmt::format("labels.iris-{}-controller=true AND status=RUNNING", cluster.iris.label_prefix),
+        "--format",
+        "value(name,zone)",
+        "--limit",
+        "1"};
+    if (!cluster.project.empty()) words.push_back("--project=" + cluster.project);
+    GDNCTL_TRY_ASSIGN(const std::string out,
+                      run_gcloud(gcloud, std::move(words), "find the controller of " + cluster.cluster_name));
+    GDNCTL_TRY_ASSIGN(ControllerMachine machine, parse_controller(out, cluster.cluster_name));
+    if (!cluster.zone.empty()) machine.zone = cluster.zone;
+    return machine;
+}
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -156,17 +202,23 @@ bool is_port_trouble(std::string_view said) {
            said.find("Could not request local forwarding") != std::string_view::npos;
 }
 
-tl::unexpected<Error> refused(const TunnelConfig& config, const HeadNode& head, std::string_view said) {
-    const std::string where = config.cluster.ssh_user + "@" + head.ssh_ip;
+tl::unexpected<Error> refused(const ForwardPlan& plan, std::string_view said) {
     const std::string words = text::trim(said).empty() ? std::string("it printed nothing") : last_lines(said);
     if (said.find("Permission denied") != std::string_view::npos ||
         said.find("Too many authentication failures") != std::string_view::npos) {
-        return fail(ErrorKind::authentication, fmt::format("ssh to {} was refused: {}", where, words),
-                    fmt::format("check that {} is the cluster's key and that you can read it",
-                                config.cluster.ssh_key.string()));
+        return fail(ErrorKind::authentication, fmt::format("ssh to {} was refused: {}", plan.where, words),
+                    plan.denied_hint);
     }
-    return fail(ErrorKind::infrastructure, fmt::format("cannot open an ssh tunnel to {}: {}", where, words),
-                fmt::format("try by hand: ssh -i {} {}", text::shell_quote(config.cluster.ssh_key.string()), where));
+    return fail(ErrorKind::infrastructure, fmt::format("cannot open an ssh tunnel to {}: {}", plan.where, words),
+                plan.hint);
+}
+
+ForwardPlan plan_for(const TunnelConfig& config, const HeadNode& head, const ForwardTarget& target) {
+    const std::string key = config.cluster.ssh_key.string();
+    const std::string where = config.cluster.ssh_user + "@" + head.ssh_ip;
+    return {[=](int port) { return forward_argv(config, head, port, target); }, where,
+            fmt::format("check that {} is the cluster's key and that you can read it", key),
+            fmt::format("try by hand: ssh -i {} {}", text::shell_quote(key), where)};
 }
 
 }  // namespace
@@ -196,6 +248,17 @@ std::vector<std::string> forward_argv(const TunnelConfig& config, const HeadNode
     return argv;
 }
 
+std::vector<std::string> forward_argv(const ClusterFile& cluster, const ControllerMachine& machine, int local_port) {
+    std::vector<std::string> argv = {"gcloud", "compute", "ssh", machine.name};
+    if (!cluster.project.empty()) argv.insert(argv.end(), {"--project", cluster.project});
+    if (!machine.zone.empty()) argv.insert(argv.end(), {"--zone", machine.zone});
+    if (!cluster.iris.impersonate.empty()) argv.push_back("--impersonate-service-account=" + cluster.iris.impersonate);
+    const std::string ports = fmt::format("127.0.0.1:{}:localhost:{}", local_port, cluster.iris.port);
+    argv.insert(argv.end(), {"--", "-L", ports, "-N", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-o",
+                             "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"});
+    return argv;
+}
+
 std::optional<unsigned> listener_of(std::string_view proc_net_tcp, int port) {
     // "  0: 0100007F:2049 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000 ..."
     const std::string wanted = fmt::format("0100007F:{:04X}", port);
@@ -214,7 +277,10 @@ Forward::Forward(const TunnelConfig& config, std::vector<std::string> argv, int 
     ProcessSpec spec;
     spec.argv = std::move(argv);
     // Secrets that ssh does not need: a SendEnv of the user's must not carry them to the head node.
-    for (const char* name : {"RAY_AUTH_TOKEN", "HF_TOKEN", "WANDB_API_KEY"}) spec.env[name] = std::nullopt;
+    for (const char* name : {"RAY_AUTH_TOKEN", "MARIN_CLUSTER_TOKEN", "HF_TOKEN", "WANDB_API_KEY"}) {
+        spec.env[name] = std::nullopt;
+    }
+    spec.env["CLOUDSDK_CORE_DISABLE_PROMPTS"] = "1";
     spec.capture_limit = k_said_limit;
     spec.grace = k_grace;
     spec.stop = m_stop.get_token();
@@ -250,26 +316,85 @@ Result<bool> Forward::wait_until_open(const TunnelConfig& config, milliseconds l
     return false;
 }
 
-Result<std::unique_ptr<Forward>> Forward::open(const TunnelConfig& config, const HeadNode& head,
-                                               const ForwardTarget& target, milliseconds limit) {
-    GDNCTL_TRY(make_private_directory(config.known_hosts.parent_path()));
+Result<std::unique_ptr<Forward>> Forward::open(const TunnelConfig& config, const ForwardPlan& plan,
+                                               milliseconds limit) {
     for (int tries = 1;; ++tries) {
         GDNCTL_TRY_ASSIGN(const int port, free_port());
-        std::unique_ptr<Forward> forward(new Forward(config, forward_argv(config, head, port, target), port));
+        std::unique_ptr<Forward> forward(new Forward(config, plan.argv(port), port));
         auto open = forward->wait_until_open(config, limit);
         if (open && *open) return forward;
         const std::string said = forward->end();
         if (!open && open.error().kind != ErrorKind::infrastructure) return tl::unexpected(std::move(open).error());
         if (!open && text::trim(said).empty()) return tl::unexpected(std::move(open).error());
-        if (!open || tries == k_tries || !is_port_trouble(said)) return refused(config, head, said);
+        if (!open || tries == k_tries || !is_port_trouble(said)) return refused(plan, said);
     }
+}
+
+namespace {
+
+constexpr milliseconds k_shortest{1000};
+constexpr milliseconds k_gate_limit{3000};
+constexpr milliseconds k_gate_pause{1000};
+constexpr int k_gate_tries = 3;
+
+}  // namespace
+
+Result<std::string> Tunnel::url() {
+    const std::lock_guard lock(m_mutex);
+    if (m_forward && m_forward->alive()) return m_forward->url();
+    if (m_forward) {
+        log::warning("the ssh tunnel to cluster {} has ended; opening it again", m_config.cluster.cluster_name);
+        m_forward.reset();
+    }
+    // The server may be on a different machine by now.
+    GDNCTL_TRY_ASSIGN(m_forward, connect());
+    return m_forward->url();
+}
+
+void Tunnel::set_deadline(std::optional<Clock::Monotonic> deadline) {
+    const std::lock_guard lock(m_mutex);
+    m_deadline = deadline;
+}
+
+milliseconds Tunnel::within(milliseconds limit) const {
+    if (!m_deadline) return limit;
+    const auto left = std::chrono::ceil<milliseconds>(*m_deadline - m_config.clock->monotonic());
+    return std::min(limit, std::max(left, k_shortest));
+}
+
+Status Tunnel::check_answer(Forward& forward, const Gate& gate) const {
+    HttpRequest request;
+    request.url = forward.url() + gate.path;
+    request.connect_timeout = request.first_byte_timeout = request.total_timeout = within(k_gate_limit);
+    request.stop = m_config.stop;
+    std::string why;
+    for (int tries = 1;; ++tries) {
+        auto answer = m_config.http->send(request);
+        if (answer) {
+            constexpr std::array k_alive = {200, 401, 403};
+            if (std::find(k_alive.begin(), k_alive.end(), answer->status) != k_alive.end()) return {};
+            why = fmt::format("HTTP status {}", answer->status);
+        } else if (answer.error().kind == ErrorKind::interrupted || answer.error().kind == ErrorKind::terminated) {
+            return tl::unexpected(std::move(answer).error());
+        } else {
+            why = answer.error().message;
+        }
+        if (tries == k_gate_tries || within(k_gate_limit) < k_gate_limit) break;
+        if (!m_config.clock->sleep_for(k_gate_pause, m_config.stop)) return tl::unexpected(stopped_error());
+    }
+    std::string said = forward.end();
+    std::replace(said.begin(), said.end(), '\n', ' ');
+    const std::string words = said.empty() ? std::string() : fmt::format(" (ssh: {})", said.substr(0, 400));
+    return fail(ErrorKind::infrastructure,
+                fmt::format("no {} of cluster {}: {}{}", gate.server, m_config.cluster.cluster_name, why, words),
+                gate.check);
 }
 
 }  // namespace gdnctl::cluster
 
 namespace gdnctl {
 
-// The route to a cluster's dashboard through ssh to its head node.
+// The two tunnels: to a Ray dashboard on the head node, and to an Iris controller.
 
 namespace {
 
@@ -277,42 +402,21 @@ using cluster::Forward;
 using std::chrono::milliseconds;
 
 constexpr int k_dashboard_port = 8265;
-constexpr milliseconds k_shortest{1000};
 constexpr milliseconds k_gcloud_limit{30'000};
 constexpr milliseconds k_open_limit{30'000};
+constexpr milliseconds k_gcloud_ssh_limit{60'000};  // it may create a key first
 constexpr milliseconds k_agent_limit{10'000};
 constexpr milliseconds k_agent_rest{60'000};  // after a failure; meanwhile the log is followed another way
-constexpr milliseconds k_gate_limit{3000};
-constexpr milliseconds k_gate_pause{1000};
-constexpr int k_gate_tries = 3;
 
-class Tunnel final : public RayRoute {
+class RayTunnel final : public cluster::Tunnel {
 public:
-    explicit Tunnel(TunnelConfig config) : m_config(std::move(config)) {}
+    using Tunnel::Tunnel;
 
-    Result<std::string> url() override {
-        const std::lock_guard lock(m_mutex);
-        if (m_dashboard && m_dashboard->alive()) return m_dashboard->url();
-        if (m_dashboard) {
-            log::warning("the ssh tunnel to cluster {} has ended; opening it again", m_config.cluster.cluster_name);
-            m_agents.clear();
-            m_dashboard.reset();
-        }
-        // The head node may be a different machine by now.
-        GDNCTL_TRY_ASSIGN(m_head, cluster::find_head_node({m_config.process, m_config.stop, within(k_gcloud_limit)},
-                                                          m_config.cluster));
-        log::info("opening an ssh tunnel to {}@{}, the head node of cluster {}", m_config.cluster.ssh_user,
-                  m_head.ssh_ip, m_config.cluster.cluster_name);
-        GDNCTL_TRY_ASSIGN(auto forward, Forward::open(m_config, m_head, {m_head.internal_ip, k_dashboard_port},
-                                                      within(k_open_limit)));
-        GDNCTL_TRY(gate(*forward));
-        m_dashboard = std::move(forward);
-        return m_dashboard->url();
-    }
+    Result<HttpHeaders> headers(bool /*refused*/) override { return cluster::bearer(m_config.token); }
 
     std::optional<std::string> agent_url(const std::string& address) override {
         const std::lock_guard lock(m_mutex);
-        if (!m_dashboard) return std::nullopt;
+        if (!m_forward) return std::nullopt;
         const auto agent = http::parse_url(address);
         const bool plain_ip =
             agent && agent->scheme == "http" && agent->host.find_first_not_of("0123456789.") == std::string::npos;
@@ -322,7 +426,8 @@ public:
         const auto now = m_config.clock->monotonic();
         if (known.failed && now - *known.failed < k_agent_rest) return std::nullopt;
         known.forward.reset();
-        auto forward = Forward::open(m_config, m_head, {agent->host, agent->port}, within(k_agent_limit));
+        auto forward = Forward::open(m_config, cluster::plan_for(m_config, m_head, {agent->host, agent->port}),
+                                     within(k_agent_limit));
         if (!forward) {
             log::debug("no tunnel to the agent {}: {}", address, forward.error().text());
             known.failed = now;
@@ -332,63 +437,56 @@ public:
         return known.forward->url();
     }
 
-    void set_deadline(std::optional<Clock::Monotonic> deadline) override {
-        const std::lock_guard lock(m_mutex);
-        m_deadline = deadline;
-    }
-
 private:
-    milliseconds within(milliseconds limit) const {
-        if (!m_deadline) return limit;
-        const auto left = std::chrono::ceil<milliseconds>(*m_deadline - m_config.clock->monotonic());
-        return std::min(limit, std::max(left, k_shortest));
-    }
-
     struct Agent {
         std::unique_ptr<Forward> forward;
         std::optional<Clock::Monotonic> failed;
     };
 
-    // Whether a dashboard is at the other end. Works without a token, because a refusal counts as an answer.
-    Status gate(Forward& forward) {
-        HttpRequest request;
-        request.url = forward.url() + "/api/version";
-        request.connect_timeout = request.first_byte_timeout = request.total_timeout = within(k_gate_limit);
-        request.stop = m_config.stop;
-        std::string why;
-        for (int tries = 1;; ++tries) {
-            auto answer = m_config.http->send(request);
-            if (answer) {
-                constexpr std::array k_alive = {200, 401, 403};
-                if (std::find(k_alive.begin(), k_alive.end(), answer->status) != k_alive.end()) return {};
-                why = fmt::format("HTTP status {}", answer->status);
-            } else if (answer.error().kind == ErrorKind::interrupted || answer.error().kind == ErrorKind::terminated) {
-                return tl::unexpected(std::move(answer).error());
-            } else {
-                why = answer.error().message;
-            }
-            if (tries == k_gate_tries || within(k_gate_limit) < k_gate_limit) break;
-            if (!m_config.clock->sleep_for(k_gate_pause, m_config.stop)) return tl::unexpected(stopped_error());
-        }
-        std::string said = forward.end();
-        std::replace(said.begin(), said.end(), '\n', ' ');
-        const std::string words = said.empty() ? std::string() : fmt::format(" (ssh: {})", said.substr(0, 400));
-        return fail(ErrorKind::infrastructure,
-                    fmt::format("no dashboard answers at the head node of cluster {}: {}{}",
-                                m_config.cluster.cluster_name, why, words),
-                    "check whether Ray is running: `ray status` on the head node");
+    Result<std::unique_ptr<Forward>> connect() override {
+        m_agents.clear();
+        GDNCTL_TRY_ASSIGN(m_head, cluster::find_head_node({m_config.process, m_config.stop, within(k_gcloud_limit)},
+                                                          m_config.cluster));
+        log::info("opening an ssh tunnel to {}@{}, the head node of cluster {}", m_config.cluster.ssh_user,
+                  m_head.ssh_ip, m_config.cluster.cluster_name);
+        GDNCTL_TRY(make_private_directory(m_config.known_hosts.parent_path()));
+        const auto plan = cluster::plan_for(m_config, m_head, {m_head.internal_ip, k_dashboard_port});
+        GDNCTL_TRY_ASSIGN(auto forward, Forward::open(m_config, plan, within(k_open_limit)));
+        GDNCTL_TRY(check_answer(*forward, {"/api/version", "dashboard answers at the head node",
+                                           "check whether Ray is running: `ray status` on the head node"}));
+        return forward;
     }
 
-    TunnelConfig m_config;
-    std::mutex m_mutex;
-    std::optional<Clock::Monotonic> m_deadline;
     cluster::HeadNode m_head;
-    std::unique_ptr<Forward> m_dashboard;
     std::map<std::string, Agent> m_agents;
+};
+
+// Needs no token: the controller trusts connections from its own machine, and rejects a token that it does not know.
+class IrisTunnel final : public cluster::Tunnel {
+public:
+    using Tunnel::Tunnel;
+
+private:
+    Result<std::unique_ptr<Forward>> connect() override {
+        const ClusterFile& cluster = m_config.cluster;
+        GDNCTL_TRY_ASSIGN(const auto machine,
+                          cluster::find_controller({m_config.process, m_config.stop, within(k_gcloud_limit)}, cluster));
+        log::info("opening an ssh tunnel to {}, the controller of cluster {}", machine.name, cluster.cluster_name);
+        const std::string by_hand = "try by hand: gcloud compute ssh " + machine.name;
+        const cluster::ForwardPlan plan{[&](int port) { return cluster::forward_argv(cluster, machine, port); },
+                                        machine.name, by_hand, by_hand};
+        GDNCTL_TRY_ASSIGN(auto forward, Forward::open(m_config, plan, within(k_gcloud_ssh_limit)));
+        GDNCTL_TRY(check_answer(*forward, {"/health", "controller answers on its machine",
+                                           "check whether Iris is running on " + machine.name}));
+        return forward;
+    }
 };
 
 }  // namespace
 
-std::shared_ptr<RayRoute> make_tunnel(TunnelConfig config) { return std::make_shared<Tunnel>(std::move(config)); }
+std::shared_ptr<JobRoute> make_tunnel(TunnelConfig config) {
+    if (config.cluster.kind == PlaceKind::iris) return std::make_shared<IrisTunnel>(std::move(config));
+    return std::make_shared<RayTunnel>(std::move(config));
+}
 
 }  // namespace gdnctl

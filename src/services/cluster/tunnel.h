@@ -1,10 +1,13 @@
-// The way to a dashboard on a cluster's head node: finds the node through gcloud, and forwards a local port by ssh.
+// The way to a server on a cluster's own machine: finds the machine through gcloud, and forwards a local port by ssh,
+// or by `gcloud compute ssh`.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -21,6 +24,8 @@ namespace gdnctl::cluster {
 
 // Loopback, or an address of one of this machine's interfaces.
 bool is_own_address(std::string_view host);
+// The header for a Ray token; none if it is empty.
+HttpHeaders bearer(const std::string& token);
 
 // Queries through the gcloud program.
 
@@ -38,7 +43,16 @@ Result<HeadNode> find_head_node(const GcloudAccess& gcloud, const ClusterFile& c
 // Parses "internal<tab>external" as printed by gcloud. Pure.
 Result<HeadNode> parse_head_node(std::string_view line, std::string_view cluster_name);
 
-// One ssh process that forwards one local port.
+struct ControllerMachine {
+    std::string name, zone;
+};
+// The machine of an Iris controller. Errors: config (the file does not say how to find it), infrastructure `No
+// controller found for cluster X`, those of run_gcloud.
+Result<ControllerMachine> find_controller(const GcloudAccess& gcloud, const ClusterFile& cluster);
+// Parses "name<tab>zone" as printed by gcloud. Pure.
+Result<ControllerMachine> parse_controller(std::string_view line, std::string_view cluster_name);
+
+// One process that forwards one local port.
 
 struct ForwardTarget {
     std::string ip;
@@ -48,6 +62,15 @@ struct ForwardTarget {
 // The command line for ssh. Ports that the user's configuration forwards as well may be in use: only ours counts.
 std::vector<std::string> forward_argv(const TunnelConfig& config, const HeadNode& head, int local_port,
                                       const ForwardTarget& target);
+// The command line for gcloud, which knows the keys and may act as another account.
+std::vector<std::string> forward_argv(const ClusterFile& cluster, const ControllerMachine& machine, int local_port);
+
+struct ForwardPlan {
+    std::function<std::vector<std::string>(int local_port)> argv;
+    std::string where;        // "ray@203.0.113.7", for messages
+    std::string denied_hint;  // what to do if the key is refused
+    std::string hint;         // what to do if it fails otherwise
+};
 
 // User id of the process that listens on 127.0.0.1:`port`, from the text of /proc/net/tcp; nullopt: none. Pure.
 std::optional<unsigned> listener_of(std::string_view proc_net_tcp, int port);
@@ -56,8 +79,8 @@ class Forward {
 public:
     // Returns once the port is listened on. If ssh ends at once without a message about the machine, it is retried with
     // another port. Errors: authentication (key refused), infrastructure (with ssh's message), interrupted, terminated.
-    static Result<std::unique_ptr<Forward>> open(const TunnelConfig& config, const HeadNode& head,
-                                                 const ForwardTarget& target, std::chrono::milliseconds limit);
+    static Result<std::unique_ptr<Forward>> open(const TunnelConfig& config, const ForwardPlan& plan,
+                                                 std::chrono::milliseconds limit);
     ~Forward() { end(); }
     Forward(const Forward&) = delete;
     Forward& operator=(const Forward&) = delete;
@@ -76,6 +99,35 @@ private:
     std::atomic<bool> m_ended{false};
     std::string m_said;  // valid once m_thread is joined
     std::thread m_thread;
+};
+
+// A route through one forwarded port. Opened on first use, reopened when it has died, closed with the object.
+class Tunnel : public JobRoute {
+public:
+    explicit Tunnel(TunnelConfig config) : m_config(std::move(config)) {}
+
+    Result<std::string> url() override;
+    void set_deadline(std::optional<Clock::Monotonic> deadline) override;
+
+protected:
+    // What answers at the other end, and how a person would check it.
+    struct Gate {
+        std::string path;    // "/api/version"
+        std::string server;  // "dashboard answers at the head node"
+        std::string check;
+    };
+    // Called with the lock held. The result answers at `gate`.
+    virtual Result<std::unique_ptr<Forward>> connect() = 0;
+    // Whether the server is at the other end. Works without a token, because a refusal counts as an answer.
+    Status check_answer(Forward& forward, const Gate& gate) const;
+    std::chrono::milliseconds within(std::chrono::milliseconds limit) const;
+
+    TunnelConfig m_config;
+    std::mutex m_mutex;
+    std::unique_ptr<Forward> m_forward;
+
+private:
+    std::optional<Clock::Monotonic> m_deadline;
 };
 
 }  // namespace gdnctl::cluster

@@ -116,6 +116,7 @@ extern const std::string_view k_holder_script;
 
 inline constexpr std::string_view k_metadata_variable = "GDNCTL_METADATA_BASE";
 inline constexpr std::string_view k_hold_kind = "hold";
+inline constexpr std::string_view k_hold_part = "gdnctl-hold-";  // of every holder's id
 inline constexpr const char* k_local_holder_word = "__dev-tpu-holder";
 
 struct HolderRequest {

@@ -54,6 +54,7 @@ JobVerdict classify_failed(const JobDetails& job) {
         return {FailureClass::stopped, ExitCode::nothing_done};
     }
     if (type == k_command_error || type == k_command_start_error || type == k_runtime_env) return k_user;
+    if (type == k_time_limit) return {FailureClass::timeout, ExitCode::timeout};
     if (type == k_start_failure && contains_any(job.message, k_request_faults)) {
         return {FailureClass::user, ExitCode::usage};
     }
@@ -238,6 +239,23 @@ void put_job(Json& object, const JobPlace& place, const JobDetails& details, con
     object["url"] = place.url;
 }
 
+void put_end(Json& object, const JobDetails& details, const std::vector<StoredOutput>& outputs) {
+    object["job_id"] = json::or_null(details.job_id);
+    object["attempts"] = details.attempts;
+    object["root_cause"] = details.root_cause;
+    object["outputs"] = Json::array();
+    for (const StoredOutput& one : outputs) {
+        Json out;
+        out["task"] = json::or_null(one.task);
+        out["state"] = to_text(one.state);
+        out["uri"] = json::or_null(one.uri);
+        out["bytes"] = one.bytes;
+        out["sha256"] = json::or_null(one.sha256);
+        out["error"] = json::or_null(one.error);
+        object["outputs"].push_back(std::move(out));
+    }
+}
+
 namespace {
 
 void read_environment(const Json& job, JobDetails& into) {
@@ -327,6 +345,25 @@ void sort_newest_first(std::vector<JobDetails>& jobs) {
         };
         return key(a) > key(b);
     });
+}
+
+std::string_view to_text(StoredOutput::State state) {
+    switch (state) {
+        case StoredOutput::State::uploaded: return "uploaded";
+        case StoredOutput::State::failed: return "failed";
+        case StoredOutput::State::unavailable: break;
+    }
+    return "unavailable";
+}
+
+void keep_filtered(std::vector<JobDetails>& jobs, const JobFilter& filter) {
+    const std::string part = text::to_lower(filter.name_part);
+    std::erase_if(jobs, [&](const JobDetails& job) {
+        const auto user = job.metadata.find("user");
+        const bool other = !filter.user.empty() && (user == job.metadata.end() || user->second != filter.user);
+        return other || text::to_lower(job.submission_id).find(part) == std::string::npos;
+    });
+    if (filter.limit > 0 && jobs.size() > filter.limit) jobs.resize(filter.limit);
 }
 
 bool is_packaged(std::string_view path) {

@@ -18,9 +18,11 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/place_kind.h"
 #include "core/result.h"
 #include "core/time.h"
 #include "platform/clock.h"
+#include "platform/http.h"
 
 namespace gdnctl {
 
@@ -45,6 +47,7 @@ inline constexpr std::string_view k_unschedulable = "JOB_SUPERVISOR_ACTOR_UNSCHE
 inline constexpr std::string_view k_died = "JOB_SUPERVISOR_ACTOR_DIED";
 inline constexpr std::string_view k_unknown = "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE";
 inline constexpr std::string_view k_driver_infra = "JOB_DRIVER_INFRA_FAILURE";
+inline constexpr std::string_view k_time_limit = "JOB_EXECUTION_TIMEOUT";  // the scheduler's own limit for the job
 }  // namespace job_error
 
 // Messages that do not depend on the job.
@@ -75,6 +78,9 @@ struct JobDetails {
     std::optional<std::string> driver_agent_http_address;  // "http://10.0.0.7:52365"
     std::optional<std::int64_t> driver_pid;
     std::optional<int> driver_exit_code;  // -N: signal N
+    std::string job_id;                   // the scheduler's own name for the job; empty: the submission id
+    std::int64_t attempts = 1;            // how often it was started
+    std::vector<std::string> root_cause;  // lines of the log that the scheduler takes for the cause of a failure
 };
 
 // The state as the server spells it.
@@ -117,6 +123,7 @@ struct JobRequest {
     // Runs the job on the machine of this running job, even if that job holds its resources; empty: anywhere. A backend
     // without support for it returns a usage error.
     std::string beside;
+    std::optional<std::chrono::milliseconds> start_timeout{};  // how long it may wait for its machine, on Iris
     // Only for clusters; the local backend rejects them.
     std::string working_dir_uri;                     // replaces working_dir: an archive that the nodes can fetch
     std::vector<std::string> pip;                    // requirement lines
@@ -128,6 +135,27 @@ struct Submitted {
     std::vector<std::string> warnings;
     std::string session{};  // of the backend, see JobBackend::session()
 };
+
+// What a job has left in its output folder, kept after its end.
+struct StoredOutput {
+    enum class State { uploaded, failed, unavailable };
+    State state = State::uploaded;
+    std::string task;         // whose folder it was; empty: jobs have no tasks here
+    std::string uri;          // file:// or gs://; a folder, or an archive outputs.tar.zst
+    std::uint64_t bytes = 0;  // of that folder or archive
+    std::string sha256;       // of an archive; empty: not known
+    std::string error;        // why it was not stored
+};
+std::string_view to_text(StoredOutput::State state);  // "uploaded", ...
+
+// Which jobs to list. Jobs are newest first; a limit keeps the first ones.
+struct JobFilter {
+    std::string user{};       // submitted by this user; empty: by anyone
+    std::string name_part{};  // part of the id, in any case; empty: any id
+    std::size_t limit = 0;    // 0: all that the backend shows
+};
+// Drops the jobs that the filter does not mean. `jobs`: newest first.
+void keep_filtered(std::vector<JobDetails>& jobs, const JobFilter& filter);
 
 // Where to start reading a log.
 struct LogStart {
@@ -154,10 +182,15 @@ struct FollowPace {
     std::chrono::milliseconds status{200};
 };
 
+// The upload limit of a Ray cluster, in bytes. It also applies on this machine, so that a job that runs here can also
+// run on a cluster.
+inline constexpr std::uint64_t k_package_limit = 104'857'600;
+
 class JobBackend {
 public:
     virtual ~JobBackend() = default;
-    virtual std::string name() const = 0;     // "local", "ray"
+    virtual PlaceKind kind() const = 0;
+    std::string name() const { return std::string(to_text(kind())); }
     virtual std::string cluster() const = 0;  // "local", "us-central1"
     virtual std::string address() const = 0;  // what a person would open or inspect
     virtual std::string job_url(std::string_view id) const = 0;
@@ -174,7 +207,7 @@ public:
     // Changes when the backend forgets its jobs (a cluster whose head was restarted); empty if it never does.
     virtual Result<std::string> session() { return std::string(); }
     virtual FollowPace pace() const { return {}; }
-    virtual Result<std::vector<JobDetails>> list() = 0;  // newest first by (start time, id)
+    virtual Result<std::vector<JobDetails>> list(const JobFilter& filter) = 0;  // newest first by (start time, id)
     // True: it will stop, or stopped because of this call; false: it had already ended.
     virtual Result<bool> stop(std::string_view id) = 0;
     // Where JobRequest::bring_back of an ended job is on this machine; nullopt: the job did not leave it.
@@ -183,6 +216,14 @@ public:
     }
     virtual Status remove(std::string_view id) = 0;  // terminal jobs only (else conflict)
     virtual Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) = 0;
+    // What a job that has ended stored in the folder $GDNCTL_OUTPUT_DIR; empty: nothing, or jobs have none here.
+    virtual Result<std::vector<StoredOutput>> outputs([[maybe_unused]] std::string_view id) {
+        return std::vector<StoredOutput>();
+    }
+    // Whether the machine of a running job can be reached by ssh.
+    virtual bool hosts_have_ssh() const { return true; }
+    // The largest package of a working tree, in bytes.
+    virtual std::uint64_t package_limit() const { return k_package_limit; }
     // Limits each request to this moment, or to one second if it has passed; nullopt: no limit.
     virtual void set_deadline([[maybe_unused]] std::optional<Clock::Monotonic> deadline) {}
     // From now on, stop requests interrupt nothing: for cleaning up after a signal.
@@ -222,11 +263,10 @@ struct JobPlace {
 // Appends backend, cluster, address, submission_id, status, error_type, message, failure_class, driver_exit_code,
 // start_time, end_time (both in ms since the epoch) and url to `object`, in this order.
 void put_job(Json& object, const JobPlace& place, const JobDetails& details, const JobVerdict& verdict);
+// Appends job_id, attempts, root_cause and outputs.
+void put_end(Json& object, const JobDetails& details, const std::vector<StoredOutput>& outputs);
 
 // The package of a working tree: uploaded to a cluster, or unpacked as a private copy for a local job.
-
-// The upload limit of a cluster. It applies everywhere, so that a job that runs locally can also run on a cluster.
-inline constexpr std::uint64_t k_package_limit = 104'857'600;
 
 // Packs the tree's files (links followed, vanished files skipped, exec bits kept) into the ZIP archive `package` and
 // returns its size in bytes. The same files give the same bytes, whatever their dates and owners. Errors: local_io (a
@@ -243,18 +283,23 @@ Error package_too_large(const WorkingTree& tree, std::uint64_t limit);
 Status copy_tree(const WorkingTree& tree, const std::filesystem::path& into, std::stop_token stop,
                  std::uint64_t limit = k_package_limit);
 
-// The route to a cluster's dashboard. services/cluster opens one, and services/ray sends its requests through it.
+// The route to a cluster's server. services/cluster opens one, and services/ray and services/iris send their requests
+// through it.
 
-class RayRoute {
+class JobRoute {
 public:
-    virtual ~RayRoute() = default;
-    // Base URL of the dashboard as reachable from here: scheme, host, port, maybe a path prefix, without a trailing
-    // '/'. Called before the first request, and again if a connection was refused, so that a dead tunnel is reopened.
+    virtual ~JobRoute() = default;
+    // Base URL of the server as reachable from here: scheme, host, port, maybe a path prefix, without a trailing '/'.
+    // Called before the first request, and again if a connection was refused, so that a dead tunnel is reopened.
     // Errors: infrastructure, auth, timeout.
     virtual Result<std::string> url() = 0;
+    // The headers that authorise a request, all secret; empty: there is no login. `refused`: the server has just
+    // answered 401 to the previous ones, so a login that expires is renewed. Thread-safe. Errors: authentication (no
+    // login, or an expired one), infrastructure, interrupted.
+    virtual Result<HttpHeaders> headers([[maybe_unused]] bool refused) { return HttpHeaders(); }
     // The address at which the agent of a job's node can be reached ("http://10.0.0.7:52365" in the job's details);
     // nullopt: unreachable from here.
-    virtual std::optional<std::string> agent_url(const std::string& address) = 0;
+    virtual std::optional<std::string> agent_url([[maybe_unused]] const std::string& address) { return std::nullopt; }
     // Limits opening a route to this moment, or to one second if it has passed; nullopt: no limit.
     virtual void set_deadline([[maybe_unused]] std::optional<Clock::Monotonic> deadline) {}
 };

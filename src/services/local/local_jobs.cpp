@@ -126,14 +126,14 @@ public:
           m_clock(m_config.clock != nullptr ? *m_config.clock : system_clock()),
           m_store(m_config.state_dir / "local", m_clock, m_config.stop) {}
 
-    std::string name() const override { return "local"; }
+    PlaceKind kind() const override { return PlaceKind::local; }
     std::string cluster() const override { return "local"; }
     std::string address() const override { return m_store.root().string(); }
     std::string job_url(std::string_view id) const override { return "file://" + m_store.job(id).string(); }
 
     Result<Submitted> submit(const JobRequest& request) override;
     Result<JobDetails> details(std::string_view id) override;
-    Result<std::vector<JobDetails>> list() override;
+    Result<std::vector<JobDetails>> list(const JobFilter& filter) override;
     Result<bool> stop(std::string_view id) override;
     std::optional<fs::path> brought_back(std::string_view id) const override { return m_store.brought_back(id); }
     Status remove(std::string_view id) override;
@@ -312,7 +312,7 @@ Result<JobDetails> LocalJobs::details(std::string_view id) {
     return m_store.settle(id);
 }
 
-Result<std::vector<JobDetails>> LocalJobs::list() {
+Result<std::vector<JobDetails>> LocalJobs::list(const JobFilter& filter) {
     GDNCTL_TRY(m_store.check());
     std::error_code problem;
     const fs::directory_iterator readable(m_store.jobs(), problem);
@@ -329,6 +329,7 @@ Result<std::vector<JobDetails>> LocalJobs::list() {
         }
     }
     sort_newest_first(jobs);
+    keep_filtered(jobs, filter);
     return jobs;
 }
 

@@ -45,8 +45,10 @@ bool Client::wait(Patience& patience, const Error& error) const {
     return patience.wait(error.text(), brief ? std::optional(k_refused) : std::nullopt);
 }
 
-void Client::authorize(HttpRequest& request) const {
-    if (!m_config.token.empty()) request.secret_headers.emplace_back("Authorization", "Bearer " + m_config.token);
+// A token that Ray refuses stays refused, so the route is never asked for another one.
+Status Client::authorize(HttpRequest& request) const {
+    GDNCTL_TRY_ASSIGN(request.secret_headers, m_config.route->headers(false));
+    return {};
 }
 
 void Client::set_deadline(std::optional<Clock::Monotonic> deadline) {
@@ -71,7 +73,7 @@ Result<HttpResponse> Client::try_once(const Call& call) {
     request.url = base + call.path;
     if (!call.body.empty()) request.headers.emplace_back("Content-Type", "application/json");
     if (!call.body_file.empty()) request.headers.emplace_back("Content-Type", "application/octet-stream");
-    authorize(request);
+    GDNCTL_TRY(authorize(request));
     request.body = call.body;
     request.body_file = call.body_file;
     request.on_chunk = call.on_chunk;
@@ -117,7 +119,7 @@ Result<HttpResponse> Client::get_range(const std::string& url, const std::string
     request.url = url;
     request.headers.emplace_back("Range", "bytes=" + range);
     request.headers.emplace_back("Accept-Encoding", "identity");  // offsets count the file's own bytes
-    authorize(request);
+    GDNCTL_TRY(authorize(request));
     request.body_limit = limit;
     request.connect_timeout = k_agent_connect;
     request.stop = m_config.stop;

@@ -1,4 +1,4 @@
-// Requests to one dashboard: its address, our token, and how long to retry.
+// Requests to one dashboard through its route, and how long to retry.
 #pragma once
 
 #include <chrono>
@@ -75,7 +75,7 @@ public:
 
 private:
     Result<HttpResponse> try_once(const Call& call);
-    void authorize(HttpRequest& request) const;
+    Status authorize(HttpRequest& request) const;
     void shorten(HttpRequest& request) const;
 
     RayJobsConfig m_config;

@@ -244,7 +244,7 @@ class RayJobs final : public JobBackend {
 public:
     explicit RayJobs(RayJobsConfig config) : m_dashboard(std::make_shared<ray::Dashboard>(std::move(config))) {}
 
-    std::string name() const override { return "ray"; }
+    PlaceKind kind() const override { return PlaceKind::ray; }
     std::string cluster() const override { return config().cluster; }
     std::string address() const override { return config().address; }
     std::string job_url(std::string_view id) const override {
@@ -264,7 +264,11 @@ public:
     }
     bool has_answered() const override { return m_dashboard->client().has_answered(); }
     FollowPace pace() const override { return {900ms, 1800ms}; }
-    Result<std::vector<JobDetails>> list() override { return m_dashboard->list(); }
+    Result<std::vector<JobDetails>> list(const JobFilter& filter) override {
+        GDNCTL_TRY_ASSIGN(std::vector<JobDetails> jobs, m_dashboard->list());
+        keep_filtered(jobs, filter);
+        return jobs;
+    }
     Result<bool> stop(std::string_view id) override { return m_dashboard->stop(id); }
     Status remove(std::string_view id) override { return m_dashboard->remove(id); }
     Result<std::unique_ptr<JobLog>> open_log(std::string_view id, const LogStart& start) override {

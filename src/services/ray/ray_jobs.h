@@ -15,8 +15,7 @@ namespace gdnctl {
 struct RayJobsConfig {
     std::string cluster;              // name for people; empty if only an address was given
     std::string address;              // what a person would open
-    std::shared_ptr<RayRoute> route;  // never null
-    std::string token;                // empty: none; sent only to the route's origin and its agents
+    std::shared_ptr<JobRoute> route;  // never null
     std::string token_hint;           // what to do if the token is refused or missing
     bool one_shot = false;            // the caller waits for a single answer: a refused connection is retried for 3 s
                                       // at any time

@@ -4,7 +4,7 @@ import time
 
 from harness import case
 
-HELD = ("local", "ray", "old")
+HELD = ("local", "ray", "old", "iris")
 READY = "TPU allocation is active. Press Ctrl-C to release..."
 
 
@@ -55,9 +55,9 @@ def a_killed_client_frees_it(t):
     t.until(lambda: not holds(t, name), "the lease to end", 14)
 
 
-@case(on=("ray",), tpu=True)
+@case(on=("ray", "iris"), tpu=True)
 def kept_without_ssh_until_its_cap(t):
-    """Nothing answers by ssh here: jobs on the holder's host renew the lease, each some seconds after the last. (On this
+    """Nothing answers by ssh here: jobs on the holder's host, on Iris commands in its container, renew the lease, each some seconds after the last. (On this
     machine the lease is a file: tests/cli/dev_tpu.sh.)"""
     name = t.id("c")
     running = allocate(t, name, "--lease", "9", "--grace", "20", "--max-hold", "15")

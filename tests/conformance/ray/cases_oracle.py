@@ -51,7 +51,7 @@ def write(t, kernel):
         f.write(kernel)
 
 
-@case(on=("local", "ray"))
+@case()
 def oracle_judges_a_python_kernel_as_a_job(t):
     write(t, KERNEL)
     report = verify(t, 0)
@@ -64,7 +64,7 @@ def oracle_judges_a_python_kernel_as_a_job(t):
     t.equal(verify(t, 9)["verdict"], "NO_ENTRY_POINT", "the verdict of no kernel")
 
 
-@case(on=("local", "ray"))
+@case()
 def oracle_times_a_python_kernel_as_a_job(t):
     write(t, KERNEL)
     report = bench(t, 0, "--peer", "py:./mine.py")
@@ -75,7 +75,7 @@ def oracle_times_a_python_kernel_as_a_job(t):
     t.equal((report["forward"]["verified"], report["job"]["driver_exit_code"]), (False, 1), "a wrong kernel")
 
 
-@case(on=("ray",), tpu=True)
+@case(on=("ray", "iris"), tpu=True)
 def oracle_demands_the_tpu_that_was_asked_for(t):
     write(t, KERNEL)
     t.equal(verify(t, 9, "--tpu", "v5p-8")["verdict"], "OK", "what its functions return")
@@ -85,7 +85,7 @@ def oracle_demands_the_tpu_that_was_asked_for(t):
     t.check("no TPU was seen" in t.last.err, "it does not say so")
 
 
-@case(on=("local", "ray"), tpu=True)
+@case(tpu=True)
 def oracle_judges_on_a_held_tpu(t):
     write(t, KERNEL)
     name = t.id("o")

@@ -13,7 +13,7 @@ echo loss 11.9; echo steady_time_s 0.25; echo tokens_per_s 4096
 """
 
 
-@case(on=("local", "ray"), own_node=True)
+@case(own_node=True)
 def sweep_is_killed_and_resumed(t):
     with open(t.path("run/bench.sh"), "w") as f:
         f.write("cd " + t.path("run") + "\n" + BENCH)

@@ -22,8 +22,8 @@ class Skipped(Exception):
     pass
 
 
-def case(on=("local", "ray"), tpu=False, alone=False, own_node=False):
-    """Marks a function as a case. `on`: local, ray (2.60, token), open (2.60, no authentication), old (2.52).
+def case(on=("local", "ray", "iris"), tpu=False, alone=False, own_node=False):
+    """Marks a function as a case. `on`: local, ray (2.60, token), open (2.60, no authentication), old (2.52), iris.
     tpu: it needs the one made-up TPU host, or a place in its queue; such cases run one after the other.
     alone: nothing else may run meanwhile. own_node: it looks into or ends processes of the node, so that a Ray that
     somebody else started cannot serve."""
@@ -39,7 +39,8 @@ class Place:
 
     def __init__(self, kind, name, args, token="", node=None, url=None):
         self.kind, self.name, self.args, self.token, self.node, self.url = kind, name, args, token, node, url
-        self.ray = kind != "local"
+        self.iris = kind == "iris"
+        self.ray = kind in ("ray", "open", "old")
         self.tpu_turn = threading.Lock()
 
 
@@ -207,9 +208,17 @@ class Try:
     def wait(self, code, id, *extra, **more):
         return self.run(code, "ray-wait", id, "--poll", "0.2", *extra, **more)
 
+    def stored(self, output):
+        """What a job has written as the place keeps it: lines on Iris, which end with a newline each."""
+        return output + b"\n" if self.place.iris and output and not output.endswith(b"\n") else output
+
     def log_of(self, id):
         """The job's log as the place itself has it, past gdnctl."""
-        if not self.place.ray:
+        if self.place.iris:
+            path = self.path(f"run/{id}.log")
+            with open(path, "wb") as f:
+                f.writelines(line.encode() + b"\n" for line in self.place.node.log(f"/{self.env['USER']}/{id}"))
+        elif not self.place.ray:
             path = self.path(f"state/gdnctl/local/jobs/{id}/log")
         elif self.place.node:
             path = self.place.node.log_file(id)

@@ -36,14 +36,14 @@ def venv(version):
     return package_venv("venv-" + version, ["-c", os.path.join(HERE, "constraints.txt"), "ray[default]==" + version])
 
 
-def package_venv(name, words):
-    """A virtual environment with what `pip install WORDS` installs, made when missing. Raises Unavailable."""
+def package_venv(name, words, python=sys.executable):
+    """A virtual environment of that Python with what `pip install WORDS` installs, made when missing. Raises Unavailable."""
     folder = os.path.realpath(os.path.join(VENVS, name))
     stamp = os.path.join(folder, "complete")
     if os.path.exists(stamp):
         return folder
     shutil.rmtree(folder, ignore_errors=True)
-    made = subprocess.run([sys.executable, "-m", "venv", folder], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    made = subprocess.run([python, "-m", "venv", folder], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if made.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
         raise Unavailable("no virtual environment (apt-get install python3-venv)")

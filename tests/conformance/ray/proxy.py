@@ -20,9 +20,9 @@ class Asked:
 class Proxy:
     """`rule(asked, n)` is called for the n-th request and says what happens to it: None (it passes), "drop" (the
     connection closes unanswered), "swallow" (Ray gets it, the answer is lost), ("cut", bytes) (the answer stops there),
-    ("answer", status, headers, body). `rewrite(asked, json)` may change JSON answers."""
+    ("answer", status, headers, body). `rewrite(asked, json)` may change JSON answers; `add` are more headers of each request."""
 
-    def __init__(self, upstream, rule=None, rewrite=None, prefix=""):
+    def __init__(self, upstream, rule=None, rewrite=None, prefix="", add=()):
         target = urlsplit(upstream)
         self.asked, self.lock = [], threading.Lock()
         proxy = self
@@ -46,7 +46,7 @@ class Proxy:
                     return self.answer(what[1], what[2], what[3])
                 path = self.path[len(prefix):] if self.path.startswith(prefix) else "/no-such-prefix"
                 upstream = http.client.HTTPConnection(target.hostname, target.port, timeout=100)
-                headers = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection")}
+                headers = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection")} | dict(add)
                 try:
                     upstream.request(self.command, path, body or None, headers)
                     got = upstream.getresponse()

@@ -88,6 +88,8 @@ class Secrets:
 
 
 class Suite:
+    label = "ray"
+
     def __init__(self, binary, tally, only, places):
         self.binary, self.tally, self.only, self.wanted = os.path.abspath(binary), tally, only, places
         self.folder = tempfile.mkdtemp(prefix="gdnctl-conformance.")
@@ -107,7 +109,7 @@ class Suite:
             if self.tally:
                 with open(self.tally, "a") as f:
                     f.write(["1 0 0", "0 1 0", "0 0 1"][verdict] + "\n")
-            print(f"[conformance] ray: {name}: " + ["ok", "FAILED", "skipped"][verdict] + text, flush=True)
+            print(f"[conformance] {self.label}: {name}: " + ["ok", "FAILED", "skipped"][verdict] + text, flush=True)
 
     def chosen(self, kind):
         return [c for c in CASES if kind in c.on and any(w in c.__name__ for w in self.only.split(","))]
@@ -225,6 +227,10 @@ class Suite:
             for thread in small:
                 while thread.is_alive():
                     thread.join(0.5)
+        self.look_back()
+
+    def look_back(self):
+        """What must hold of all cases together."""
         self.secrets.close()
         seen = sorted(self.secrets.seen)
         self.note(1 if seen or not self.secrets.looks else 0, f"no secret in any command line ({self.secrets.looks} looks)", "".join("\n" + s for s in seen))
@@ -238,12 +244,12 @@ class Suite:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(suite_type=Suite, documentation=__doc__, places="local,ray,open,old"):
+    parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gdnctl")
     parser.add_argument("tally", nargs="?")
     parser.add_argument("-k", dest="only", default="", help="only cases with one of these words, separated by commas, in their name")
-    parser.add_argument("-p", dest="places", default="local,ray,open,old")
+    parser.add_argument("-p", dest="places", default=places)
     words = parser.parse_args()
 
     def leave(number, _):
@@ -251,12 +257,12 @@ def main():
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, leave)
-    suite = Suite(words.gdnctl, words.tally, words.only, words.places.split(","))
+    suite = suite_type(words.gdnctl, words.tally, words.only, words.places.split(","))
     try:
         suite.run()
     finally:
         suite.close()
-    print(f"[conformance] ray: {suite.counts[0]} ok, {suite.counts[1]} failed, {suite.counts[2]} skipped", flush=True)
+    print(f"[conformance] {suite.label}: {suite.counts[0]} ok, {suite.counts[1]} failed, {suite.counts[2]} skipped", flush=True)
     return 1 if suite.counts[1] else 0
 
 

@@ -56,7 +56,7 @@ public:
     void begin() { m_begin = m_clock.monotonic(); }
     double now() const { return std::chrono::duration<double>(m_clock.monotonic() - m_begin).count(); }
 
-    std::string name() const override { return "local"; }
+    PlaceKind kind() const override { return PlaceKind::local; }
     std::string cluster() const override { return "local"; }
     std::string address() const override { return "here"; }
     std::string job_url(std::string_view id) const override { return "job:" + std::string(id); }
@@ -91,7 +91,7 @@ public:
         if (heeds && now() >= *m_stopped_at + script.stop_takes) job.state = JobState::stopped;
         return job;
     }
-    Result<std::vector<JobDetails>> list() override { return std::vector<JobDetails>(); }
+    Result<std::vector<JobDetails>> list(const JobFilter&) override { return std::vector<JobDetails>(); }
     Result<bool> stop(std::string_view id) override {
         GDNCTL_TRY_ASSIGN(const JobDetails job, details(id));
         if (is_terminal(job.state)) return false;

@@ -156,7 +156,7 @@ struct StageFixture : LoopFixture {
     ValidationDeps validation(TargetJobs& jobs, HeldTpu* held = nullptr) {
         HoldOptions hold;
         hold.on = held != nullptr;
-        return {jobs, held, children.clock, hold, path()};
+        return {jobs, held, children.clock, hold, {path(), path(), {}}};
     }
     GateDeps gate_deps(Transactions& transactions, GateChoices choices) {
         choices.used = true;
@@ -168,7 +168,7 @@ struct StageFixture : LoopFixture {
                 outside("state") / "measure",
                 {},
                 {},
-                path(),
+                {path(), path(), {}},
                 log_dir(),
                 children.service,
                 system_process(),

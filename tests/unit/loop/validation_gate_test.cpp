@@ -291,7 +291,7 @@ TEST_CASE("cluster preflight: an accelerator that none of the named clusters has
     put("e", "  w: {resources: {TPU: 4}, node_config: {acceleratorType: v6e-4}}\n");
     put("unsaid", "");
     const auto check = [&](const ValidationOptions& options, const Target& target = pytest_target()) {
-        const Status done = check_cluster_files(options, target, folder.path());
+        const Status done = check_cluster_files(options, target, {folder.path(), folder.path(), {}});
         return done ? std::string("ok") : done.error().message + " | " + done.error().hint;
     };
     ValidationOptions options;

@@ -13,20 +13,20 @@ using namespace gdnctl;
 using gdnctl::test::FakeEnv;
 
 TEST_CASE("address: scheme, slashes and prefix") {
-    CHECK(*normalize_ray_address("http://h:8265") == "http://h:8265");
-    CHECK(*normalize_ray_address("http://h:8265///") == "http://h:8265");
-    CHECK(*normalize_ray_address("h:8265") == "http://h:8265");
-    CHECK(*normalize_ray_address(" h ") == "http://h");
-    CHECK_FALSE(normalize_ray_address("http://h/a\n/"));
-    CHECK_FALSE(normalize_ray_address("http://h/a b"));
-    CHECK(*normalize_ray_address("localhost:9999/us-central1/") == "http://localhost:9999/us-central1");
-    CHECK(*normalize_ray_address("https://x.example.org/ray/a/") == "https://x.example.org/ray/a");
-    CHECK(*normalize_ray_address("http://[::1]:8265") == "http://[::1]:8265");
+    CHECK(*normalize_address("http://h:8265") == "http://h:8265");
+    CHECK(*normalize_address("http://h:8265///") == "http://h:8265");
+    CHECK(*normalize_address("h:8265") == "http://h:8265");
+    CHECK(*normalize_address(" h ") == "http://h");
+    CHECK_FALSE(normalize_address("http://h/a\n/"));
+    CHECK_FALSE(normalize_address("http://h/a b"));
+    CHECK(*normalize_address("localhost:9999/us-central1/") == "http://localhost:9999/us-central1");
+    CHECK(*normalize_address("https://x.example.org/ray/a/") == "https://x.example.org/ray/a");
+    CHECK(*normalize_address("http://[::1]:8265") == "http://[::1]:8265");
     for (const char* bad :
          {"ray://h:10001", "", "  ", "http://", "http://h:0", "http://h:65536", "http://h:x", "http://u:p@h",
           "http://h?x=1", "http://h/#/jobs", "http://a b", "ftp://h", "http://[::1"}) {
-        CHECK_MESSAGE(!normalize_ray_address(bad), bad);
-        CHECK(normalize_ray_address(bad).error().kind == ErrorKind::usage);
+        CHECK_MESSAGE(!normalize_address(bad), bad);
+        CHECK(normalize_address(bad).error().kind == ErrorKind::usage);
     }
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("address: where a token may go in clear text") {
 
 TEST_CASE("address: agents that a plain address leads to") {
     const auto agent = [](const char* dashboard, const char* address, bool token, bool plaintext) {
-        return make_plain_route(dashboard, token, plaintext)->agent_url(address).value_or("-");
+        return make_plain_route(dashboard, token ? "t" : "", plaintext)->agent_url(address).value_or("-");
     };
     CHECK(agent("http://10.9.9.9:8265", "http://10.9.9.9:52365", false, false) == "http://10.9.9.9:52365");
     CHECK(agent("http://10.9.9.9:8265", "http://10.9.9.9:52365", true, false) == "-");
@@ -70,7 +70,7 @@ TEST_CASE("address: agents that a plain address leads to") {
     CHECK(agent("https://proxy/us-central1", "http://10.9.9.9:52365", true, true) == "-");
     CHECK(agent("http://127.0.0.1:8265", "http://127.0.0.1:52365", true, false) == "http://127.0.0.1:52365");
     CHECK(agent("http://127.0.0.1:8265", "nonsense", false, false) == "-");
-    CHECK(*make_plain_route("http://h/p", true, false)->url() == "http://h/p");
+    CHECK(*make_plain_route("http://h/p", "t", false)->url() == "http://h/p");
 }
 
 TEST_CASE("address: which are of this machine") {

@@ -100,7 +100,7 @@ TEST_CASE("cluster file: anchors and merge keys") {
 TEST_CASE("cluster file: lookup order of a name") {
     const Scratch root;
     const auto find = [&](const std::string& name) {
-        return relative(root, find_cluster_file(root.path(), root / "sub", name));
+        return relative(root, find_cluster_file({root.path(), root / "sub", {}}, name));
     };
     fs::create_directories(root / "sub");
     CHECK(find("us-central1") ==
@@ -139,14 +139,14 @@ TEST_CASE("cluster file: an unknown name is answered with those that there are")
     root.file("infra/marin-big-run.yaml", "a: b");
     root.file("infra/other.yaml", "a: b");
     root.file("infra/marin-x.yml", "a: b");
-    CHECK(cluster_names(root.path()) == std::vector<std::string>{"big-run", "us-east5-a"});
-    const auto found = find_cluster_file(root.path(), root.path(), "us-east5-b");
+    CHECK(cluster_names({root.path(), {}, {}}) == std::vector<std::string>{"big-run", "us-east5-a"});
+    const auto found = find_cluster_file({root.path(), root.path(), {}}, "us-east5-b");
     REQUIRE(!found);
     CHECK(found.error().kind == ErrorKind::usage);
     CHECK(found.error().hint ==
           "did you mean `us-east5-a`? known clusters: local, big-run, us-east5-a; use `--cluster-config FILE` for a "
           "cluster file elsewhere, or `--ray-address URL` for a dashboard");
-    CHECK(cluster_names(root / "nowhere").empty());
+    CHECK(cluster_names({root / "nowhere", {}, {}}).empty());
 }
 
 TEST_CASE("cluster file: faults") {

@@ -107,7 +107,7 @@ TEST_CASE("local: the submitter is killed before the supervisor is there: FAILED
     REQUIRE(world.store().write_supervisor(
         "lost", {{{gone, 1}, identity_of(getpid()).boot_id, identity_of(getpid()).pid_namespace}, std::nullopt}));
     CHECK(world.backend()->details("lost")->error_type == "JOB_SUPERVISOR_ACTOR_DIED");
-    CHECK(world.backend()->list()->size() == 1);
+    CHECK(world.backend()->list({})->size() == 1);
 }
 
 TEST_CASE("local: a supervisor's record that cannot be read now says nothing about the job, and nobody ends it") {
@@ -119,7 +119,7 @@ TEST_CASE("local: a supervisor's record that cannot be read now says nothing abo
     std::filesystem::create_directories(world.store().file("kept", "supervisor.json"));  // reading it is an I/O error
     REQUIRE(world.store().write(d));
     CHECK(world.backend()->details("kept")->state == JobState::running);
-    CHECK(world.backend()->list()->size() == 1);
+    CHECK(world.backend()->list({})->size() == 1);
     const auto settled = world.store().settle("kept");
     REQUIRE_FALSE(settled);
     CHECK(exit_code_of(settled.error().kind) == ExitCode::local_io);
@@ -168,7 +168,7 @@ TEST_CASE("local: a damaged record is named, and hides no other job") {
     world.wait_end("bad");
     write_text(world.store().file("bad", "job.json"), "{\"status\":");
     CHECK(exit_code_of(jobs->details("bad").error().kind) == ExitCode::local_io);
-    CHECK(jobs->list()->size() == 1);
+    CHECK(jobs->list({})->size() == 1);
 }
 
 TEST_CASE("local: a queue that is missing or damaged is made again from the jobs") {
@@ -222,7 +222,7 @@ TEST_CASE("local: a state folder that others may write to is refused, exit 8") {
     const auto submitted = world.backend()->submit(LocalFixture::request("w-1", "true"));
     REQUIRE_FALSE(submitted);
     CHECK(exit_code_of(submitted.error().kind) == ExitCode::local_io);
-    CHECK(exit_code_of(world.backend()->list().error().kind) == ExitCode::local_io);
+    CHECK(exit_code_of(world.backend()->list({}).error().kind) == ExitCode::local_io);
     CHECK_FALSE(std::filesystem::exists(world.folder / "state" / "local"));
 }
 
@@ -384,7 +384,7 @@ struct LocalKillFixture : LocalFixture {
         const auto jobs = backend();
         const auto found = jobs->details(id);
         if (found) {
-            CHECK(jobs->list()->size() == store().ids().size());
+            CHECK(jobs->list({})->size() == store().ids().size());
             const auto stopped = jobs->stop(id);
             REQUIRE_MESSAGE(stopped, (stopped ? "" : stopped.error().text()));
             const JobDetails end = wait_end(id);

@@ -165,7 +165,7 @@ TEST_CASE("local: an unknown id does not exist, exit 6") {
     CHECK(jobs->details("nope").error().message == "Job nope does not exist");
     CHECK(exit_code_of(jobs->stop("nope").error().kind) == ExitCode::remote_missing);
     CHECK(exit_code_of(jobs->open_log("nope", {}).error().kind) == ExitCode::remote_missing);
-    CHECK(jobs->list()->empty());
+    CHECK(jobs->list({})->empty());
 }
 
 TEST_CASE("local: an entrypoint that is too long fails to start, exit 1") {

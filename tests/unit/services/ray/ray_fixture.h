@@ -19,7 +19,7 @@ inline const std::string k_base = "http://127.0.0.1:8265";
 inline const std::string k_agent = "http://10.0.0.7:52365";
 inline const char* const k_no_agent = "No available agent to submit job, please try again later.";
 
-struct PlainRoute final : RayRoute {
+struct PlainRoute final : JobRoute {
     Result<std::string> url() override {
         ++asked;
         return k_base;
@@ -27,6 +27,10 @@ struct PlainRoute final : RayRoute {
     std::optional<std::string> agent_url(const std::string& address) override {
         return has_agent ? std::optional(address) : std::nullopt;
     }
+    Result<HttpHeaders> headers(bool) override {
+        return token.empty() ? HttpHeaders() : HttpHeaders{{"Authorization", "Bearer " + token}};
+    }
+    std::string token;
     int asked = 0;
     bool has_agent = false;
 };
@@ -50,7 +54,7 @@ struct RayFixture {
         config.one_shot = one_shot;
         config.address = k_base;
         config.route = route;
-        config.token = token;
+        route->token = token;
         config.token_hint = "looked at RAY_AUTH_TOKEN, ~/.ray/auth_token";
         config.http = other != nullptr ? other : &http;
         config.clock = &clock;

@@ -185,17 +185,17 @@ TEST_CASE("ray list: newest first, without ghosts and nonsense, whatever the pie
         .reply(200, R"([{"submission_id":"a","status":"RUNNING","start_time":5},{"status":"FAILED","entrypoint":
         "Entrypoint not found.","start_time":null},{"x":1},{"submission_id":"b","status":"PENDING","start_time":9},
         {"job_id":"02000000","submission_id":null,"type":"DRIVER","status":"SUCCEEDED","start_time":7}])");
-    const auto jobs = world.backend()->list();
+    const auto jobs = world.backend()->list({});
     REQUIRE(jobs);
     REQUIRE(jobs->size() == 3);
     CHECK((*jobs)[0].submission_id == "b");
     CHECK((*jobs)[1].submission_id == "02000000");
     world.get("/api/jobs/").reply(200, "[]");
-    CHECK(world.backend()->list()->empty());
+    CHECK(world.backend()->list({})->empty());
     world.get("/api/jobs/").reply(200, "<html><title>Sign in</title>");
-    CHECK(world.backend()->list().error().kind == ErrorKind::infrastructure);
+    CHECK(world.backend()->list({}).error().kind == ErrorKind::infrastructure);
     world.get("/api/jobs/").reply(200, R"([{"submission_id":"a","status":"RUNNING"})");
-    CHECK(world.backend()->list().error().kind == ErrorKind::infrastructure);
+    CHECK(world.backend()->list({}).error().kind == ErrorKind::infrastructure);
 }
 
 TEST_CASE("ray stop: true, false, unknown") {

@@ -1,4 +1,4 @@
-#include "services/cluster/yaml.h"
+#include "platform/yaml.h"
 
 #include <new>
 #include <sstream>
@@ -8,23 +8,23 @@
 
 #include "core/json.h"
 
-namespace gdnctl::cluster {
+namespace gdnctl {
 
 namespace {
 
 // Aliases repeat what they name, so a small file could otherwise expand without limit.
-constexpr int k_most_values = 100'000;
-constexpr int k_deepest = 64;
+constexpr int k_most_yaml_values = 100'000;
+constexpr int k_deepest_yaml = 64;
 
-struct TooLarge {
+struct YamlTooLarge {
     const char* why;
 };
 
-class Converter {
+class YamlConverter {
 public:
     Json convert(const YAML::Node& node, int depth) {
-        if (depth > k_deepest) throw TooLarge{"nested too deeply"};
-        if (++m_values > k_most_values) throw TooLarge{"too large"};
+        if (depth > k_deepest_yaml) throw YamlTooLarge{"nested too deeply"};
+        if (++m_values > k_most_yaml_values) throw YamlTooLarge{"too large"};
         switch (node.Type()) {
             case YAML::NodeType::Scalar: return node.Scalar();
             case YAML::NodeType::Sequence: {
@@ -72,12 +72,12 @@ private:
 
 Result<Json> parse_yaml(std::string_view text, std::string_view what) {
     try {
-        return Converter().convert(YAML::Load(std::string(text)), 0);
+        return YamlConverter().convert(YAML::Load(std::string(text)), 0);
     } catch (const YAML::Exception& problem) {
         const int line = problem.mark.line + 1;
         const std::string where = line > 0 ? fmt::format(":{}", line) : std::string();
         return fail(ErrorKind::config, fmt::format("{}{}: not YAML: {}", what, where, problem.msg));
-    } catch (const TooLarge& problem) {
+    } catch (const YamlTooLarge& problem) {
         return fail(ErrorKind::config, fmt::format("{}: {}", what, problem.why));
     } catch (const std::bad_alloc&) {
         throw;
@@ -86,4 +86,4 @@ Result<Json> parse_yaml(std::string_view text, std::string_view what) {
     }
 }
 
-}  // namespace gdnctl::cluster
+}  // namespace gdnctl
