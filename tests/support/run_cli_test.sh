@@ -36,7 +36,7 @@ export GDNCTL FIXTURES WORK REPO
 export GDNCTL_MACHINE_FILES=$WORK/machine  # independent of the machine's load during the tests
 export HOME=$WORK/home XDG_STATE_HOME=$WORK/state XDG_CONFIG_HOME=$WORK/config TMPDIR=$WORK/tmp COLUMNS=100 LC_ALL=C.UTF-8 TZ=UTC
 export GIT_CONFIG_GLOBAL=$WORK/gitconfig GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_DATE='2026-03-10T12:00:00Z' GIT_COMMITTER_DATE='2026-03-10T12:00:00Z'
-unset NO_COLOR GITHUB_ACTIONS GITHUB_STEP_SUMMARY RAY_ADDRESS RAY_API_SERVER_ADDRESS GDNCTL_STATE_DIR HF_TOKEN WANDB_API_KEY RAY_AUTH_TOKEN 2>/dev/null
+unset NO_COLOR GITHUB_ACTIONS GITHUB_STEP_SUMMARY RAY_ADDRESS RAY_API_SERVER_ADDRESS GDNCTL_STATE_DIR HF_TOKEN WANDB_API_KEY RAY_AUTH_TOKEN CODEX_THREAD_ID CLAUDECODE GDNCTL_LOOP_ID GDNCTL_AGENT 2>/dev/null
 mkdir -p "$HOME" "$TMPDIR" "$WORK/cwd"
 printf '[user]\n\tname = Test\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n' >"$GIT_CONFIG_GLOBAL"
 cleanup() { chmod -R u+rwX "$WORK" 2>/dev/null; rm -rf "$WORK"; }
@@ -73,8 +73,9 @@ powerless() {
 }
 # The names of all commands, one a line. In the reference, a heading of one word may be that of a group.
 command_names() {
-  "$GDNCTL" __docs markdown | sed -n 's/^## gdnctl //p' |
-    awk '{ name[NR] = $0; if (NF == 2) group[$1] } END { for (i = 1; i <= NR; i++) if (!(name[i] in group)) print name[i]; exit NR == 0 }'
+  "$GDNCTL" __docs markdown | sed -n 's/^## gdnctl /name /p; s/^- \[gdnctl \([^] ]*\) .*/group \1/p' |
+    awk '$1 == "group" { group[$2]; next } { sub(/^name /, ""); name[++n] = $0 }
+      END { for (i = 1; i <= n; i++) if (!(name[i] in group)) print name[i]; exit n == 0 }'
 }
 out_has() { grep -qF -- "$1" "$WORK/out" || fail "stdout lacks: $1"; }
 err_has() { grep -qF -- "$1" "$WORK/err" || fail "stderr lacks: $1"; }
