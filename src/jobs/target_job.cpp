@@ -285,7 +285,7 @@ Result<PlannedJob> plan_profile(Target target, ProfileSettings settings, bool dr
                     "name the accelerator, for example --tpu v5p-8");
     }
     settings.tpu = job.tpu;
-    GDNCTL_TRY(check_trace_place(job.target, job.place.local, "a job on a Ray cluster"));
+    GDNCTL_TRY(check_trace_place(job.target, job.place.is_local(), "a job on a Ray cluster"));
     job.plan = {"profile", job.target.name, {}, cluster_env(job.target), job.target.metric};
     if (job.target.profile && job.target.profile->trace_is_file()) {
         job.plan.bring_back = job.target.profile->trace_path();
