@@ -53,7 +53,8 @@ std::optional<std::filesystem::path> find_library(const Env& env, std::string_vi
 
 std::string version_text(const Env& env, bool json) {
     Json libraries = Json::array();
-    std::string text = fmt::format("gdnctl {} (commit {})\n", version(), commit());
+    std::string text =
+        fmt::format("gdnctl {} ({})\n", version(), is_release() ? "release" : fmt::format("commit {}", commit()));
     for (const OptionalLibrary& library : optional_libraries()) {
         const auto path = find_library(env, library.soname);
         text += fmt::format("{:<10} {}\n", library.name, path ? path->string() : "not found");
@@ -65,6 +66,7 @@ std::string version_text(const Env& env, bool json) {
     const Json report = {{"schema", "gdnctl.version/1"},
                          {"version", version()},
                          {"commit", commit()},
+                         {"release", is_release()},
                          {"libraries", std::move(libraries)}};
     return to_text(report, 2) + "\n";
 }
