@@ -7,11 +7,15 @@
 #include "commands/common.h"
 #include "commands/oracle/verbs.h"
 #include "core/json.h"
+#include "core/time.h"
+#include "core/version.h"
 #include "harness/child/library.h"
 #include "harness/engine/bench.h"
 #include "harness/engine/verify.h"
 #include "harness/files.h"
 #include "oracle/judge/report.h"
+#include "platform/clock.h"
+#include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
@@ -59,7 +63,14 @@ Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& opti
     const auto report = report_of(j, op.name);
     Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", op.name}};
     if (options.html || context.global.json) report->add_to(object);
-    if (options.html) GDNCTL_TRY(atomic_replace(context.cwd / *options.html, report->page(object)));
+    if (options.html) {
+        Json shown = object;
+        shown["compared"] = {{"inputs", options.inputs},
+                             {"outputs", options.outputs},
+                             {"date", format_log_time(context.clock.wall()) + " UTC"},
+                             {"version", version()}};
+        GDNCTL_TRY(atomic_replace(context.cwd / *options.html, report->page(shown)));
+    }
     if (context.global.json) {
         print_json(object, context);
     } else {
