@@ -36,11 +36,11 @@ void describe(cli::Args& args, Options& options) {
         "Installs the files that the recipe's commands expect in scripts/gdn of a Marin checkout: gdnctl.py, a short "
         "script that "
         "runs gdnctl (so that `uv run python scripts/gdn/gdnctl.py ...` works as written), the iteration prompt, and "
-        "the directive presets. Shows all changes as a diff.");
+        "the directive presets. Lists the files that it creates, keeps or replaces.");
     args.about(
-        "Identical files are left alone. A file that differs is kept, with exit code 7, unless you pass --force. "
-        "Missing files are always written. Nothing is committed.");
-    args.flag(options.dry_run, "--dry-run", "write nothing, only show what would change");
+        "Identical files are left alone. A file that differs is kept, with exit code 7, unless you pass --force; a "
+        "diff shows how it differs. Missing files are always written. Nothing is committed.");
+    args.flag(options.dry_run, "--dry-run", "write nothing, show all changes as a diff");
     args.flag(options.force, "--force", "replace files that differ");
     args.example("gdnctl init marin --dry-run", "what would be written, as a diff");
     args.example("gdnctl -C ~/marin init marin");
@@ -134,7 +134,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     std::size_t changed = 0;
     for (const InstalledFile& piece : pieces()) {
         GDNCTL_TRY_ASSIGN(const Outcome outcome, place(root, piece, options));
-        if (!context.global.json) context.terminal.out(outcome.diff);
+        const bool differs = outcome.action == Action::kept || outcome.action == Action::replaced;
+        if (!context.global.json && (differs || options.dry_run)) context.terminal.out(outcome.diff);
         tell(piece, outcome.action, options.dry_run);
         files.push_back({{"path", piece.path}, {"action", to_text(outcome.action)}});
         if (outcome.action == Action::kept) kept.push_back(piece.path);
