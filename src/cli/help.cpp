@@ -283,9 +283,10 @@ std::string synopsis(std::string_view name, const Args& args) {
 namespace {
 
 std::string page_head(const Command& command, const Args& args, const PageStyle& style) {
-    return wrap(fmt::format("gdnctl {}{}: {}", command.name, other_name_note(command), command.summary), 0,
-                style.columns) +
-           heading("Usage", style) + wrap(synopsis(command.name, args), 2, style.columns);
+    std::string usage = wrap(synopsis(command.name, args), 2, style.columns);
+    if (!command.other_name.empty()) usage += wrap(synopsis(command.other_name, args), 2, style.columns);
+    return wrap(fmt::format("gdnctl {}: {}", command.name, command.summary), 0, style.columns) +
+           heading("Usage", style) + usage;
 }
 
 // On a page long enough to have a short form, the options of all groups share one column.

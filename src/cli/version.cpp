@@ -51,7 +51,7 @@ std::optional<std::filesystem::path> find_library(const Env& env, std::string_vi
     return std::nullopt;
 }
 
-std::string version_text(const Env& env, bool json) {
+std::string version_text(const Env& env, bool json, int indent) {
     Json libraries = Json::array();
     std::string text =
         fmt::format("gdnctl {} ({})\n", version(), is_release() ? "release" : fmt::format("commit {}", commit()));
@@ -68,7 +68,7 @@ std::string version_text(const Env& env, bool json) {
                          {"commit", commit()},
                          {"release", is_release()},
                          {"libraries", std::move(libraries)}};
-    return to_text(report, 2) + "\n";
+    return to_text(report, indent) + "\n";
 }
 
 }  // namespace gdnctl::cli

@@ -96,6 +96,28 @@ test_help_of_a_group() {
   out_has 'config init'
 }
 
+test_second_names() {
+  expect 0 "$GDNCTL" --help
+  out_has 'ray-wait       wait for a job and return its verdict (also: job wait)'
+  "$GDNCTL" ray-logs --help >page
+  out_lacks '  job logs'
+  for words in 'job logs --help' 'help job logs' 'job logs -h'; do
+    # shellcheck disable=SC2086
+    expect 0 "$GDNCTL" $words
+    cmp -s page "$WORK/out" || fail "$words: another page"
+  done
+  out_has '  gdnctl ray-logs [OPTIONS] ID'
+  out_has '  gdnctl job logs [OPTIONS] ID'
+  expect 0 "$GDNCTL" job --help
+  for word in test profile wait logs stop list; do out_has "  job $word "; done
+  expect 2 "$GDNCTL" job wiat x
+  err_has 'did you mean `gdnctl job wait`?'
+  expect 2 "$GDNCTL" jog wait x
+  err_has 'did you mean `gdnctl job wait`?'
+  expect 0 "$GDNCTL" job list --cluster local
+  expect 6 "$GDNCTL" job wait nothing --cluster local
+}
+
 test_help_wins_over_missing_arguments_and_a_broken_configuration() {
   echo 'target = [' >gdnctl.toml
   expect 0 "$GDNCTL" completion --help

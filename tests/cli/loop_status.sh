@@ -88,6 +88,13 @@ test_status_of_a_loop_at_work_names_its_process() {
   hold logs
   expect 0 "$GDNCTL" loop-status --log-dir logs
   out_has "running, process $holder since 2026-03-10 16:53:07+00:00"
+  out_lacks 'now        '
+  echo 'pair 3 of at most 9, the candidate 1.012x as fast so far' >logs/now.txt
+  expect 0 "$GDNCTL" loop-status --log-dir logs
+  out_has 'now        pair 3 of at most 9, the candidate 1.012x as fast so far'
+  touch -d '2020-01-01' logs/now.txt
+  expect 0 "$GDNCTL" loop-status --log-dir logs
+  out_lacks 'now        '
   touch logs/STOP
   expect 0 "$GDNCTL" loop-status --log-dir logs --json
   out_has '"status":"stopping"'
