@@ -29,14 +29,14 @@ struct Options {
 
 namespace fs = std::filesystem;
 
-extern const std::string_view k_marin_shim;  // marin_shim.cpp.in
+extern const std::string_view k_marin_shim, k_agent_skill;  // marin_shim.cpp.in
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Installs the files that the recipe's commands expect in scripts/gdn of a Marin checkout: gdnctl.py, a short "
-        "script that "
-        "runs gdnctl (so that `uv run python scripts/gdn/gdnctl.py ...` works as written), the iteration prompt, and "
-        "the directive presets. Lists the files that it creates, keeps or replaces.");
+        "Installs what the recipe and a coding agent need into a Marin checkout: in scripts/gdn gdnctl.py, a short "
+        "script that runs gdnctl (so that `uv run python scripts/gdn/gdnctl.py ...` works as written), the iteration "
+        "prompt and the directive presets, and .agents/skills/gdnctl/SKILL.md, which tells an agent when to run which "
+        "command. Lists the files that it creates, keeps or replaces.");
     args.about(
         "Identical files are left alone. A file that differs is kept, with exit code 7, unless you pass --force; a "
         "diff shows how it differs. Missing files are always written. Nothing is committed.");
@@ -74,6 +74,7 @@ std::string_view to_text(Action action) {
 std::vector<InstalledFile> pieces() {
     std::vector<InstalledFile> all = {{"scripts/gdn/gdnctl.py", k_marin_shim, 0777}};
     for (auto& [path, bytes] : loop::recipe_files("marin")) all.push_back({std::move(path), bytes});
+    all.push_back({".agents/skills/gdnctl/SKILL.md", k_agent_skill});
     return all;
 }
 
