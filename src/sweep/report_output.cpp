@@ -111,7 +111,7 @@ std::string percent_text(std::optional<double> fraction) {
 }
 
 std::string ratio_text(std::optional<double> ratio) {
-    return ratio ? fmt::format("{:+.1f} %", (*ratio - 1) * 100) : std::string("-");
+    return ratio ? signed_number((*ratio - 1) * 100, 1) + " %" : std::string("-");
 }
 
 std::string name_of(const Measured& m) {

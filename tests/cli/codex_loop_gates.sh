@@ -222,7 +222,7 @@ test_regression_policies() { # POLICY:EXIT CODE:COUNTED FAILURES:COMMITS KEPT
     log_has '- Decision: regression'
     log_has '- mine/forward_ms: `10.5 ms -> 12 ms`'
     expect 0 "$GDNCTL" loop-status --json
-    out_has "\"failures_counted\": $failures"
+    out_has "\"failures_counted\":$failures"
   done
   expect 0 "$GDNCTL" lint-log --scope all # without tests only warnings are left: nothing says that it is correct
 }
