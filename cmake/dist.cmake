@@ -1,5 +1,5 @@
-# cmake [-D OUT=FOLDER] -P cmake/dist.cmake: installs build/release into a folder of its own, strips it, and writes a
-# tarball with its sha256 to FOLDER (default: dist).
+# cmake [-D OUT=FOLDER] -P cmake/dist.cmake: installs build/release into a folder of its own and packs it, into FOLDER
+# (default: dist): gdnctl-VERSION-linux-ARCH.tar.xz, gdnctl_VERSION_ARCH.deb, SHA256SUMS.
 if(NOT OUT)
   set(OUT ${CMAKE_CURRENT_SOURCE_DIR}/dist)
 endif()
@@ -9,13 +9,56 @@ string(REGEX REPLACE ".*=" "" version "${line}")
 cmake_host_system_information(RESULT machine QUERY OS_PLATFORM)
 set(name gdnctl-${version}-linux-${machine})
 
-file(REMOVE_RECURSE ${OUT}/${name} ${OUT}/${name}.tar.gz)
-file(MAKE_DIRECTORY ${OUT})
-execute_process(COMMAND ${CMAKE_COMMAND} --install ${root}/build/release --strip --prefix ${OUT}/${name}
-                COMMAND_ERROR_IS_FATAL ANY OUTPUT_QUIET)
-execute_process(COMMAND tar --sort=name --owner=0 --group=0 --numeric-owner -C ${OUT} -czf ${OUT}/${name}.tar.gz ${name}
-                COMMAND_ERROR_IS_FATAL ANY)
-file(REMOVE_RECURSE ${OUT}/${name})
-file(SHA256 ${OUT}/${name}.tar.gz sum)
-file(WRITE ${OUT}/${name}.tar.gz.sha256 "${sum}  ${name}.tar.gz\n")
-message("[dev] wrote ${OUT}/${name}.tar.gz")
+function(run)
+  execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY OUTPUT_VARIABLE text OUTPUT_STRIP_TRAILING_WHITESPACE)
+  set(text "${text}" PARENT_SCOPE)
+endfunction()
+
+# One time for all files, so that the same commit gives the same packages.
+execute_process(COMMAND git -C ${root} log -1 --format=%ct OUTPUT_VARIABLE time OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT time)
+  string(TIMESTAMP time "%s" UTC)
+endif()
+set(ENV{SOURCE_DATE_EPOCH} ${time})  # read by dpkg-deb
+
+file(REMOVE_RECURSE ${OUT}/${name} ${OUT}/deb)
+file(MAKE_DIRECTORY ${OUT}/deb)
+run(${CMAKE_COMMAND} --install ${root}/build/release --prefix ${OUT}/${name})
+# The licences of the libraries that the binary contains ask for their notices.
+foreach(package cli11 nlohmann-json3 fmt spdlog expected re2 tomlplusplus yaml-cpp)
+  file(GLOB notice /usr/share/doc/lib${package}-dev/copyright /usr/share/doc/${package}-dev/copyright)
+  if(notice)
+    configure_file(${notice} ${OUT}/${name}/share/doc/gdnctl/third-party/${package}.txt COPYONLY)
+  else()
+    message("[dev] no licence of ${package} on this machine")
+  endif()
+endforeach()
+run(tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@${time} -C ${OUT} -cJf ${OUT}/${name}.tar.xz ${name})
+set(packages ${name}.tar.xz)
+
+find_program(dpkg_deb dpkg-deb)
+if(dpkg_deb)
+  run(dpkg --print-architecture)
+  set(architecture ${text})
+  set(deb gdnctl_${version}_${architecture}.deb)
+  file(RENAME ${OUT}/${name} ${OUT}/deb/usr)
+  file(RENAME ${OUT}/deb/usr/share/doc/gdnctl/LICENSE ${OUT}/deb/usr/share/doc/gdnctl/copyright)
+  file(CREATE_LINK copyright ${OUT}/deb/usr/share/doc/gdnctl/LICENSE SYMBOLIC)
+  run(du -sk ${OUT}/deb/usr)
+  string(REGEX MATCH "^[0-9]+" kilobytes "${text}")
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/deb_control.in ${OUT}/deb/DEBIAN/control @ONLY)
+  file(WRITE ${OUT}/deb/DEBIAN/triggers "activate-noawait ldconfig\n")  # for libgdn.so
+  run(chmod -R u=rwX,go=rX ${OUT}/deb)
+  run(${dpkg_deb} --root-owner-group -Zxz --build ${OUT}/deb ${OUT}/${deb})
+  list(APPEND packages ${deb})
+else()
+  message("[dev] no .deb, because dpkg-deb is missing here")
+endif()
+file(REMOVE_RECURSE ${OUT}/${name} ${OUT}/deb)
+set(sums "")
+foreach(package IN LISTS packages)
+  file(SHA256 ${OUT}/${package} sum)
+  string(APPEND sums "${sum}  ${package}\n")
+  message("[dev] wrote ${OUT}/${package}")
+endforeach()
+file(WRITE ${OUT}/SHA256SUMS "${sums}")

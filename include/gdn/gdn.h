@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* "0.1.0" */
+/* "0.2.0" */
 GDN_EXPORT const char* gdn_version(void);
 
 /* A status of gdn_kernel.h in words. */

@@ -230,6 +230,12 @@ void Args::positional(std::string& target, std::span<const std::string_view> cho
     m_positionals.push_back(std::move(def));
 }
 
+void Args::leading(std::string& target, std::span<const std::string_view> choices, const PositionalSpec& spec) {
+    positional(target, choices, spec);
+    m_positionals.back().leading = true;
+    m_positionals.back().required = false;
+}
+
 void Args::trailing(std::vector<std::string>& target, bool required, const PositionalSpec& spec) {
     PositionalDef def = make_positional(spec);
     def.required = required;

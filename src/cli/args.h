@@ -24,18 +24,24 @@ enum class Complete {
     directory,
     target,
     cluster,
-    local_job,
-    contract,      // of the oracle
-    oracle_case,   // a named case of the oracle
-    kernel,        // builtin:NAME, and the prefixes of the other forms
-    timed_kernel,  // the same for kernels that can be timed
-    outcome,       // of an iteration
-    lint_rule,     // ID=SEVERITY
-    iteration,     // in the target's log
-    prompt,        // of an iteration, by name
-    preset,        // a directive, by name
-    document,      // a prompt or a directive
-    download       // a path in a repository, from what the default output folder contains
+    contract,        // of the oracle
+    oracle_case,     // a named case of the oracle
+    kernel,          // builtin:NAME, and the prefixes of the other forms
+    timed_kernel,    // the same for kernels that can be timed
+    outcome,         // of an iteration
+    lint_rule,       // ID=SEVERITY
+    lint_rule_id,    // ID
+    iteration,       // in the target's log
+    loop_iteration,  // of the loop in the log directory, or attempt of an evolve run
+    attempt,         // of an evolve run
+    evolve_run,      // id of an evolve run
+    job,             // of any backend, that gdnctl knows
+    contract_set,    // FIELD=VALUE of a contract
+    case_or_set,     // a named case of the oracle, or a set of them
+    prompt,          // of an iteration, by name
+    preset,          // a directive, by name
+    document,        // a prompt or a directive
+    download         // a path in a repository, from what the default output folder contains
 };
 
 struct OptionSpec {
@@ -91,6 +97,7 @@ struct PositionalDef {
     Complete complete = Complete::nothing;
     bool required = true;
     bool repeated = false;
+    bool leading = false;  // may be left out before others: a word that is no choice belongs to the next one
     bool bare = false;  // for trailing words: they may also begin without `--`, at the first word that is not an option
     std::function<Status(std::string_view)> assign;
 };
@@ -166,6 +173,8 @@ public:
     void positional(std::vector<std::string>& target, const PositionalSpec& spec);    // zero or more
     // A required word from a closed set ("gdn" in `oracle compare gdn`).
     void positional(std::string& target, std::span<const std::string_view> choices, const PositionalSpec& spec);
+    // The same, for the first argument: it may be left out, and is then empty.
+    void leading(std::string& target, std::span<const std::string_view> choices, const PositionalSpec& spec);
     // Everything after `--`, unchanged; if `required`, a missing `--` is an error.
     void trailing(std::vector<std::string>& target, bool required, const PositionalSpec& spec);
 

@@ -149,8 +149,11 @@ std::string cli11_names(const OptionDef& option) {
 Status assign(const OptionDef& option, std::string_view word, std::string_view source) {
     const Status done = option.assign(word);
     if (done) return {};
+    // What the option is for says which of several was meant, and that a sentence belongs elsewhere.
+    const bool is_flag = option.kind == OptionDef::Kind::flag;
+    const std::string use = fmt::format("{} {}: {}", option.canonical(), option.value, option.help);
     return fail(ErrorKind::usage, fmt::format("invalid value '{}' for {}: {}", word, source, done.error().message),
-                done.error().hint);
+                done.error().hint.empty() && !is_flag ? use : done.error().hint);
 }
 
 bool is_set(const OptionDef& option, const Lookup& environment) {
@@ -183,6 +186,10 @@ Status assign_positional(const PositionalDef& def, std::string_view word) {
 Status assign_positionals(const std::vector<PositionalDef>& defs, const std::vector<std::string>& words) {
     std::size_t at = 0;
     for (const PositionalDef& def : defs) {
+        const bool is_choice =
+            at < words.size() && std::find(def.choices.begin(), def.choices.end(), words[at]) != def.choices.end();
+        // With as many words as arguments, none was left out: the first one is misspelt.
+        if (def.leading && !is_choice && words.size() < defs.size()) continue;
         const std::size_t end = def.repeated ? words.size() : std::min(at + 1, words.size());
         for (; at < end; ++at) GDNCTL_TRY(assign_positional(def, words[at]));
     }
@@ -212,17 +219,27 @@ Result<Given> assign_command(const Args& command, const std::vector<const CLI::O
     return given;
 }
 
+Status are_required(const std::vector<const OptionDef*>& missing) {
+    const OptionDef& first = *missing.front();
+    std::string names = first.canonical();
+    for (std::size_t i = 1; i < missing.size(); ++i) {
+        names += (i + 1 == missing.size() ? " and " : ", ") + missing[i]->canonical();
+    }
+    return fail(ErrorKind::usage, fmt::format("{} {} required", names, missing.size() == 1 ? "is" : "are"),
+                fmt::format("{} {}: {}", first.canonical(), first.value, first.help));
+}
+
 Status require_all(const Args& command, const Given& given, std::size_t positional_words) {
+    std::vector<const OptionDef*> missing;
     for (const OptionDef& option : command.options()) {
         if (!option.required || given.contains(&option)) continue;
         const auto& all = command.options();
         const auto waives = [&](const OptionDef& one) {
             return one.canonical() == option.unless && given.contains(&one);
         };
-        if (std::any_of(all.begin(), all.end(), waives)) continue;
-        return fail(ErrorKind::usage, fmt::format("{} is required", option.canonical()),
-                    fmt::format("{} {}: {}", option.canonical(), option.value, option.help));
+        if (!std::any_of(all.begin(), all.end(), waives)) missing.push_back(&option);
     }
+    if (!missing.empty()) return are_required(missing);
     for (std::size_t i = positional_words; i < command.positionals().size(); ++i) {
         const PositionalDef& def = command.positionals()[i];
         if (!def.required) continue;

@@ -34,6 +34,7 @@ struct Command {
     // Called last, after printing the error (bad words, bad configuration) that prevented run().
     void (*never_ran)(const Error& error) = nullptr;
     std::string_view other_name = {};  // "job test"; empty: none
+    bool report = false;               // agents get its output in agent mode: see cli/agent_mode.h
 
     constexpr bool is_named(std::string_view word) const {
         return word == name || (!other_name.empty() && word == other_name);
@@ -56,6 +57,12 @@ struct Command {
         changed.options_in_config = true;
         return changed;
     }
+    // The same row for a command that prints a report: not data, a log or the output of a job.
+    constexpr Command prints_report() const {
+        Command changed = *this;
+        changed.report = true;
+        return changed;
+    }
     constexpr Command with_last_word(void (*word)(const Error& error)) const {
         Command changed = *this;
         changed.never_ran = word;
@@ -71,6 +78,12 @@ struct Group {
     std::array<std::string_view, 3> see_also = {};  // commands and "docs/PAGE.md"; empty entries are skipped
 };
 
+// A word that people try ("lint", "loop start"), and the command or global option that they mean by it. Several rows
+// may share a word. Suggestions, `gdnctl help WORD` and completion use them.
+struct Word {
+    std::string_view typed, meant;
+};
+
 // Each row is defined in its command's source; the table only refers to it.
 using TableRow = std::reference_wrapper<const Command>;
 
@@ -78,6 +91,7 @@ using TableRow = std::reference_wrapper<const Command>;
 struct Table {
     std::vector<TableRow> commands;
     std::span<const Group> groups = {};
+    std::span<const Word> words = {};
     // Checks that the target named by --target exists and can be read; nullptr: targets are unknown.
     Status (*check_target)(const Config& config, const std::filesystem::path& root) = nullptr;
 

@@ -12,8 +12,8 @@ namespace {
 // What is being typed: the command and what of it came before the word at the cursor.
 struct Typed {
     const Command* command = nullptr;
-    std::string group;      // the first word of a two-word name
-    std::size_t words = 0;  // arguments of the command
+    std::string group;               // the first words of a name, with hyphens between them
+    std::vector<std::string> words;  // arguments of the command
     std::unique_ptr<Invocation> invocation;
     Args args;
     GlobalFlags flags;
@@ -31,13 +31,13 @@ struct Typed {
     // A word that is no option.
     void take(const Table& table, const std::string& word) {
         if (command != nullptr) {
-            ++words;
+            words.push_back(word);
         } else if (word != "help" || !group.empty()) {
-            const std::string name = group.empty() ? word : group + " " + word;
+            const std::string hyphened = group.empty() ? word : group + "-" + word;
             for (const Command& one : table) {
-                if (one.is_named(name) && !is_hidden(one)) command = &one;
+                if ((one.is_named(group + " " + word) || one.is_named(hyphened)) && !is_hidden(one)) command = &one;
             }
-            group = word;
+            group = hyphened;
             if (command == nullptr) return;
             invocation = command->create();
             invocation->describe(args);
@@ -64,14 +64,38 @@ void add_options(const Typed& typed, Completions& all) {
 void add_arguments(const Typed& typed, Completions& all) {
     const auto& list = typed.args.positionals();
     if (list.empty()) return;
-    const PositionalDef& def = list[std::min(typed.words, list.size() - 1)];
-    if (typed.words < list.size() || def.repeated) add_values({}, def.choices, def.complete, all);
+    std::size_t at = typed.words.size();
+    if (list[0].leading) {
+        const auto& choices = list[0].choices;
+        const bool left_out = at > 0 && std::find(choices.begin(), choices.end(), typed.words[0]) == choices.end();
+        if (left_out) ++at;
+    }
+    const PositionalDef& def = list[std::min(at, list.size() - 1)];
+    if (at >= list.size() && !def.repeated) return;
+    add_values({}, def.choices, def.complete, all);
+    if (at == 0 && def.leading && list.size() > 1) all.values = list[1].complete;
+}
+
+// Commands in place of a word that only means them: `lint` becomes lint-log. Names of two words would be quoted.
+void add_meant(const Table& table, const std::string& last, Completions& all) {
+    for (const std::string_view name : meanings(table, last)) {
+        for (const Command& one : table) {
+            if (one.name == name && name.find(' ') == std::string_view::npos) {
+                all.instead.push_back({std::string(one.name), std::string(one.summary)});
+            }
+        }
+    }
 }
 
 void add_commands(const Table& table, const std::string& group, Completions& all) {
     if (!group.empty()) {
         for (const Member& one : members_of(table, group)) {
             all.words.push_back({std::string(one.word), std::string(one.command->summary)});
+        }
+        for (const Command& one : table) {
+            if (is_hidden(one) || !one.name.starts_with(group + "-") || one.other_name.starts_with(group + " "))
+                continue;
+            all.words.push_back({std::string(one.name.substr(group.size() + 1)), std::string(one.summary)});
         }
         return;
     }
@@ -116,6 +140,7 @@ Completions complete(const Table& table, const std::vector<std::string>& words) 
         add_arguments(typed, all);
     } else {
         add_commands(table, typed.group, all);
+        if (typed.group.empty()) add_meant(table, last, all);
     }
     return all;
 }
@@ -155,28 +180,36 @@ _gdnctl() {
       *) COMPREPLY+=("${line%%$'\t'*}");;
     esac
   done < <("${COMP_WORDS[0]}" __complete -- "${words[@]}" 2>/dev/null)
-  # `src:` goes on with a path.
-  case "${#COMPREPLY[@]} ${COMPREPLY[0]}" in '1 '*:) compopt -o nospace 2>/dev/null;; esac
+  # `src:` and `src:folder/` go on with a path, `chunk=` with a number.
+  case "${#COMPREPLY[@]} ${COMPREPLY[0]}" in '1 '*[:/=]) compopt -o nospace 2>/dev/null;; esac
   # Bash replaces what follows the last of its word breaks only.
   local head=${cur%"${cur##*[:=]}"}
   [ -z "$head" ] || COMPREPLY=("${COMPREPLY[@]#"$head"}")
 }
-complete -F _gdnctl gdnctl
+complete -o nosort -F _gdnctl gdnctl 2>/dev/null || complete -F _gdnctl gdnctl
 )sh";
 
 constexpr std::string_view k_zsh = R"sh(#compdef gdnctl
 # zsh completion for gdnctl; load it with: source <(gdnctl completion zsh)
 _gdnctl() {
   local line ret=1
-  local -a found
+  local -a found unfinished
+  local shown
   for line in ${(f)"$(_call_program words gdnctl __complete -- "${(@q)words[2,CURRENT]}" 2>/dev/null)"}; do
     case $line in
       :file) compset -P '--*='; _files && ret=0;;
       :directory) compset -P '--*='; _files -/ && ret=0;;
-      *) found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}");;
+      *)
+        shown="${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}"
+        case ${line%%$'\t'*} in
+          *[:/=]) unfinished+=("$shown");;
+          *) found+=("$shown");;
+        esac;;
     esac
   done
-  (($#found)) && _describe value found && ret=0
+  # -U: gdnctl has chosen them, and some replace what was typed.
+  (($#found)) && _describe -V value found -U && ret=0
+  (($#unfinished)) && _describe -V value unfinished -U -S '' && ret=0
   return ret
 }
 if [[ $funcstack[1] == _gdnctl ]]; then _gdnctl "$@"; else compdef _gdnctl gdnctl; fi
@@ -202,7 +235,7 @@ function __gdnctl_complete
         end
     end
 end
-complete -c gdnctl -f -a '(__gdnctl_complete)'
+complete -k -c gdnctl -f -a '(__gdnctl_complete)'
 )sh";
 
 }  // namespace

@@ -36,7 +36,7 @@ void describe_globals(Args& args, GlobalFlags& flags) {
     args.option(flags.directory, "-C DIR", "run as if started in DIR",
                 {.group = k_group, .complete = Complete::directory});
     args.flag(flags.help, "-h,--help", "show this help", {.group = k_group});
-    args.flag(flags.version, "--version", "show the version", {.group = k_group});
+    args.flag(flags.version, "-V,--version", "show the version", {.group = k_group});
 }
 
 namespace {
@@ -104,26 +104,72 @@ std::vector<std::string> without(const std::vector<std::string>& words, std::spa
     return rest;
 }
 
+// Typed with spaces instead of hyphens: "ray test", "dev tpu list".
+struct Spaced {
+    const Command* command = nullptr;
+    std::size_t words = 0;
+};
+
+Spaced find_spaced(const Table& table, const std::vector<std::string>& words, std::span<const std::size_t> at) {
+    Spaced found;
+    std::string name;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+        name += (i == 0 ? "" : "-") + words[at[i]];
+        const Command* command = i == 0 ? nullptr : find_command(table, name);
+        if (command != nullptr && !is_hidden(*command)) found = {command, i + 1};
+    }
+    return found;
+}
+
+std::string did_you_mean(const std::vector<std::string_view>& names) {
+    std::string text;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        text += fmt::format("{}`gdnctl {}`", i == 0 ? "" : i + 1 == names.size() ? " or " : ", ", names[i]);
+    }
+    return fmt::format("did you mean {}?", text);
+}
+
+// "dev-tpu" begins the names of several commands; empty: it does not.
+std::string begun_names(const Table& table, std::string_view typed) {
+    std::vector<std::string> names;
+    for (const Command& command : table) {
+        if (!is_hidden(command) && command.name.starts_with(std::string(typed) + "-")) {
+            names.push_back(fmt::format("`gdnctl {}`", command.name));
+        }
+    }
+    return names.size() < 2 ? std::string() : "the commands are " + text::join(names, ", ");
+}
+
 std::string hint_for(const Table& table, std::string_view typed, std::string_view second) {
+    const std::string both_typed = fmt::format("{} {}", typed, second);
+    if (const auto meant = meanings(table, second.empty() ? typed : both_typed); !meant.empty()) {
+        return did_you_mean(meant);
+    }
     std::vector<std::string> names;
     for (const Command& command : table) {
         for (const std::string_view name : shown_names(command)) names.emplace_back(name);
     }
     if (!second.empty()) {
-        const auto both = text::nearest(fmt::format("{} {}", typed, second), names);
-        if (both && both->find(' ') != std::string::npos) return fmt::format("did you mean `gdnctl {}`?", *both);
+        const auto both = text::nearest(both_typed, names);
+        if (both && both->find(' ') != std::string::npos) return did_you_mean({*both});
+        if (const auto hyphened = text::nearest(fmt::format("{}-{}", typed, second), names);
+            hyphened && hyphened->starts_with(std::string(typed) + "-")) {
+            return did_you_mean({*hyphened});
+        }
     }
+    if (const auto meant = meanings(table, typed); !meant.empty()) return did_you_mean(meant);
+    if (const std::string begun = begun_names(table, typed); !begun.empty()) return begun;
     // `append` alone: the second word of only one command.
     std::vector<std::string> owners;
     for (const std::string& name : names) {
         if (name.ends_with(" " + std::string(typed))) owners.push_back(name);
     }
-    if (owners.size() == 1) return fmt::format("did you mean `gdnctl {}`?", owners[0]);
+    if (owners.size() == 1) return did_you_mean({owners[0]});
     std::erase_if(names, [](const std::string& name) { return name.find(' ') != std::string::npos; });
     const std::vector<std::string> groups = group_names(table);
     names.insert(names.end(), groups.begin(), groups.end());
     names.emplace_back("help");
-    if (const auto meant = text::nearest(typed, names)) return fmt::format("did you mean `gdnctl {}`?", *meant);
+    if (const auto meant = text::nearest(typed, names)) return did_you_mean({*meant});
     return "`gdnctl --help` lists the commands";
 }
 
@@ -142,6 +188,9 @@ tl::unexpected<Error> unknown_command(const Table& table, const std::vector<std:
 }
 
 tl::unexpected<Error> unknown_member(const Table& table, const std::string& group, const std::string& word) {
+    if (const auto words = meanings(table, group + ' ' + word); !words.empty()) {
+        return fail(ErrorKind::usage, fmt::format("unknown command '{} {}'", group, word), did_you_mean(words));
+    }
     std::vector<std::string> members;
     for (const Member& member : members_of(table, group)) members.emplace_back(member.word);
     const auto meant = text::nearest(word, members);
@@ -150,7 +199,23 @@ tl::unexpected<Error> unknown_member(const Table& table, const std::string& grou
                       : fmt::format("`gdnctl {}` has: {}", group, text::join(members, ", ")));
 }
 
+// What `gdnctl help WORD` shows; nullptr: the table does not have the word.
+const Command* find_meant(const Table& table, std::string_view word) {
+    for (const std::string_view name : meanings(table, word)) {
+        if (const Command* command = find_command(table, name)) return command;
+    }
+    return nullptr;
+}
+
 }  // namespace
+
+std::vector<std::string_view> meanings(const Table& table, std::string_view typed) {
+    std::vector<std::string_view> found;
+    for (const Word& word : table.words) {
+        if (word.typed == typed) found.push_back(word.meant);
+    }
+    return found;
+}
 
 std::string other_name_note(const Command& command) {
     return command.other_name.empty() ? std::string() : fmt::format(" (also: {})", command.other_name);
@@ -181,7 +246,8 @@ std::vector<Member> members_of(const Table& table, std::string_view group) {
 
 Result<Dispatch> dispatch(const Table& table, const std::vector<std::string>& words) {
     Dispatch result;
-    std::vector<std::size_t> at = bare_words(words, 0, 3);
+    constexpr std::size_t k_longest = 4;  // words of "help dev tpu list"
+    std::vector<std::size_t> at = bare_words(words, 0, k_longest);
     std::vector<std::size_t> taken;
     if (!at.empty() && words[at[0]] == "help") {
         result.help = true;
@@ -200,6 +266,11 @@ Result<Dispatch> dispatch(const Table& table, const std::vector<std::string>& wo
         taken.push_back(at[1]);
     } else if (const Command* single = find_command(table, first)) {
         result.command = single;
+    } else if (const Spaced spaced = find_spaced(table, words, at); spaced.command != nullptr) {
+        result.command = spaced.command;
+        taken.insert(taken.end(), at.begin() + 1, at.begin() + static_cast<std::ptrdiff_t>(spaced.words));
+    } else if (const Command* meant = result.help ? find_meant(table, first) : nullptr) {
+        result.command = meant;
     } else if (!is_group(table, first)) {
         return unknown_command(table, words, at[0], second);
     } else if (!second.empty()) {

@@ -35,11 +35,15 @@ struct Dispatch {
 };
 
 // Finds the command's name among the words; global options may appear before and inside it. Names have one or two words
-// ("lint-log", "log append"). Error: usage, with a suggestion.
+// ("lint-log", "log append"); spaces may stand for the hyphens ("dev tpu list"). After `help`, a word of Table::words
+// is as good as the name. Error: usage, with a suggestion.
 Result<Dispatch> dispatch(const Table& table, const std::vector<std::string>& words);
 
 // Commands with an empty group are for scripts and builds; overviews and suggestions omit them.
 inline bool is_hidden(const Command& command) { return command.group.empty(); }
+
+// What people mean by this word; empty: the table does not have it.
+std::vector<std::string_view> meanings(const Table& table, std::string_view typed);
 
 // " (also: job test)", or nothing.
 std::string other_name_note(const Command& command);

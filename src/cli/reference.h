@@ -23,6 +23,7 @@ struct Completions {
         std::string word, help;
     };
     std::vector<Candidate> words;
+    std::vector<Candidate> instead;  // offered, whatever they begin with, if none of the words fits
     // Of this kind are further ones, which only the shell or the commands know; each follows `head` ("--config=").
     Complete values = Complete::nothing;
     std::string head;

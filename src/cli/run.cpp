@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cli/agent_mode.h"
 #include "cli/args_cli11.h"
 #include "cli/command.h"
 #include "cli/config.h"
@@ -23,6 +24,7 @@
 #include "platform/http.h"
 #include "platform/machine.h"
 #include "platform/process.h"
+#include "platform/shown_process.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 
@@ -135,6 +137,17 @@ Result<LoadedConfig> config_for(const Table& table, const Command& command, cons
 struct Called {
     const Command* command = nullptr;
     bool ran = false;
+    std::string_view agent;  // agent_mode()
+    bool told_of_agent = false;
+
+    // Says once that agent mode is on.
+    void tell_of_agent() {
+        if (agent.empty() || told_of_agent) return;
+        told_of_agent = true;
+        log::info(
+            "{} is set: printing at most {} bytes of Markdown; --json prints everything, GDNCTL_AGENT=0 plain text",
+            agent, k_agent_bytes);
+    }
 };
 
 // For a command that has no business with the network: the table says so.
@@ -192,19 +205,25 @@ private:
 Result<ExitCode> call(Workspace& workspace, Called& called, Invocation& invocation, const GlobalFlags& flags) {
     const Env& env = process_env();
     GDNCTL_TRY(workspace.enter());
+    called.tell_of_agent();
+    AgentTerminal for_agent(system_terminal(flags.color), called.command->name);
+    ShownProcess process(system_process(), system_terminal(flags.color), system_clock(), flags.common.quiet);
     Context context{env,
                     system_clock(),
-                    system_terminal(flags.color),
+                    called.agent.empty() ? system_terminal(flags.color) : for_agent,
                     workspace.config(),
-                    system_process(),
+                    process,
                     http_for(called.command->tier),
                     stop_on_signals(),
                     workspace.cwd(),
                     state_directory(env),
                     own_program(),
                     flags.common};
+    context.global.agent = !called.agent.empty();
     called.ran = true;
-    return invocation.run(context);
+    auto result = invocation.run(context);
+    for_agent.finish();
+    return result;
 }
 
 // -h alone; where a command has no short page, its page is the whole one.
@@ -226,6 +245,10 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
     GDNCTL_TRY_ASSIGN(const Dispatch called, dispatch(table, words));
     flags.help = called.help;
     meant.command = called.command;
+    if (called.command != nullptr) {
+        const bool tty = system_terminal(flags.color).out_is_tty();
+        meant.agent = agent_mode({called.command->report, tty, chooses_output(words)}, lookup);
+    }
     Args args;
     std::unique_ptr<Invocation> invocation;
     if (called.command != nullptr) {
@@ -243,7 +266,7 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
                                                         : log::Level::info;
     log::configure({level, terminal.color_err()});
     if (flags.version) {
-        terminal.out(version_text(process_env(), flags.common.json));
+        terminal.out(version_text(process_env(), flags.common.json, terminal.out_is_tty() ? 2 : -1));
         return ExitCode::ok;
     }
     if (called.command == nullptr) {
@@ -261,10 +284,19 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
     return result;
 }
 
-int finish(const Result<ExitCode>& result, const Called& meant) {
+// An agent gets one JSON line.
+int print_result_error(const Error& error, Called& meant, Terminal& terminal) {
+    if (meant.agent.empty()) return print_error(error, terminal);
+    meant.tell_of_agent();
+    (void)terminal.flush();
+    terminal.err(agent_error(error));
+    return static_cast<int>(exit_code_of(error.kind));
+}
+
+int finish(const Result<ExitCode>& result, Called& meant) {
     Terminal& terminal = system_terminal(ColorMode::automatic);
     if (!result) {
-        const int code = print_error(result.error(), terminal);
+        const int code = print_result_error(result.error(), meant, terminal);
         const bool last_word = meant.command != nullptr && !meant.ran && meant.command->never_ran != nullptr;
         if (last_word) meant.command->never_ran(result.error());
         return code;

@@ -51,9 +51,10 @@ std::optional<std::filesystem::path> find_library(const Env& env, std::string_vi
     return std::nullopt;
 }
 
-std::string version_text(const Env& env, bool json) {
+std::string version_text(const Env& env, bool json, int indent) {
     Json libraries = Json::array();
-    std::string text = fmt::format("gdnctl {} (commit {})\n", version(), commit());
+    std::string text =
+        fmt::format("gdnctl {} ({})\n", version(), is_release() ? "release" : fmt::format("commit {}", commit()));
     for (const OptionalLibrary& library : optional_libraries()) {
         const auto path = find_library(env, library.soname);
         text += fmt::format("{:<10} {}\n", library.name, path ? path->string() : "not found");
@@ -65,8 +66,9 @@ std::string version_text(const Env& env, bool json) {
     const Json report = {{"schema", "gdnctl.version/1"},
                          {"version", version()},
                          {"commit", commit()},
+                         {"release", is_release()},
                          {"libraries", std::move(libraries)}};
-    return to_text(report, 2) + "\n";
+    return to_text(report, indent) + "\n";
 }
 
 }  // namespace gdnctl::cli

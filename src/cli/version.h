@@ -12,7 +12,8 @@
 namespace gdnctl::cli {
 
 // Version, commit and the libraries found, as text or as gdnctl.version/1.
-std::string version_text(const Env& env, bool json);
+// `indent`: of the lines of the JSON; -1: all on one line.
+std::string version_text(const Env& env, bool json, int indent = -1);
 
 // The shared libraries that gdnctl opens on first use. Looks for them without opening them.
 

@@ -7,8 +7,8 @@
 
 namespace gdnctl::commands {
 
-void print_json(const Json& value, Context& context, int indent) {
-    context.terminal.out(to_text(value, indent) + "\n");
+void print_json(const Json& value, Context& context) {
+    context.terminal.out(to_text(value, context.terminal.out_is_tty() ? 2 : -1) + "\n");
 }
 
 Result<Target> target_in_use(const Context& context) {

@@ -7,8 +7,8 @@
 
 namespace gdnctl::commands {
 
-// One JSON value and a newline on stdout. `indent`: of its lines; -1: all on one line.
-void print_json(const Json& value, Context& context, int indent = 2);
+// One JSON value and a newline on stdout: indented on a terminal, one line elsewhere.
+void print_json(const Json& value, Context& context);
 
 // The target that commands use.
 

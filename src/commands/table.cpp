@@ -8,12 +8,12 @@ namespace gdnctl::commands {
 namespace {
 
 constexpr Rows (*k_families[])() = {
-    target_job_commands,   ray_job_commands,        sweep_commands,  cluster_commands,   dev_tpu_hold_commands,
-    dev_tpu_job_commands,  dev_tpu_host_commands,   trace_commands,  hf_trace_commands,  wandb_trace_commands,
-    oracle_commands,       block_size_commands,     loop_commands,   loop_view_commands, evolve_view_commands,
-    evolve_judge_commands, evolve_control_commands, lint_commands,   log_write_commands, log_read_commands,
-    policy_commands,       prompt_commands,         config_commands, checkout_commands,  doctor_commands,
-    completion_commands,   child_commands};
+    target_job_commands,  ray_job_commands,      sweep_commands,          cluster_commands,   dev_tpu_hold_commands,
+    dev_tpu_job_commands, dev_tpu_host_commands, trace_commands,          hf_trace_commands,  wandb_trace_commands,
+    oracle_commands,      block_size_commands,   loop_commands,           loop_view_commands, loop_clean_commands,
+    evolve_view_commands, evolve_judge_commands, evolve_control_commands, lint_commands,      log_write_commands,
+    log_read_commands,    policy_commands,       prompt_commands,         config_commands,    checkout_commands,
+    doctor_commands,      completion_commands,   child_commands};
 
 constexpr cli::Group k_groups[] = {
     {"",
@@ -26,6 +26,11 @@ constexpr cli::Group k_groups[] = {
      "gdnctl job test --cluster marin --tpu auto",
      "test the target on an Iris cluster; the commands are ray-test, ray-profile and so on under another name",
      {"cluster check", "docs/jobs.md", "docs/iris.md"}},
+    {"loop",
+     "run a coding agent again and again, and see what came of it",
+     "gdnctl loop status --watch",
+     "follow the loop; the commands are codex-loop, loop-status and so on under another name",
+     {"evolve log", "docs/codex-loop.md", "docs/loop-reports.md"}},
     {"cluster",
      "list clusters and check whether they answer",
      "gdnctl cluster check marin",
@@ -78,10 +83,79 @@ constexpr cli::Group k_groups[] = {
      {"doctor", "docs/configuration.md"}},
 };
 
+// What comes to mind before the name of the command does. The second word of a single command ("verify") needs no row.
+constexpr cli::Word k_words[] = {
+    {"test", "ray-test"},
+    {"submit", "ray-test"},
+    {"run", "ray-test"},
+    {"run", "codex-loop"},
+    {"profile", "ray-profile"},
+    {"list", "ray-list"},
+    {"ls", "ray-list"},
+    {"jobs", "ray-list"},
+    {"ps", "ray-list"},
+    {"logs", "ray-logs"},
+    {"tail", "ray-logs"},
+    {"wait", "ray-wait"},
+    {"stop", "ray-stop"},
+    {"stop", "evolve stop"},
+    {"cancel", "ray-stop"},
+    {"kill", "ray-stop"},
+    {"tune", "sweep run"},
+    {"autotune", "sweep run"},
+    {"tpu", "dev-tpu-allocate"},
+    {"allocate", "dev-tpu-allocate"},
+    {"hold", "dev-tpu-allocate"},
+    {"release", "dev-tpu-release"},
+    {"connect", "dev-tpu-connect"},
+    {"ssh", "dev-tpu-connect"},
+    {"exec", "dev-tpu-execute"},
+    {"execute", "dev-tpu-execute"},
+    {"watch", "dev-tpu-watch"},
+    {"watch", "loop-status"},
+    {"analyze", "trace report"},
+    {"analyse", "trace report"},
+    {"download", "hf-download-trace"},
+    {"download", "wandb-download-trace"},
+    {"check", "oracle verify"},
+    {"check", "lint-log"},
+    {"judge", "oracle verify"},
+    {"benchmark", "oracle bench"},
+    {"time", "oracle bench"},
+    {"diff", "trace diff"},
+    {"diff", "evolve diff"},
+    {"compare", "oracle compare"},
+    {"compare", "trace diff"},
+    {"climb", "codex-loop"},
+    {"agent", "codex-loop"},
+    {"optimize", "codex-loop"},
+    {"optimise", "codex-loop"},
+    {"loop start", "codex-loop"},
+    {"loop resume", "codex-loop"},
+    {"resume", "codex-loop"},
+    {"status", "loop-status"},
+    {"explain", "loop-explain"},
+    {"why", "loop-explain"},
+    {"report", "loop-report"},
+    {"report", "trace report"},
+    {"attempts", "evolve log"},
+    {"lint", "lint-log"},
+    {"log check", "lint-log"},
+    {"history", "log summary"},
+    {"setup", "doctor"},
+    {"install", "init marin"},
+    {"settings", "config show"},
+    {"targets", "config show"},
+    {"presets", "prompts list"},
+    {"clusters", "cluster list"},
+    {"version", "--version"},
+};
+
 }  // namespace
 
 cli::Table table() {
     cli::Table all({}, k_groups);
+    all.words = k_words;
     for (const auto& rows : k_families) {
         for (const cli::Command& row : rows()) all.commands.emplace_back(row);
     }

@@ -27,6 +27,7 @@ Rows oracle_commands();
 Rows block_size_commands();
 Rows loop_commands();
 Rows loop_view_commands();
+Rows loop_clean_commands();
 Rows evolve_view_commands();
 Rows evolve_judge_commands();
 Rows evolve_control_commands();

@@ -41,6 +41,11 @@ std::string grouped(std::int64_t number) {
     return digits;
 }
 
+std::string signed_number(double value, int decimals) {
+    const std::string text = fmt::format("{:+.{}f}", value, decimals);
+    return text.find_first_of("123456789n") == std::string::npos ? text.substr(1) : text;  // n: of inf and nan
+}
+
 std::string number_for_people(double value, int digits) {
     if (value == 0.0) return "0";
     if (!std::isfinite(value)) return fmt::format("{}", value);

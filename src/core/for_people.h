@@ -14,6 +14,9 @@ std::string number_for_people(double value, int digits = 5);
 // The same, followed by the unit if there is one: "8.1235 ms".
 std::string quantity(double value, std::string_view unit, int digits = 5);
 
+// A change with its sign: "+1.35", "-0.20"; "0.00" where nothing but zeros is left.
+std::string signed_number(double value, int decimals);
+
 std::string grouped(std::int64_t number);  // 1234567 -> "1,234,567"
 
 // In this machine's time zone, with its offset.

@@ -143,6 +143,10 @@ void write_as_it_is(Level level, std::string_view text) {
     if (enabled(level)) write_lines(level, {}, text);
 }
 
+void write_end(bool good, std::string_view text) {
+    if (enabled(Level::warning)) write_lines(good ? Level::info : Level::warning, {}, text);
+}
+
 Diverted::Diverted(Take take, Level least, Level shown)
     : m_take(std::move(take)), m_least(least), m_shown(shown), m_outer(t_diverted) {
     t_diverted = this;

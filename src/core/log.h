@@ -85,5 +85,7 @@ public:
 
 // Writes a line without the time, for scripts that match its beginning.
 void write_as_it_is(Level level, std::string_view text);
+// The last line of a command, which --quiet does not hide; without the time, too. A good end has no colour.
+void write_end(bool good, std::string_view text);
 
 }  // namespace gdnctl::log

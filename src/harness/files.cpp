@@ -72,6 +72,21 @@ Result<std::string> npz_of(const oracle::TensorFile& file) {
     return archive.finish();
 }
 
+// torch.save writes a pickle, which is a program.
+tl::unexpected<Error> torch_file(const std::string& path) {
+    const std::string stem = std::filesystem::path(path).stem().string();
+    return fail(ErrorKind::bad_input, fmt::format("{} is a PyTorch file (a pickle), which gdnctl does not read", path),
+                fmt::format("convert it: python3 -c \"import torch; from safetensors.torch import save_file; "
+                            "save_file(torch.load('{}'), '{}.safetensors')\"",
+                            path, stem));
+}
+
+bool is_torch_file(const std::filesystem::path& path) {
+    const std::string extension = text::to_lower(path.extension().string());
+    return extension == ".pt" || extension == ".pth" || extension == ".ckpt" || extension == ".pkl" ||
+           extension == ".bin";
+}
+
 Result<oracle::TensorFile> parse_npz(std::string_view bytes, const std::string& what,
                                      const oracle::NpyOptions& options) {
     GDNCTL_TRY(oracle::check_not_lfs_pointer(as_bytes(bytes), what));
@@ -79,6 +94,7 @@ Result<oracle::TensorFile> parse_npz(std::string_view bytes, const std::string& 
     oracle::TensorFile file;
     for (const ZipMember& member : archive.members()) {
         constexpr std::string_view k_suffix = ".npy";
+        if (member.name.ends_with("/data.pkl")) return torch_file(what);
         if (!std::string_view(member.name).ends_with(k_suffix)) {
             return fail(ErrorKind::bad_input, fmt::format("{}: member '{}' is not a .npy array", what, member.name));
         }
@@ -128,6 +144,7 @@ Result<oracle::TensorFile> read_one(const Context& context, const std::string& p
         return tl::unexpected(std::move(error));
     }
     const std::string& bytes = *content;
+    if (is_torch_file(path)) return torch_file(path);
     switch (format_of(path, bytes)) {
         case Format::npz: return parse_npz(bytes, path, options);
         case Format::npy: {

@@ -106,11 +106,15 @@ double ratio_of_rates(const Subject& subject, const Subject& other) {
 }  // namespace
 
 Status run_rounds(std::vector<Subject>& subjects, std::int64_t rounds, std::int64_t runs, Clock& clock,
-                  std::stop_token stop) {
-    for (Subject& s : subjects) GDNCTL_TRY(seconds_of(s, clock));
+                  std::stop_token stop, const std::function<void(std::int64_t, const Subject&)>& at) {
+    for (Subject& s : subjects) {
+        if (at) at(0, s);
+        GDNCTL_TRY(seconds_of(s, clock));
+    }
     for (std::int64_t round = 0; round < rounds; ++round) {
         for (Subject& s : subjects) {
             if (stop.stop_requested()) return fail(ErrorKind::interrupted, "stopped before all rounds were run");
+            if (at) at(round + 1, s);
             double least = std::numeric_limits<double>::infinity();
             std::vector<double> there;
             for (std::int64_t i = 0; i < runs; ++i) {

@@ -97,9 +97,10 @@ struct Subject {
     std::vector<double> device_seconds = {};             // one a round: the median of its runs
 };
 
-// Runs every subject once untimed, then `rounds` rounds of `runs` runs each. Error: interrupted, or what a check says.
+// Runs every subject once untimed, then `rounds` rounds of `runs` runs each. `at` hears, outside of any time, which
+// round begins (0: the untimed one) and with which subject. Error: interrupted, or what a check says.
 Status run_rounds(std::vector<Subject>& subjects, std::int64_t rounds, std::int64_t runs, Clock& clock,
-                  std::stop_token stop);
+                  std::stop_token stop, const std::function<void(std::int64_t, const Subject&)>& at = {});
 
 // The subject with its times on the accelerator; nullopt: not known in all rounds, or too short to be measured.
 std::optional<Subject> on_device(const Subject& subject);

@@ -12,6 +12,7 @@
 #include "platform/clock.h"
 #include "platform/fs.h"
 #include "platform/journal.h"
+#include "platform/progress.h"
 #include "platform/terminal.h"
 
 namespace gdnctl {
@@ -333,7 +334,12 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
     const std::string& id = run.request.submission_id;
     run.place = place_of(backend, id);
     run.details.submission_id = id;
+    // The package, the connection and the answer can take a while.
+    Progress progress(context.terminal, context.clock,
+                      {.label = fmt::format("submitting {}", id), .quiet = context.global.quiet});
+    progress.tick();
     const auto submitted = submit_in_time(run.request, options, backend, context);
+    progress.finish();
     if (!submitted) {
         if (!is_interruption(submitted.error())) return tl::unexpected(submitted.error());
         run.submitted =

@@ -12,6 +12,7 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "jobs/job_destination.h"
+#include "loop/clean.h"
 #include "loop/engine/engine.h"
 #include "loop/engine/journal.h"
 #include "loop/engine/log_dir.h"
@@ -156,11 +157,12 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, Context& contex
     // Command lines of the first version must not start TPU work that they did not ask for.
     if (options.resilient && plan.gates.used) make_resilient(plan.gates, rewrites);
     if (options.resilient) {
-        std::vector<std::string> shown;
-        for (const auto& one : rewrites) shown.push_back(fmt::format("{} {} -> {}", one.option, one.before, one.after));
-        log::write_as_it_is(
-            log::Level::info,
-            "resilient mode active: " + (shown.empty() ? std::string("nothing to change") : text::join(shown, ", ")));
+        const std::size_t count = rewrites.size();
+        log::write_as_it_is(log::Level::info,
+                            "resilient mode active: " +
+                                (count == 0 ? std::string("nothing to change")
+                                            : fmt::format("{} option{} changed", count, count == 1 ? "" : "s")));
+        for (const auto& one : rewrites) log::info("{} {} -> {}", one.option, one.before, one.after);
         if (request.options.hold.on && !options.hold.on) {
             log::warning("--hold-dev-tpu needs --dev-tpu-name: no dev TPU is held");
         }
@@ -399,7 +401,7 @@ public:
                                              trusted, m_context.process, m_context.clock));
         m_plan.subfolder = m_plan.workdir.lexically_relative(repository.root());
         if (m_plan.subfolder == ".") m_plan.subfolder.clear();
-        GDNCTL_TRY_ASSIGN(m_gates, GateStages::create(gate_deps(git, slot.string() + "-measure")));
+        GDNCTL_TRY_ASSIGN(m_gates, GateStages::create(gate_deps(git, measure_folder(slot))));
         if (anew && artefacts.stop_requested()) {
             log::warning("{}", message::stop_file(artefacts.folder() / "STOP"));
             return not_begun({"stop-file", 0, 0});
@@ -409,7 +411,9 @@ public:
             GDNCTL_TRY_ASSIGN(const auto refused, begin_anew(artefacts, git));
             if (refused) return not_begun(*refused);
         }
-        return work(artefacts, git, point.has_value());
+        auto report = work(artefacts, git, point.has_value());
+        if (report) leave_no_worktree(git.repository(), slot);
+        return report;
     }
 
 private:
@@ -438,6 +442,16 @@ private:
         const fs::path home = m_context.state_dir / "loops" / m_plan.run / "codex-home";
         GDNCTL_TRY_ASSIGN(m_agent, make_loop_agent(m_plan.options, m_plan.loop_id, home, false, m_context));
         return {};
+    }
+
+    // What was in them is on refs. A run that ended inside an iteration keeps them for --resume.
+    void leave_no_worktree(const GitCheckout& repository, const fs::path& slot) const {
+        if (view_of(m_journal->records()).open != 0) return;
+        std::vector<fs::path> folders = {measure_folder(slot)};
+        if (m_plan.isolation == Isolation::worktree) folders.push_back(slot);
+        if (const Status gone = remove_worktrees(repository, folders); !gone) {
+            log::warning("a worktree is left: {}", gone.error().text());
+        }
     }
 
     void forget_home() const {
@@ -558,7 +572,8 @@ private:
         checks.retries = options.post_check_retries;
         checks.retry_sleep_s = options.retry_sleep_seconds;
         checks.timeout_s = options.post_check_timeout_s;
-        checks.environment = {{std::string(k_loop_id_variable), m_plan.loop_id}};
+        // The loop's mark is also an agent's; what a check prints is read by the loop and by people.
+        checks.environment = {{std::string(k_loop_id_variable), m_plan.loop_id}, {"GDNCTL_AGENT", "0"}};
         checks.subfolder = m_plan.subfolder;
         checks.program = m_context.program;
         checks.private_tree = m_plan.isolation == Isolation::worktree;

@@ -28,6 +28,7 @@ struct GlobalOptions {
     bool json = false;   // --json
     bool quiet = false;  // --quiet
     int verbose = 0;     // -v, -vv
+    bool agent = false;  // a coding agent reads stdout: see cli/agent_mode.h
     // As given on the command line, for commands that report on the configuration itself. Context::config holds the
     // values that result.
     std::optional<std::string> config_file;  // --config

@@ -11,6 +11,7 @@
 #include <openssl/evp.h>
 #include <unistd.h>
 
+#include "core/sha256.h"
 #include "platform/fs.h"
 #include "platform/late_library.h"
 
@@ -32,14 +33,18 @@ tl::unexpected<Error> refused(std::string_view step) {
 
 }  // namespace
 
+// libcrypto's hash or, on a machine without libcrypto, our own.
 struct Hasher::State {
-    State(const CryptoApi& crypto, EVP_MD_CTX* handle) : api(crypto), context(handle) {}
-    ~State() { api.EVP_MD_CTX_free(context); }
+    State(const CryptoApi* crypto, EVP_MD_CTX* handle) : api(crypto), context(handle) {}
+    ~State() {
+        if (api != nullptr) api->EVP_MD_CTX_free(context);
+    }
     State(const State&) = delete;
     State& operator=(const State&) = delete;
 
-    const CryptoApi& api;
+    const CryptoApi* api;
     EVP_MD_CTX* context;
+    Sha256 own;
 };
 
 Hasher::Hasher(std::unique_ptr<State> state) : m_state(std::move(state)) {}
@@ -48,10 +53,12 @@ Hasher& Hasher::operator=(Hasher&&) noexcept = default;
 Hasher::~Hasher() = default;
 
 Result<Hasher> Hasher::create(HashKind kind) {
-    GDNCTL_TRY_ASSIGN(const CryptoApi* api, late_api<CryptoApi>());
+    const auto opened = late_api<CryptoApi>();
+    if (!opened && kind == HashKind::sha256) return Hasher(std::make_unique<State>(nullptr, nullptr));
+    GDNCTL_TRY_ASSIGN(const CryptoApi* api, opened);
     EVP_MD_CTX* context = api->EVP_MD_CTX_new();
     if (context == nullptr) return refused("begin");
-    Hasher hasher(std::make_unique<State>(*api, context));
+    Hasher hasher(std::make_unique<State>(api, context));
     const EVP_MD* algorithm = kind == HashKind::sha1     ? api->EVP_sha1()
                               : kind == HashKind::sha256 ? api->EVP_sha256()
                                                          : api->EVP_md5();
@@ -60,14 +67,19 @@ Result<Hasher> Hasher::create(HashKind kind) {
 }
 
 Status Hasher::update(std::string_view bytes) {
-    if (m_state->api.EVP_DigestUpdate(m_state->context, bytes.data(), bytes.size()) != 1) return refused("continue");
+    if (m_state->api == nullptr) {
+        m_state->own.update(bytes);
+        return {};
+    }
+    if (m_state->api->EVP_DigestUpdate(m_state->context, bytes.data(), bytes.size()) != 1) return refused("continue");
     return {};
 }
 
 Result<std::string> Hasher::hex() {
+    if (m_state->api == nullptr) return m_state->own.hex();
     std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
     unsigned size = 0;
-    if (m_state->api.EVP_DigestFinal_ex(m_state->context, digest.data(), &size) != 1) return refused("finish");
+    if (m_state->api->EVP_DigestFinal_ex(m_state->context, digest.data(), &size) != 1) return refused("finish");
     std::string text;
     text.reserve(std::size_t{size} * 2);
     for (unsigned i = 0; i < size; ++i) fmt::format_to(std::back_inserter(text), "{:02x}", digest[i]);

@@ -1,4 +1,5 @@
-// SHA-1, SHA-256 and MD5 through libcrypto, which is opened on first use.
+// SHA-1, SHA-256 and MD5 through libcrypto, which is opened on first use. SHA-256 needs no libcrypto, but is slower
+// then.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +16,7 @@ enum class HashKind { sha1, sha256, md5 };
 // One hash over bytes that arrive in pieces.
 class Hasher {
 public:
-    // Error: infrastructure (no libcrypto).
+    // Error: infrastructure (no libcrypto, and not SHA-256).
     static Result<Hasher> create(HashKind kind);
     Hasher(Hasher&&) noexcept;
     Hasher& operator=(Hasher&&) noexcept;

@@ -119,6 +119,8 @@ void Plot::point(const Mark& mark, double x, double y, Shape shape) {
         m_marks += element("path", mark, fmt::format(" d=\"M{:.1f} {:.1f} l-5 {} h10 z\"", cx, cy, tip));
     } else if (shape == Shape::diamond) {
         m_marks += element("path", mark, fmt::format(" d=\"M{:.1f} {:.1f} l6 6 -6 6 -6 -6 z\"", cx, cy - 6));
+    } else if (shape == Shape::cross) {
+        m_marks += element("path", mark, fmt::format(" d=\"M{:.1f} {:.1f} l8 8 m0 -8 l-8 8\"", cx - 4, cy - 4));
     } else {
         const double radius = shape == Shape::dot ? 2.3 : shape == Shape::circle ? 4 : 8;
         m_marks += element("circle", mark, fmt::format(" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"", cx, cy, radius));

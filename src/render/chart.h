@@ -38,7 +38,7 @@ struct Axis {
     bool logarithmic = false;  // low and high are then powers of ten
 };
 
-enum class Shape { dot, circle, large_circle, diamond };
+enum class Shape { dot, circle, large_circle, diamond, cross };  // cross: needs the class `cross`, too
 
 // Values over two axes. What lies beyond the vertical axis is drawn at its edge.
 class Plot {

@@ -52,10 +52,15 @@ svg { display: block; } svg[viewBox] { max-width: 100%; height: auto; } svg text
 svg .axis, svg .edge { stroke: var(--line); stroke-width: 1.2; fill: none; } .zone { opacity: .38; }
 svg polyline { fill: none; stroke: var(--ink); stroke-width: 1.4; } svg polyline.best { fill: none;
   stroke: var(--best); }
+svg path.cross { fill: none; }
+@media (max-width: 760px) { svg[viewBox] { max-width: none; min-width: 720px; } svg[viewBox] text { font-size: 15px; } }
 svg .mark { stroke: var(--wrong); stroke-width: 1.2; stroke-dasharray: 4 3; }
 svg .mark + text { fill: var(--wrong); font-weight: 600; } circle { fill: var(--ink); }
 svg .chosen { stroke: var(--best); stroke-width: 3; } svg .open { fill: var(--ground); stroke: var(--soft); }
 i.open { border: 1px solid var(--soft); }
+@page { size: landscape; margin: 12mm; }
+@media print { body { margin: 0; max-width: none; zoom: .85; print-color-adjust: exact; } .wide { overflow: visible; }
+  h2 { break-after: avoid; } tr, pre, svg { break-inside: avoid; } }
 )css";
 
 std::string variables(std::string_view Colour::* shade) {
@@ -66,11 +71,13 @@ std::string variables(std::string_view Colour::* shade) {
 
 std::string style() {
     std::string css = fmt::format(
-        "\n:root {{ color-scheme: light dark; {}}}\n@media (prefers-color-scheme: dark) {{ :root {{ {}}} }}{}",
+        "\n:root {{ color-scheme: light dark; {}}}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {}}} "
+        "}}{}",
         variables(&Colour::light), variables(&Colour::dark), k_css);
     for (std::size_t i = k_variables_only; i < std::size(k_colours); ++i) {
         css += fmt::format(
-            ".{0} {{ fill: var(--{0}); }} line.{0} {{ stroke: var(--{0}); stroke-width: 2; }} i.{0} {{ background: "
+            ".{0} {{ fill: var(--{0}); }} line.{0}, path.cross.{0} {{ stroke: var(--{0}); stroke-width: 2; }} i.{0} {{ "
+            "background: "
             "var(--{0}); }}\n",
             k_colours[i].name);
     }

@@ -111,7 +111,7 @@ std::string percent_text(std::optional<double> fraction) {
 }
 
 std::string ratio_text(std::optional<double> ratio) {
-    return ratio ? fmt::format("{:+.1f} %", (*ratio - 1) * 100) : std::string("-");
+    return ratio ? signed_number((*ratio - 1) * 100, 1) + " %" : std::string("-");
 }
 
 std::string name_of(const Measured& m) {
@@ -390,14 +390,16 @@ constexpr std::string_view k_page = R"html(<h1>Sweep of block sizes</h1>
 <p class=soft>{{counts/ok}} of {{counts/configs}} configurations have a time. Rates are of one chip; a step is forward
 and backward.</p>
 {{#page/settings}}<h2>{{name}}</h2>
-{{?chart}}<p class=soft>{{rates}} tok/s of one chip</p>
-{{&chart}}{{/}}<div class="wide dense"><table><tr><th>configuration<th class=n>forward tok/s<th class=n>step tok/s
-<th class=n>combined<th class=n>forward MFU<th class=n>step MFU<th>remark</tr>
-{{#rows}}<tr><td>{{name}}<td class=n>{{forward}}<td class=n>{{step}}<td class=n>{{combined}}<td class=n>{{forward_mfu}}
-<td class=n>{{step_mfu}}<td class=remark>{{remark}}</tr>
+<div class="wide dense"><table><thead><tr><th>configuration{{?has/rate}}<th>{{rates}} tok/s of one chip{{/}}{{?has/forward}}
+<th class=n>forward tok/s{{/}}{{?has/step}}<th class=n>step tok/s{{/}}{{?has/combined}}<th class=n>combined{{/}}{{?has/mfu}}
+<th class=n>forward MFU<th class=n>step MFU{{/}}{{?has/remark}}<th>remark{{/}}<th>log</tr></thead>
+{{#rows}}<tr><td>{{name}}{{?has/rate}}<td>{{&bar}}{{/}}{{?has/forward}}<td class=n>{{forward}}{{/}}{{?has/step}}<td class=n>{{step}}{{/}}
+{{?has/combined}}<td class=n>{{combined}}{{/}}{{?has/mfu}}<td class=n>{{forward_mfu}}<td class=n>{{step_mfu}}{{/}}
+{{?has/remark}}<td class=remark>{{remark}}{{/}}<td class=soft>{{log}}</tr>
 {{/}}</table></div>
-{{/}}{{?page/comparisons}}<h2>Beside {{page/base}}</h2>
-<div class="wide dense"><table><tr><th>implementation<th>B x H x V<th class=n>forward<th class=n>step<th class=n>combined</tr>
+{{?has/rate}}<p class=legend><span><i class=kept></i>fastest of its shape</span></p>
+{{/}}{{/}}{{?page/comparisons}}<h2>Beside {{page/base}}</h2>
+<div class="wide dense"><table><thead><tr><th>implementation<th>B x H x V<th class=n>forward<th class=n>step<th class=n>combined</tr></thead>
 {{#page/comparisons}}<tr><td>{{implementation}}<td>{{shape}}<td class=n>{{forward}}<td class=n>{{step}}<td class=n>{{combined}}</tr>
 {{/}}</table></div>
 {{/}}{{?page/notes}}<h2>Corrections and warnings</h2>
@@ -406,28 +408,50 @@ and backward.</p>
 {{/}}</ul>
 {{/}})html";
 
-// The fastest first, in tokens a second of one chip.
-std::string rates_chart(const Report& report, const std::vector<std::size_t>& results, bool steps) {
-    const auto rate = [&](std::size_t i) {
-        const Measured& m = report.results[i];
-        return (steps ? m.step_tok_s : m.forward_tok_s).value_or(0);
-    };
-    std::vector<std::size_t> shown;
+// The rate that results are ranked by: of a step if this group has any, else of a forward; 0 if there is none.
+double rate_of(const Measured& m, bool steps) {
+    return m.ranked() ? (steps ? m.step_tok_s : m.forward_tok_s).value_or(0) : 0;
+}
+
+// A bar of at most 140 units beside the name of its row.
+std::string rate_bar(double rate, double most, bool best) {
+    if (rate <= 0) return {};
+    constexpr double k_width = 140, k_height = 14;
+    return svg::open(k_width, k_height, rate_text(rate) + " tok/s") +
+           svg::rect({best ? "kept" : "best"}, {0, 0, rate / most * k_width, k_height}) + std::string(svg::k_close);
+}
+
+// The rows of one setting, the fastest first, and which columns have anything to show.
+Json setting_json(const Report& report, const std::string& name, std::vector<std::size_t> results) {
+    const auto measured = [&](std::size_t i) -> const Measured& { return report.results[i]; };
+    const bool steps = std::any_of(results.begin(), results.end(),
+                                   [&](std::size_t i) { return measured(i).ranked() && measured(i).step_tok_s; });
+    const auto rate = [&](std::size_t i) { return rate_of(measured(i), steps); };
+    std::stable_sort(results.begin(), results.end(), [&](std::size_t a, std::size_t b) { return rate(a) > rate(b); });
+    const double most = rate(results.front());
+    Json rows = Json::array();
+    Json has = {{"rate", most > 0}};
     for (const std::size_t i : results) {
-        if (report.results[i].ranked() && rate(i) > 0) shown.push_back(i);
-    }
-    std::stable_sort(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) { return rate(a) > rate(b); });
-    constexpr std::size_t k_most = 60;
-    shown.resize(std::min(shown.size(), k_most));
-    std::vector<svg::Bar> bars;
-    for (const std::size_t i : shown) {
+        const Measured& m = measured(i);
         const bool best = std::find(report.best.begin(), report.best.end(), i) != report.best.end();
-        std::string name = name_of(report.results[i]);
-        if (name.size() > 38) name = name.substr(0, 37) + "~";
-        bars.push_back({std::move(name), best ? "kept" : "best", rate(i), rate_text(rate(i))});
+        const std::string& file = m.record.file;
+        rows.push_back({{"name", name_of(m)},
+                        {"bar", rate_bar(rate(i), most, best)},
+                        {"forward", rate_text(m.forward_tok_s)},
+                        {"step", rate_text(m.step_tok_s)},
+                        {"combined", rate_text(m.combined_tok_s)},
+                        {"forward_mfu", percent_text(m.forward_mfu)},
+                        {"step_mfu", percent_text(m.step_mfu)},
+                        {"remark", remark_of(m)},
+                        {"log", fmt::format("{}:{}", text::visible(file.substr(file.rfind('/') + 1)), m.record.line)}});
+        const auto add = [&](const char* column, bool some) { has[column] = has.value(column, false) || some; };
+        add("forward", m.forward_tok_s.has_value());
+        add("step", m.step_tok_s.has_value());
+        add("combined", m.combined_tok_s.has_value());
+        add("mfu", m.forward_mfu || m.step_mfu);
+        add("remark", !remark_of(m).empty());
     }
-    return svg::bars("tokens a second of one chip, by configuration", bars, 276,
-                     [](double at) { return rate_text(at); });
+    return {{"name", name}, {"rates", steps ? "step" : "forward"}, {"has", std::move(has)}, {"rows", std::move(rows)}};
 }
 
 // Results that can be compared: of one shape, device kind and dtype.
@@ -443,25 +467,7 @@ Json settings_json(const Report& report) {
         found->second.push_back(i);
     }
     Json list = Json::array();
-    for (const auto& [name, results] : settings) {
-        Json rows = Json::array();
-        bool steps = false;
-        for (const std::size_t i : results) {
-            const Measured& m = report.results[i];
-            steps = steps || (m.ranked() && m.step_tok_s);
-            rows.push_back({{"name", name_of(m)},
-                            {"forward", rate_text(m.forward_tok_s)},
-                            {"step", rate_text(m.step_tok_s)},
-                            {"combined", rate_text(m.combined_tok_s)},
-                            {"forward_mfu", percent_text(m.forward_mfu)},
-                            {"step_mfu", percent_text(m.step_mfu)},
-                            {"remark", remark_of(m)}});
-        }
-        list.push_back({{"name", name},
-                        {"rates", steps ? "Step" : "Forward"},
-                        {"chart", rates_chart(report, results, steps)},
-                        {"rows", std::move(rows)}});
-    }
+    for (auto& [name, results] : settings) list.push_back(setting_json(report, name, std::move(results)));
     return list;
 }
 

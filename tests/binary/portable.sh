@@ -85,19 +85,3 @@ test_says_what_is_missing_on_a_bare_host() {
     err_has libgit2
     err_has 'hint:'
 }
-
-test_tarball_works_wherever_it_is_unpacked() {
-    expect 0 cmake -D "OUT=$PWD/out" -P "$REPO/cmake/dist.cmake"
-    (cd out && sha256sum -c ./*.sha256) >sums || fail "the sum is wrong: $(cat sums)"
-    mkdir 'some where' && tar -C 'some where' -xzf out/gdnctl-*.tar.gz || fail "cannot unpack"
-    local root
-    root=$(echo "$PWD/some where/gdnctl-"*)
-    expect 0 "$root/bin/gdnctl" --version
-    out_has gdnctl
-    [ "$(nm "$root/bin/gdnctl" 2>/dev/null | wc -l)" = 0 ] || fail "not stripped"
-    bash -n "$root/share/bash-completion/completions/gdnctl" || fail "bash completion does not parse"
-    grep -q '^#compdef gdnctl' "$root/share/zsh/site-functions/_gdnctl" || fail "no zsh completion"
-    grep -q 'complete' "$root/share/fish/vendor_completions.d/gdnctl.fish" || fail "no fish completion"
-    [ -s "$root/share/man/man1/gdnctl.1" ] && [ -s "$root/share/man/man1/gdnctl-lint-log.1" ] || fail "manual pages are missing"
-    [ -s "$root/share/doc/gdnctl/LICENSE" ] || fail "no licence"
-}

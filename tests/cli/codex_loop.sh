@@ -249,8 +249,9 @@ test_resume_goes_on_and_total_is_the_runs() {
 test_resilient_shows_what_it_rewrites() {
   repo && agent 'exit 1'
   loop 0 --iterations 1 --resilient
-  err_has '[gdnctl] resilient mode active: '
-  err_has '--max-failures 0 -> -1'
+  grep -Eq '^\[gdnctl\] resilient mode active: [0-9]+ options changed$' "$WORK/err" || fail 'how many'
+  grep -Eq '^\[gdnctl\] [0-9:+]{14} --max-failures 0 -> -1$' "$WORK/err" || fail 'not one line each'
+  [ "$(grep -c ' -> ' "$WORK/err")" = "$(sed -n 's/.*active: \([0-9]*\) .*/\1/p' "$WORK/err")" ] || fail 'another number'
   [ "$(grep -c 'retrying' "$WORK/err")" = 2 ] || fail 'retries'
 }
 

@@ -28,7 +28,7 @@ test_golden_run_of_codex() {
   err_has 'tokens=6000/5000/170'
   [ "$(cat $logs/iteration-001-last-message.txt)" = 'Committed one optimization.' ] || fail message
   [ "$(git log --format=%s -1)" = faster ] || fail commit
-  grep -q '"tokens": 6170' "$WORK/out" || fail tokens
+  grep -q '"tokens":6170' "$WORK/out" || fail tokens
   [ "$(calls "c['stdin']")" = 'make it faster' ] || fail prompt
   for f in events.jsonl rollout.jsonl; do [ -s $logs/iteration-001-attempt-1-$f.gz ] || fail "no $f"; done
   calls "'HF_TOKEN' in c['env'], 'GDNCTL_LOOP_ID' in c['env'], c['env']['CODEX_HOME']" >"$WORK/got"
@@ -223,7 +223,7 @@ test_the_recipes_command_line_is_taken_as_it_is() {
     --prompt-file scripts/gdn/codex_iteration_prompt.md --post-check 'true dev-tpu-test --cluster us-central1 --tpu-name me-gdn --tests both' --json
   err_has '[gdnctl] session directives: 2 loaded'
   err_lacks WARNING
-  grep -q '"isolation": "inplace"' "$WORK/out" && grep -q '"accepted": 1' "$WORK/out" || fail 'another run'
+  grep -q '"isolation":"inplace"' "$WORK/out" && grep -q '"accepted":1' "$WORK/out" || fail 'another run'
   [ "$(head -n 1 $logs/iteration-001-prompt.txt)" = "It 1 @ $(git rev-parse HEAD~1)" ] || fail prompt
   grep -q '^\[Directive 2\]$' $logs/iteration-001-prompt.txt && grep -q -- '--cluster us-central1` and `--tpu-name me-gdn`' $logs/iteration-001-prompt.txt ||
     fail 'directives'

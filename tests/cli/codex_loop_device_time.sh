@@ -47,7 +47,7 @@ test_an_unreadable_trace_is_infrastructure_where_the_metric_needs_it() {
   kept 0
   err_has 'no mine/device was read from a trace'
   expect 0 "$GDNCTL" loop-status --json
-  out_has '"infra": 1'
+  out_has '"infra":1'
 }
 
 test_device_and_wall_time_in_opposite_directions_are_quarantined() {

@@ -7,7 +7,7 @@ test_a_run_of_failures_says_so_although_it_ends_with_0_defect_25() {
   err_has ' 2 of 2 iterations: 2 failed'
   last_line 'reason=completed iteration=2 rc=0'
   loop 3 --iterations 2 --max-failures -1 --fail-if-no-win --json
-  grep -q '"failures": 2' "$WORK/out" && grep -q '"promotions": 0' "$WORK/out" || fail 'the summary counts otherwise'
+  grep -q '"failures":2' "$WORK/out" && grep -q '"promotions":0' "$WORK/out" || fail 'the summary counts otherwise'
   last_line 'reason=no-win iteration=2 rc=3'
 }
 

@@ -98,8 +98,8 @@ test_every_outcome_has_its_entry_and_infrastructure_its_command() {
   log_has '  - Error: ConnectionResetError'
   clean_log
   expect 0 "$GDNCTL" loop-status --json
-  out_has '"oom": 1'
-  out_has '"infra": 1'
+  out_has '"oom":1'
+  out_has '"infra":1'
 }
 
 test_without_a_log_it_is_said_once_and_without_gates_there_is_no_log_commit() {
@@ -222,7 +222,7 @@ test_regression_policies() { # POLICY:EXIT CODE:COUNTED FAILURES:COMMITS KEPT
     log_has '- Decision: regression'
     log_has '- mine/forward_ms: `10.5 ms -> 12 ms`'
     expect 0 "$GDNCTL" loop-status --json
-    out_has "\"failures_counted\": $failures"
+    out_has "\"failures_counted\":$failures"
   done
   expect 0 "$GDNCTL" lint-log --scope all # without tests only warnings are left: nothing says that it is correct
 }
@@ -244,8 +244,8 @@ PY
   out_has 'case t_hand: WRONG, stage order, value head 0 of 1; chunk 0 (of 64 tokens)'
   out_has 'oracle_stage = order; also possible: intra'
   expect 0 "$GDNCTL" loop-explain 2 --json
-  out_has '"oracle_stage": "order; also possible: intra"'
-  out_has '"oracle_where": "value head 0 of 1; chunk 0 (of 64 tokens)"'
+  out_has '"oracle_stage":"order; also possible: intra"'
+  out_has '"oracle_where":"value head 0 of 1; chunk 0 (of 64 tokens)"'
   expect 0 "$GDNCTL" loop-report
   grep -rqF 'stage order, value head 0 of 1; chunk 0' $logs "$WORK/out" || fail 'the report does not name the stage'
   loop 3 --iterations 2 --validation-policy continue --fail-if-no-win

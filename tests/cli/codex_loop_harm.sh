@@ -180,7 +180,7 @@ test_log_directory_deleted() {
       same commits "$(git log -1 --format=%s)" "step $n"
       tidy_tree '?? mine.txt'
       expect 0 "$GDNCTL" loop-status --json
-      grep -q '"accepted": 3' "$WORK/out" || fail 'the journal is not whole'
+      grep -q '"accepted":3' "$WORK/out" || fail 'the journal is not whole'
     done
   done
   loop 0 --iterations 4 --isolation worktree --dirty-policy stash --resume

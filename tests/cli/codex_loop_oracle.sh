@@ -65,7 +65,7 @@ test_a_kernel_that_cannot_be_imported_any_more_is_the_candidates_fault() {
   [ -n "${PY-}" ] || skip 'no python3 with numpy'
   judged && writes import
   oracle_loop 0 --iterations 1 --json
-  out_has '"test-fail": 1'
+  out_has '"test-fail":1'
   tests_run 0
   expect 0 "$GDNCTL" loop-explain 1
   out_has "ModuleNotFoundError: No module named 'no_such_module'"

@@ -155,7 +155,7 @@ test_one_run_that_cannot_be_asked_makes_no_pair() {
   err_has 'they cannot be paired'
   [ "$(cat speed.txt)" = 5.0 ] || fail 'it was kept'
   expect 0 "$GDNCTL" loop-status --json
-  out_has '"infra": 1'
+  out_has '"infra":1'
 }
 
 test_another_cross_entropy_is_profiled_beside_and_never_in_the_way() {

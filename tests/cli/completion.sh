@@ -72,7 +72,7 @@ test_bash_closed_sets_that_the_command_checks() {
   offers gdnctl oracle bench linear-ce --kernel '' >"$WORK/offers"
   has_offer builtin:fused
   offers gdnctl oracle verify gdn --kernel '' >"$WORK/offers"
-  for word in builtin:chunk builtin:recurrent64 src: lib: cmd:; do has_offer "$word"; done
+  for word in builtin:chunk builtin:recurrent64 src: lib: cmd: py:; do has_offer "$word"; done
   offers gdnctl oracle bench gdn --kernel '' >"$WORK/offers"
   has_offer builtin:fused
   has_offer src:
@@ -81,6 +81,56 @@ test_bash_closed_sets_that_the_command_checks() {
   has_offer test-fail
   offers gdnctl lint-log --rule L00 >"$WORK/offers"
   has_offer L001=off
+}
+
+test_kernels_with_their_files() {
+  prepare
+  mkdir -p kernels/deep
+  touch kernels/mine.c kernels/mine.so kernels/mine.py kernels/notes.txt
+  expect 0 "$GDNCTL" __complete -- oracle verify gdn --kernel src:ker
+  [ "$(cat "$WORK/out")" = src:kernels/ ] || fail "not the folder alone: $(cat "$WORK/out")"
+  expect 0 "$GDNCTL" __complete -- oracle verify gdn --kernel src:kernels/
+  [ "$(cat "$WORK/out")" = "$(printf 'src:kernels/deep/\nsrc:kernels/mine.c')" ] || fail "wrong files: $(cat "$WORK/out")"
+  expect 0 "$GDNCTL" __complete -- oracle verify gdn --kernel=lib:kernels/m
+  [ "$(cat "$WORK/out")" = --kernel=lib:kernels/mine.so ] || fail "wrong file: $(cat "$WORK/out")"
+  expect 0 "$GDNCTL" __complete -- oracle bench gdn --peer py:
+  for word in py:kernels/ py:levanter; do out_has "$word"; done
+  offers gdnctl oracle verify gdn --kernel src : kernels/m >"$WORK/offers"
+  [ "$(cat "$WORK/offers")" = kernels/mine.c ] || fail "bash: $(cat "$WORK/offers")"
+}
+
+test_cases_with_their_sets_fields_with_their_values_and_presets() {
+  prepare
+  offers gdnctl oracle verify gdn --case cro >"$WORK/offers"
+  has_offer crossed
+  offers gdnctl oracle verify linear-ce --case '' >"$WORK/offers"
+  has_offer small_logits
+  offers gdnctl oracle verify gdn --set head >"$WORK/offers"
+  has_offer head_map=tiled
+  offers gdnctl oracle verify gdn --set matmul = b >"$WORK/offers"
+  has_offer bf16
+  offers gdnctl oracle compare gdn --set ch >"$WORK/offers"
+  has_offer chunk=
+  offers gdnctl codex-loop --directive-preset '' >"$WORK/offers"
+  has_offer triangular-inversion
+  offers gdnctl lint-log --explain L40 >"$WORK/offers"
+  has_offer L405
+}
+
+test_words_that_mean_a_command_are_replaced_by_it() {
+  prepare
+  offers gdnctl lint >"$WORK/offers"
+  [ "$(cat "$WORK/offers")" = lint-log ] || fail "not lint-log alone: $(cat "$WORK/offers")"
+  offers gdnctl status >"$WORK/offers"
+  [ "$(cat "$WORK/offers")" = loop-status ] || fail "not loop-status alone: $(cat "$WORK/offers")"
+  offers gdnctl ray '' >"$WORK/offers"
+  has_offer test
+  offers gdnctl ray test --clus >"$WORK/offers"
+  has_offer --cluster
+  offers gdnctl dev tpu allocate --tpu >"$WORK/offers"
+  has_offer --tpu-name
+  offers gdnctl loop '' >"$WORK/offers"
+  for word in run status explain report; do has_offer $word; done
 }
 
 # Bash breaks words at : and = and replaces only what follows.
@@ -159,10 +209,22 @@ test_bash_offers_nothing_after_the_double_dash() {
 }
 
 test_local_job_ids() {
-  mkdir -p "$XDG_STATE_HOME/gdnctl/local/jobs/job-b" "$XDG_STATE_HOME/gdnctl/local/jobs/job-a"
+  mkdir -p "$XDG_STATE_HOME/gdnctl/local/jobs/job-b" "$XDG_STATE_HOME/gdnctl/local/jobs/job-a" \
+    "$XDG_STATE_HOME/gdnctl/local/jobs/gdnctl-profile-20261129t053026-e5c7-20261129T053044-b6646df3"
+  touch -d '2026-01-01' "$XDG_STATE_HOME/gdnctl/local/jobs/job-b"
   : >"$XDG_STATE_HOME/gdnctl/local/jobs/no-job"
   expect 0 "$GDNCTL" __complete -- ray-wait ''
-  [ "$(cat "$WORK/out")" = "$(printf 'job-a\njob-b')" ] || fail "wrong ids"
+  [ "$(cat "$WORK/out")" = "$(printf 'job-a\njob-b\nlast')" ] || fail "wrong ids: $(cat "$WORK/out")"
+}
+
+test_ids_of_submitted_jobs_come_newest_first() {
+  prepare
+  mkdir -p "$XDG_STATE_HOME/gdnctl"
+  for id in old-job middle-job new-job gdnctl-test-20261129t053026-e5c7-20261129T053044-b6646df3; do
+    printf '{"time":"2026-03-10T12:00:00Z","submission_id":"%s","backend":"ray","cluster":"big","address":"a"}\n' $id
+  done >"$XDG_STATE_HOME/gdnctl/jobs.jsonl"
+  offers gdnctl ray-logs '' >"$WORK/offers"
+  [ "$(cat "$WORK/offers")" = "$(printf 'new-job\nmiddle-job\nold-job\nlast')" ] || fail "wrong ids: $(cat "$WORK/offers")"
 }
 
 test_values_without_any_state() {
@@ -197,7 +259,7 @@ test_zsh_script_completes() {
     PATH=$(dirname "$GDNCTL"):$PATH expect 0 zsh -f -c '
       compdef() { : }
       _call_program() { shift; eval "$*" }
-      _describe() { print -rl -- "${(@P)2}" }
+      _describe() { print -rl -- "${(@P)3}" }
       _files() { print -rl -- "files $*" }
       compset() { : }
       source ./_gdnctl
@@ -210,6 +272,13 @@ test_zsh_script_completes() {
   out_has 'always'
   in_zsh oracle verify gdn --kernel builtin:ch
   out_has 'builtin\:chunk:'
+  mkdir kernels && touch kernels/mine.c
+  in_zsh oracle verify gdn --kernel src:kernels/m
+  out_has 'src\:kernels/mine.c:'
+  in_zsh oracle verify gdn --set head_map=t
+  out_has 'head_map=tiled:'
+  in_zsh lint
+  out_has 'lint-log:'
   in_zsh loop-report --html=p
   out_has 'files'
   in_zsh config init -- ''
@@ -230,6 +299,13 @@ test_fish_script_is_read_by_fish_and_completes() {
   grep -q '^builtin:chunk' "$WORK/out" || fail "builtin:chunk is not offered"
   PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl lint-log --rule L001=w"'
   grep -q '^L001=warning' "$WORK/out" || fail "L001=warning is not offered"
+  mkdir kernels && touch kernels/mine.c
+  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl oracle verify gdn --kernel src:kernels/m"'
+  grep -q '^src:kernels/mine.c' "$WORK/out" || fail "src:kernels/mine.c is not offered"
+  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl oracle verify gdn --set head_map=t"'
+  grep -q '^head_map=tiled' "$WORK/out" || fail "head_map=tiled is not offered"
+  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl lint"'
+  grep -q '^lint-log' "$WORK/out" || fail "lint-log is not offered"
   mkdir other && touch other/here.trace.json
   PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl hf-download-trace --output-dir other --path-prefix he"'
   grep -q '^here.trace.json' "$WORK/out" || fail "here.trace.json is not offered"

@@ -31,9 +31,9 @@ test_show_as_json() {
   printf 'target = "cpu-gdn"\n' >"$XDG_CONFIG_HOME/gdnctl/config.toml"
   expect 0 "$GDNCTL" config show --json
   [ ! -s "$WORK/err" ] || fail "stderr is not empty"
-  out_has '"schema": "gdnctl.config-show/1"'
-  out_has "\"origin\": \"$XDG_CONFIG_HOME/gdnctl/config.toml:1\""
-  out_has '"target_detected": false'
+  out_has '"schema":"gdnctl.config-show/1"'
+  out_has "\"origin\":\"$XDG_CONFIG_HOME/gdnctl/config.toml:1\""
+  out_has '"target_detected":false'
 }
 
 test_unknown_key_is_a_warning_once() {
@@ -131,7 +131,7 @@ test_init_refuses_to_overwrite() {
   err_has "error: $PWD/gdnctl.toml already exists"
   grep -q mine gdnctl.toml || fail "the file was changed"
   expect 0 "$GDNCTL" config init --force --json
-  out_has '"schema": "gdnctl.config-init/1"'
+  out_has '"schema":"gdnctl.config-init/1"'
   ! grep -q mine gdnctl.toml || fail "the file was not replaced"
 }
 

@@ -16,8 +16,8 @@ test_all_required_is_there() {
 
 test_json_has_schema_and_every_check() {
   expect 0 "$GDNCTL" doctor --json
-  out_has '"schema": "gdnctl.doctor/1"'
-  out_has '"ok": true'
+  out_has '"schema":"gdnctl.doctor/1"'
+  out_has '"ok":true'
   [ ! -s "$WORK/err" ] || fail "stderr is not empty"
   command -v python3 >/dev/null || skip 'python3 is not installed'
   python3 - "$WORK/out" <<'PY' || fail "not the documented shape"
@@ -37,7 +37,7 @@ test_missing_git_is_named_with_the_command_that_installs_it() {
   grep -qE '^missing +git' "$WORK/out" || fail "git is not missing"
   out_has 'apt-get install -y git'
   PATH=$WORK/bin expect 1 "$GDNCTL" doctor --json
-  out_has '"ok": false'
+  out_has '"ok":false'
 }
 
 test_missing_optional_program_does_not_fail() {

@@ -112,7 +112,11 @@ esac'
   echo mine >>tests/judge.sh
   expect 2 "$GDNCTL" evolve promote best --log-dir "$WORK/log"
   git checkout -q tests/judge.sh
-  expect 0 "$GDNCTL" evolve promote best --log-dir "$WORK/log"
+  # On a terminal, it shows which pair is at work.
+  expect 0 python3 -B "$REPO/tests/support/in_terminal.py" "$GDNCTL" evolve promote best --log-dir "$WORK/log"
+  out_has 'verifying attempt '
+  out_has 'pair 1 of at most 9'
+  out_has 'pair 9 of at most 9, the candidate '
   out_has 'unseen shapes, unseen seeds  not measured not measured'
   [ "$(git rev-parse main)" = "$best" ] && [ "$(cat kernel.txt)" = 9 ] || fail 'it was not promoted'
   expect 7 "$GDNCTL" evolve promote best --log-dir "$WORK/log"

@@ -2,12 +2,13 @@
 
 test_version_names_version_commit_and_libraries() {
   expect 0 "$GDNCTL" --version
-  grep -qE '^gdnctl [0-9]+\.[0-9]+\.[0-9]+ \(commit ([0-9a-f]{12}|unknown)\)$' "$WORK/out" || fail "no version line"
+  grep -qE '^gdnctl [0-9]+\.[0-9]+\.[0-9]+ \((release|commit ([0-9a-f]{12}|unknown))\)$' "$WORK/out" || fail "no version line"
   for library in libcurl libgit2 libcrypto isa-l; do out_has "$library"; done
 }
 
 test_version_as_json() {
   expect 0 "$GDNCTL" --version --json
+  out_has '"release":'
   head -c 40 "$WORK/out" | tr -d ' \n' | grep -q '^{"schema":"gdnctl.version/1"' || fail "schema is not first"
   expect 0 "$GDNCTL" --json config show --version
   out_has '"gdnctl.version/1"'

@@ -4,14 +4,14 @@ marin() {  # a checkout as far as init needs one
   : >lib/levanter/src/levanter/layers/gated_deltanet.py
 }
 
-test_puts_script_prompt_and_presets_in_place_and_shows_them() {
+test_puts_script_prompt_and_presets_in_place_and_lists_them() {
   marin
   mkdir sub
   cd sub || fail cd
   expect 0 "$GDNCTL" init marin
-  out_has '+++ b/scripts/gdn/gdnctl.py'
-  out_has '+++ b/scripts/gdn/session_directives/triangular-inversion.md'
+  out_empty
   err_has 'scripts/gdn/codex_iteration_prompt.md: created'
+  err_has 'scripts/gdn/session_directives/triangular-inversion.md: created'
   cd ../scripts/gdn || fail 'no scripts/gdn'
   cmp "$REPO/prompts/marin.md" codex_iteration_prompt.md || fail 'another prompt'
   diff -r "$REPO/session_directives" session_directives || fail 'other presets'
@@ -20,11 +20,23 @@ test_puts_script_prompt_and_presets_in_place_and_shows_them() {
   expect 0 "$GDNCTL" prompts render --head-sha 0123456789abcdef0123456789abcdef01234567 --directive-preset triangular-inversion
   out_has '[Directive 1]'
 }
+test_the_skill_for_agents_is_the_one_of_the_docs() {
+  marin
+  expect 0 "$GDNCTL" init marin
+  err_has '.agents/skills/gdnctl/SKILL.md: created'
+  cmp "$REPO/prompts/skill/SKILL.md" .agents/skills/gdnctl/SKILL.md || fail 'another skill'
+  sed -n '/^````markdown$/,/^````$/p' "$REPO/docs/agents.md" | sed '1d;$d' | cmp - "$REPO/prompts/skill/SKILL.md" || fail 'the docs have another one'
+  local command
+  sed -n 's/.*| `gdnctl \([a-z-]*\( [a-z]*\)\{0,1\}\)[ `].*/\1/p' "$REPO/prompts/skill/SKILL.md" >commands
+  [ "$(wc -l <commands)" = 5 ] || fail "not five commands: $(cat commands)"
+  while read -r command; do expect 0 "$GDNCTL" help $command; done <commands
+}
 test_the_diff_can_be_applied() {
   marin
   expect 0 "$GDNCTL" init marin --dry-run
   [ ! -e scripts ] || fail 'a dry run wrote'
   err_has 'scripts/gdn/gdnctl.py: would be created'
+  out_has '+++ b/scripts/gdn/session_directives/triangular-inversion.md'
   patch -p1 -s <"$WORK/out" || fail 'the diff does not apply'
   expect 0 "$GDNCTL" init marin
   out_empty
@@ -48,12 +60,14 @@ test_a_file_that_differs_is_kept_and_the_others_are_written() {
   err_has 'scripts/gdn/gdnctl.py: kept, it differs'
   err_has 'then pass --force'
   out_has '-print("mine")'
+  out_lacks 'session_directives'
   [ -f scripts/gdn/session_directives/matmul-batching.md ] || fail 'the others were not written'
   expect 7 "$GDNCTL" init marin --dry-run --json
   [ "$(jq -r '.schema, .dry_run, (.files | map(.action) | group_by(.) | map("\(.[0])=\(length)") | join(","))' "$WORK/out" | tr '\n' ' ')" = \
-    'gdnctl.init-marin/1 true kept=1,unchanged=10 ' ] || fail "$(cat "$WORK/out")"
+    'gdnctl.init-marin/1 true kept=1,unchanged=11 ' ] || fail "$(cat "$WORK/out")"
   expect 0 "$GDNCTL" init marin --force
   err_has 'scripts/gdn/gdnctl.py: replaced'
+  out_has '-print("mine")'
   grep -q execv scripts/gdn/gdnctl.py || fail 'it was not replaced'
   expect 0 "$GDNCTL" init marin
 }

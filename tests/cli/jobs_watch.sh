@@ -28,6 +28,21 @@ test_wait_exit_codes() {
   expect 2 "$GDNCTL" ray-wait --cluster local ok --poll 0
 }
 
+test_last_is_the_newest_job_of_this_machine() {
+  expect 6 "$GDNCTL" ray-logs --cluster local last
+  err_has 'this machine has submitted no job to local'
+  submit first '"echo one"'
+  submit second '"echo two"'
+  # As a loop names its jobs; people do not mean these.
+  submit gdnctl-profile-20261129t053026-e5c7-20261129T053044-b6646df3 '"echo three"'
+  expect 0 "$GDNCTL" ray-wait --cluster local last --poll 0.05 --show-logs
+  out_has two
+  expect 0 "$GDNCTL" ray-logs --cluster local last
+  out_has two
+  expect 0 "$GDNCTL" ray-stop --cluster local last
+  err_has 'Job second had already ended'
+}
+
 test_wait_compat_exit() {
   submit bad '"exit 3"'
   submit long '"sleep 300"'
@@ -166,6 +181,16 @@ test_list_filters() {
   out_lacks SUCCEEDED
   expect 0 "$GDNCTL" ray-list --cluster local --limit 1
   err_has '1 more'
+  # Jobs of loops and sweeps are for --all.
+  submit gdnctl-test-20260310t165307-ab12-20260310T165307-0a1b2c3d '"true"'
+  finish gdnctl-test-20260310t165307-ab12-20260310T165307-0a1b2c3d
+  expect 0 "$GDNCTL" ray-list --cluster local
+  out_lacks t165307
+  err_has '1 job of loops and sweeps not shown; --all shows them'
+  expect 0 "$GDNCTL" ray-list --cluster local --all
+  out_has t165307
+  expect 0 "$GDNCTL" ray-list --cluster local --json
+  out_has t165307
   expect 2 "$GDNCTL" ray-list --cluster local --limit 0
   expect 2 "$GDNCTL" ray-list --cluster local --status SLEEPING
 }

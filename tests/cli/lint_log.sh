@@ -28,6 +28,24 @@ test_missing_log_says_so_and_exits_2() {
   cmp "$WORK/want" "$WORK/err" || fail "another text"
 }
 
+test_the_log_can_be_an_argument() {
+  entry '(pending)' >a.md
+  expect 1 "$GDNCTL" lint-log a.md
+  expect 2 "$GDNCTL" lint-log a.md --log-file a.md
+  err_has 'FILE and --log-file are two logs; name one'
+}
+
+test_a_rule_explains_itself() {
+  expect 0 "$GDNCTL" lint-log --explain L405
+  out_has 'L405 unit-slip (warning)'
+  out_has 'fix:'
+  out_has '--rule L405=off'
+  expect 0 "$GDNCTL" lint-log --explain unit-slip --json
+  [ "$(jq -r '.schema, .rule' "$WORK/out")" = "$(printf 'gdnctl.lint-rule/1\nL405')" ] || fail 'another object'
+  expect 2 "$GDNCTL" lint-log --explain L40
+  err_has 'there is no rule L40'
+}
+
 test_default_log_is_the_targets_from_the_repository_root() {
   git init -q . && mkdir -p lib/levanter/src/levanter/layers lib/levanter/.agents/projects sub
   : >lib/levanter/src/levanter/layers/gated_deltanet.py
@@ -41,7 +59,7 @@ test_default_log_is_the_targets_from_the_repository_root() {
   cd .. || fail cd
   sed -i 's/87 passed, 2/49 passed, 40/; s/(pending)/abcdef1/' lib/levanter/.agents/projects/*.md
   expect 0 "$GDNCTL" lint-log
-  err_has 'warning L502 49 passed, 40 skipped: at least 87 must pass'
+  out_has 'warning L502 49 passed, 40 skipped: at least 87 must pass'
 }
 
 test_a_file_without_an_entry_was_not_checked() {
@@ -51,30 +69,32 @@ test_a_file_without_an_entry_was_not_checked() {
   for f in empty.md none.md draft.md; do
     printf '[gdnctl] nothing was checked: no entry in %s\n' $f >"$WORK/want"
     expect 0 "$GDNCTL" lint-log --log-file $f
-    cmp "$WORK/want" "$WORK/out" || fail "another text"
-    err_has "$f:1:1: warning L004 "
+    tail -n 1 "$WORK/out" | cmp "$WORK/want" - || fail "another text"
+    out_has "$f:1:1: warning L004 "
     expect 1 "$GDNCTL" lint-log --log-file $f --strict
-    cmp "$WORK/want" "$WORK/out" || fail "another text with --strict"
+    tail -n 1 "$WORK/out" | cmp "$WORK/want" - || fail "another text with --strict"
     expect 0 "$GDNCTL" lint-log --log-file $f --rule L004=off
     cmp "$WORK/want" "$WORK/out" || fail "another text without the rule"
     [ ! -s "$WORK/err" ] || fail "stderr is not empty"
   done
   printf 'ghp_%s\n' "$(printf 'a%.0s' $(seq 36))" >none.md
   expect 1 "$GDNCTL" lint-log --log-file none.md
-  cmp <(printf '[gdnctl] nothing was checked: no entry in none.md\n') "$WORK/out" || fail "another text with a secret"
-  err_has 'none.md:1:1: error L602 '
+  [ "$(tail -n 1 "$WORK/out")" = '[gdnctl] nothing was checked: no entry in none.md' ] || fail "another text with a secret"
+  out_has 'none.md:1:1: error L602 '
 }
 
-test_findings_go_to_stderr_with_their_count_last() {
+test_findings_go_to_stdout_and_their_count_to_stderr() {
   entry abcdef1 | sed 's/^- Commit.*/&  \n- Date: 2026-02-18\n- Commit: abcdef1/' >log.md
   expect 0 "$GDNCTL" lint-log --log-file log.md --no-git
-  printf '[gdnctl] log lint passed: log.md\n' | cmp - "$WORK/out" || fail "more on stdout"
-  err_has 'log.md:4:18: note L604 '
-  err_has 'log.md:5:1: warning L105 '
-  [ "$(tail -1 "$WORK/err")" = '0 errors, 2 warnings, 1 note, 1 fixable' ] || fail "count: $(tail -1 "$WORK/err")"
+  [ "$(tail -n 1 "$WORK/out")" = '[gdnctl] log lint passed: log.md' ] || fail "the verdict is not last"
+  out_has 'log.md:4:18: note L604 '
+  out_has 'log.md:5:1: warning L105 '
+  [ "$(grep -c '^log.md:[0-9]*:[0-9]*: [a-z]* L[0-9]* ' "$WORK/out")" = "$(($(wc -l <"$WORK/out") - 1))" ] || fail "other lines on stdout"
+  [ "$(cat "$WORK/err")" = '0 errors, 2 warnings, 1 note, 1 fixable' ] || fail "count: $(cat "$WORK/err")"
   expect 1 "$GDNCTL" lint-log --log-file log.md --no-git --strict
-  out_empty
-  [ "$(tail -1 "$WORK/err")" = '2 errors, 0 warnings, 1 note, 1 fixable' ] || fail "count: $(tail -1 "$WORK/err")"
+  out_lacks '[gdnctl]'
+  out_has 'log.md:5:1: error L105 '
+  [ "$(cat "$WORK/err")" = '2 errors, 0 warnings, 1 note, 1 fixable' ] || fail "count: $(cat "$WORK/err")"
   expect 0 "$GDNCTL" lint-log --log-file log.md --no-git --output found.txt
   out_empty
   grep -q '^log.md:5:1: warning L105 ' found.txt || fail "no findings in the file"
@@ -89,15 +109,16 @@ test_a_secret_is_found_at_every_scope() {
   git add . && git commit -qm one
   for scope in '--scope last-entry' '--scope all' '--since HEAD'; do
     expect 1 "$GDNCTL" lint-log --log-file log.md $scope
-    err_has 'log.md:15:10: error L602 '
+    out_has 'log.md:15:10: error L602 '
     err_lacks 'ghp_aa'
+    out_lacks 'ghp_aa'
   done
 }
 
 test_marks_of_a_merge_are_found_outside_the_last_entry() {
   { entry abcdef1 1; printf '<<<<<<< HEAD\n=======\n>>>>>>> topic\n'; entry abcdef1 2; } >log.md
   expect 0 "$GDNCTL" lint-log --log-file log.md --no-git
-  err_has 'log.md:15:1: warning L108 '
+  out_has 'log.md:15:1: warning L108 '
   expect 1 "$GDNCTL" lint-log --log-file log.md --no-git --strict
 }
 
@@ -116,7 +137,7 @@ test_pending_texts_are_exact() {
 test_this_commit_outside_git() {
   printf '### Iteration 9\n- Commit: this commit\n' >log.md
   expect 0 "$GDNCTL" lint-log --log-file log.md
-  err_has 'log.md:2:1: warning L002 '
+  out_has 'log.md:2:1: warning L002 '
   expect 1 "$GDNCTL" lint-log --log-file log.md --strict
   err_has '[gdnctl] unresolved `Commit: this commit` entries in log.md:'
   expect 0 "$GDNCTL" lint-log --log-file log.md --strict --allow-this-commit
@@ -125,13 +146,13 @@ test_this_commit_outside_git() {
 test_this_commit_is_looked_up_in_history() {
   git init -q . && { entry 'this commit' 1 | tee log.md; } >/dev/null
   expect 0 "$GDNCTL" lint-log --log-file log.md
-  err_has 'note L002 `this commit` resolves when the entry is committed'
+  out_has 'note L002 `this commit` resolves when the entry is committed'
   git add log.md && git commit -qm one
   expect 0 "$GDNCTL" lint-log --log-file log.md
-  err_has "note L002 \`this commit\` is $(git rev-parse HEAD | cut -c1-12)"
+  out_has "note L002 \`this commit\` is $(git rev-parse HEAD | cut -c1-12)"
   entry 'this commit' 2 >>log.md
   expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --no-git
-  err_has 'cannot be resolved'
+  out_has 'cannot be resolved'
   sha=$(git rev-parse HEAD)
   expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --fix
   grep -q "^- Commit: $sha\$" log.md || fail "not stamped"
@@ -145,10 +166,10 @@ test_this_commit_outside_entries_is_found_like_a_pending_one() {
   err_has '[gdnctl]   line 3'
   err_has '[gdnctl]   line 21'
   expect 0 "$GDNCTL" lint-log --log-file log.md --no-git
-  err_has 'log.md:21:1: warning L002 `this commit` outside every entry'
-  err_lacks 'log.md:3:'
+  out_has 'log.md:21:1: warning L002 `this commit` outside every entry'
+  out_lacks 'log.md:3:'
   expect 0 "$GDNCTL" lint-log --log-file log.md --no-git --scope all --allow-this-commit
-  err_lacks L002
+  out_lacks L002
 }
 
 test_shallow_clone_is_named_as_the_reason() {
@@ -157,8 +178,8 @@ test_shallow_clone_is_named_as_the_reason() {
   printf 'x\n' >other && git add . && git commit -qm two
   cd .. && git clone -q --depth 1 "file://$PWD/origin" clone && cd clone || fail clone
   expect 0 "$GDNCTL" lint-log --log-file log.md
-  err_has 'the clone is shallow'
-  err_lacks 'no git history'
+  out_has 'the clone is shallow'
+  out_lacks 'no git history'
 }
 
 test_a_shallow_clone_is_one_finding() {
@@ -167,9 +188,9 @@ test_a_shallow_clone_is_one_finding() {
   git add . && git commit -qm log && cd .. || fail origin
   git clone -q --depth 1 "file://$PWD/origin" clone && cd clone || fail clone
   expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --allow-non-monotonic
-  [ "$(grep -c 'the clone is shallow' "$WORK/err")" = 1 ] || fail 'not once'
-  err_has 'fetch-depth: 0'
-  err_lacks 'is not a commit of this repository'
+  [ "$(grep -c 'the clone is shallow' "$WORK/out")" = 1 ] || fail 'not once'
+  out_has 'fetch-depth: 0'
+  out_lacks 'is not a commit of this repository'
   # A check that was not made is not passed.
   expect 1 "$GDNCTL" lint-log --log-file log.md --scope all --allow-non-monotonic --strict
   expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --allow-non-monotonic --format json
@@ -179,27 +200,37 @@ test_a_shallow_clone_is_one_finding() {
   err_has 'fetch-depth: 0'
   git fetch -q --unshallow
   expect 0 "$GDNCTL" lint-log --log-file log.md --scope all --allow-non-monotonic
-  err_lacks shallow
+  out_lacks shallow
   expect 0 "$GDNCTL" lint-log --log-file log.md --since HEAD~2 --allow-non-monotonic
 }
 
-# The YAML block of the page, and the shell command of its last step.
+# The YAML block of the page, and its commands in a clone as actions/checkout makes it.
 test_the_workflow_of_the_docs_is_complete() {
   sed -n '/^```yaml$/,/^```$/p' "$REPO/docs/running-log.md" | grep -v '^```' >workflow.yml
-  for part in '^name: ' '^on: pull_request$' '^jobs:$' '    runs-on: ' '    steps:' 'uses: actions/checkout@' '          fetch-depth: 0' 'gdnctl/dev build release'; do
+  for part in '^name: ' '^on: pull_request$' '^jobs:$' '    runs-on: ' '    steps:' 'uses: actions/checkout@' '          fetch-depth: 0' 'gdnctl/dev build release' '  security-events: write' 'uses: github/codeql-action/upload-sarif@' 'sarif_file: lint-log.sarif'; do
     grep -qE -- "$part" workflow.yml || fail "the workflow lacks: $part"
   done
-  local check builds=$(grep -n 'dev build release' workflow.yml | cut -d: -f1)
-  [ "$builds" -lt "$(grep -n ' lint-log --' workflow.yml | cut -d: -f1)" ] || fail 'gdnctl is used before it is built'
-  check=$(sed -n 's|^ *run: .gdnctl/build/release/gdnctl|"$GDNCTL"|p' workflow.yml)
-  [ -n "$check" ] || fail 'no step runs lint-log'
-  git init -q origin && cd origin && entry none >gdn-log.md && git add . && git commit -qm base && cd .. || fail origin
-  git clone -q "file://$PWD/origin" full && cd full && git checkout -q -b change || fail full
-  printf '\n%s\n' "$(entry '(pending)' 2)" >>gdn-log.md && git commit -qam change
-  GITHUB_ACTIONS=true GITHUB_BASE_REF=main expect 1 bash -ec "$check"
+  local check sarif builds=$(grep -n 'dev build release' workflow.yml | cut -d: -f1)
+  [ "$builds" -lt "$(grep -n ' lint-log --' workflow.yml | head -n 1 | cut -d: -f1)" ] || fail 'gdnctl is used before it is built'
+  sed -n 's|^ *run: .gdnctl/build/release/gdnctl|"$GDNCTL"|p' workflow.yml >steps
+  check=$(sed -n 1p steps) sarif=$(sed -n 2p steps)
+  [ "$(wc -l <steps)" = 2 ] || fail 'other steps that run lint-log'
+  git init -q origin && cd origin && entry none >gdn-log.md && git add . && git commit -qm base && git checkout -q -b change || fail origin
+  printf '\n%s\n' "$(entry '(pending)' 2)" >>gdn-log.md && git commit -qam change && cd .. || fail change
+  git clone -q --depth 1 --branch change "file://$PWD/origin" clone && cd clone || fail clone
+  export GITHUB_ACTIONS=true GITHUB_BASE_REF=main
+  expect 2 bash -ec "$check"
+  err_has 'fetch-depth: 0'
+  # What fetch-depth: 0 adds.
+  git fetch -q --unshallow origin '+refs/heads/*:refs/remotes/origin/*' || fail fetch
+  expect 1 bash -ec "$check"
   out_has '::error file=gdn-log.md'
+  err_has '[gdnctl] unresolved `Commit: (pending)` entries in gdn-log.md:'
+  expect 0 bash -ec "$sarif"
+  jq -e '.version == "2.1.0" and (.runs[0].results | length > 0)' lint-log.sarif >/dev/null || fail 'no SARIF'
   sed -i 's/(pending)/none (a measurement)/' gdn-log.md && git commit -qam mended
-  GITHUB_ACTIONS=true GITHUB_BASE_REF=main expect 0 bash -ec "$check"
+  expect 0 bash -ec "$check"
+  expect 0 bash -ec "$sarif"
 }
 
 test_attempts_under_the_refs_of_a_loop_are_known() {
@@ -208,10 +239,10 @@ test_attempts_under_the_refs_of_a_loop_are_known() {
   git update-ref refs/gdnctl/20260310-main/iter-001 HEAD && git reset -q --hard HEAD~1
   entry "$sha" >log.md
   expect 0 "$GDNCTL" lint-log --log-file log.md
-  err_lacks L202
+  out_lacks L202
   git update-ref -d refs/gdnctl/20260310-main/iter-001
   expect 0 "$GDNCTL" lint-log --log-file log.md
-  err_has L202
+  out_has L202
 }
 
 test_sequence_block() {
@@ -293,7 +324,12 @@ PY
   GITHUB_STEP_SUMMARY=$PWD/summary.md expect 1 "$GDNCTL" lint-log --log-file "logs/a b.md" --scope all --format github
   out_has '::error file=logs/a b.md,line=4,endLine=4,col=1,title=L001 pending-commit::iteration 1: '
   grep -q '| L001 pending-commit |' summary.md || fail "no summary"
-  GITHUB_ACTIONS=true expect 1 "$GDNCTL" lint-log --log-file "logs/a b.md"
+  rm summary.md
+  GITHUB_ACTIONS=true GITHUB_STEP_SUMMARY=$PWD/summary.md expect 1 "$GDNCTL" lint-log --log-file "logs/a b.md"
+  out_has '::error file=logs/a b.md,'
+  err_has '[gdnctl] non-monotonic iteration headings in logs/a b.md:'
+  grep -q '| L003 ' summary.md || fail "no summary"
+  GITHUB_ACTIONS=true expect 1 "$GDNCTL" lint-log --log-file "logs/a b.md" --format text
   out_lacks '::error'
   GITHUB_ACTIONS=true expect 1 "$GDNCTL" lint-log --log-file "logs/a b.md" --format auto
   out_has '::error'
@@ -318,7 +354,7 @@ test_rules_files_and_severities() {
   entry '(pending)' >log.md
   printf '# ours\nL001 = warning\n' >rules.txt
   expect 0 "$GDNCTL" lint-log --log-file log.md --rules-file rules.txt
-  err_has 'log.md:4:1: warning L001'
+  out_has 'log.md:4:1: warning L001'
   expect 1 "$GDNCTL" lint-log --log-file log.md --rules-file rules.txt --rule L001=error
   printf 'L001 = loud\n' >rules.txt
   expect 2 "$GDNCTL" lint-log --log-file log.md --rules-file rules.txt
@@ -338,7 +374,7 @@ test_fixture_logs() {
   printf '[gdnctl] log lint passed: %s/runlog/good.md\n' "$FIXTURES" >"$WORK/want"
   cmp "$WORK/want" "$WORK/out" || fail "findings in a good log"
   expect 1 "$GDNCTL" lint-log --log-file "$FIXTURES/runlog/faulty.md" --scope all --no-git
-  for rule in L002 L101 L106 L301 L302 L401 L403 L404 L408 L601; do err_has " $rule "; done
+  for rule in L002 L101 L106 L301 L302 L401 L403 L404 L408 L601; do out_has " $rule "; done
 }
 
 test_needs_no_libgit2_where_history_is_not_asked() {
@@ -365,8 +401,8 @@ test_damaged_records_exit_2_and_the_log_is_still_checked() {
   expect 2 "$GDNCTL" lint-log --log-file log.md
   err_has 'log.records.jsonl'
   err_has '[gdnctl]   line 4'
-  err_has 'warning L105'
-  err_lacks L605
+  out_has 'warning L105'
+  out_lacks L605
   expect 2 "$GDNCTL" lint-log --log-file log.md --json
   out_has '"exit_code":2'
   entry abcdef1 >log.md
@@ -380,14 +416,14 @@ test_generated_entries_without_their_records_are_found() {
   "$GDNCTL" log init --log-file log.md 2>/dev/null
   "$GDNCTL" log append --log-file log.md --title one --commit 'none (x)' 2>/dev/null
   expect 0 "$GDNCTL" lint-log --log-file log.md
-  err_lacks L605
+  out_lacks L605
   : >empty.jsonl
   expect 0 "$GDNCTL" lint-log --log-file log.md --records empty.jsonl
-  err_has 'warning L605 the generated entry has no record'
+  out_has 'warning L605 the generated entry has no record'
   rm log.records.jsonl
   expect 0 "$GDNCTL" lint-log --log-file log.md
-  err_has 'warning L605 the generated entry has no record'
+  out_has 'warning L605 the generated entry has no record'
   entry abcdef1 >hand.md
   expect 0 "$GDNCTL" lint-log --log-file hand.md
-  err_lacks L605
+  out_lacks L605
 }

@@ -6,7 +6,7 @@ job() {  # job STATUS EXIT VERDICT: what `ray-test --json` prints
 
 test_init_writes_a_head_once() {
   expect 0 "$GDNCTL" log init --log-file a/b/log.md
-  for s in '# GDN Pallas TPU Hill-Climb Log' '## Goal' '## Loop Contract' '## Known Constraints' '## Macro Move Menu' \
+  for s in '# Hill-Climb Log: cpu-gdn' '## Goal' '## Loop Contract' '## Known Constraints' '## Macro Move Menu' \
     '## Entry Template' '## Iterations'; do
     grep -qxF "$s" a/b/log.md || fail "head lacks $s"
   done
@@ -15,8 +15,23 @@ test_init_writes_a_head_once() {
   err_has 'already exists'
   cmp -s before a/b/log.md || fail 'init touched an existing log'
   expect 0 "$GDNCTL" log init --template experiment --log-file e.md --json
-  out_has '"schema": "gdnctl.log-init/1"'
+  out_has '"schema":"gdnctl.log-init/1"'
   grep -qx '# Experiment Log' e.md || fail 'no experiment head'
+}
+
+test_init_writes_the_heading_of_the_target() {
+  printf 'target = "mine"\n[targets.mine]\ntest = ["true"]\nlog = "log.md"\nmetric = { name = "my/ms", better = "lower", from = "json:/ms" }\n[targets.mine.profile]\nargv = ["true"]\n' >gdnctl.toml
+  expect 0 "$GDNCTL" log init
+  grep -qxF '# Hill-Climb Log: mine' log.md || fail "heading: $(head -1 log.md)"
+  grep -qF 'Judge by `my/ms` of a profiled run' log.md || fail 'no metric'
+}
+
+test_stamp_takes_head_by_default() {
+  git init -q . && "$GDNCTL" log init --log-file log.md 2>/dev/null
+  expect 0 "$GDNCTL" log append --log-file log.md --title One --change x --commit pending
+  git add -A && git commit -qm one
+  expect 0 "$GDNCTL" log stamp --log-file log.md
+  grep -qF -- "- Commit: $(git rev-parse HEAD)" log.md || fail "not stamped: $(grep Commit: log.md)"
 }
 
 test_append_without_init_creates_nothing() {
@@ -31,7 +46,7 @@ test_append_from_job_then_render_check() {
   job SUCCEEDED 0 OK >job.json
   expect 0 "$GDNCTL" log append --log-file log.md --from-job job.json --title 'Correctness of the chunk kernel' \
     --hypothesis 'The chunk kernel agrees with the recurrence' --next 'Profile a larger chunk' --json
-  out_has '"iteration": "0"'
+  out_has '"iteration":"0"'
   expect 0 bash -c '"$0" log append --log-file log.md --from-job - --title second <job.json' "$GDNCTL"
   grep -q '^### Iteration 0 - Correctness of the chunk kernel$' log.md || fail 'no entry 0'
   grep -q '^### Iteration 1 - second$' log.md || fail 'no entry 1'
@@ -50,7 +65,7 @@ test_append_failed_and_unfinished_jobs() {
   # Passed fewer tests than were asked for: the job succeeded, the test did not.
   job SUCCEEDED 0 OK null user >job.json
   expect 0 "$GDNCTL" log append --log-file log.md --from-job job.json --json
-  out_has '"outcome": "test-fail"'
+  out_has '"outcome":"test-fail"'
   job RUNNING null OK >job.json
   expect 2 "$GDNCTL" log append --log-file log.md --from-job job.json
   err_has 'has not ended'
@@ -146,7 +161,7 @@ test_append_a_record_with_few_fields() {
   "$GDNCTL" log init --log-file log.md 2>/dev/null
   printf '{"schema":"gdnctl.iteration/1","id":"20260301T000000Z-4","iteration":4,"title":"few"}\n' >four.json
   expect 0 "$GDNCTL" log append --log-file log.md --record four.json --json
-  out_has '"outcome": null'
+  out_has '"outcome":null'
 }
 
 test_append_two_writers_at_once() {

@@ -47,7 +47,7 @@ test_render_repairs_and_checks() {
   # an entry changed by hand is not overwritten
   sed -i 's/^### Iteration 1 - b/### Iteration 1 - bb/' log.md
   expect 1 "$GDNCTL" log render --check --log-file log.md --json
-  out_has '"kind": "edited"'
+  out_has '"kind":"edited"'
   expect 7 "$GDNCTL" log render --log-file log.md
   grep -q 'Iteration 1 - bb' log.md || fail 'a hand-made change was lost'
   expect 0 "$GDNCTL" log render --force --log-file log.md
@@ -65,7 +65,7 @@ test_import_round_trip() {
   hand_log
   cp log.md before
   expect 0 "$GDNCTL" log import --dry-run --log-file log.md --json
-  out_has '"imported": 2'
+  out_has '"imported":2'
   [ ! -e log.records.jsonl ] || fail '--dry-run wrote'
   expect 0 "$GDNCTL" log import --log-file log.md
   cmp -s before log.md || fail 'import changed the log'
@@ -75,7 +75,7 @@ test_import_round_trip() {
   grep -q '"step_duration_ms":{"before":167.098,"after":160.5' log.records.jsonl || fail 'metric'
   grep -q '"while_ms":{"before":8.886552,"after":8.978471' log.records.jsonl || fail 'spelling C'
   expect 0 "$GDNCTL" log import --log-file log.md --json
-  out_has '"unchanged": 2'
+  out_has '"unchanged":2'
   sed -i 's/168.1 ms/169.1 ms/' log.md
   expect 1 "$GDNCTL" log render --check --log-file log.md
   err_has 'changed after it was imported'
@@ -146,8 +146,8 @@ test_show_summary_context() {
   expect 0 "$GDNCTL" log show 11 --log-file log.md
   out_has '### Iteration 11 - regress'
   expect 0 "$GDNCTL" log show last --json --log-file log.md
-  out_has '"schema": "gdnctl.log-show/1"'
-  out_has '"iteration": 11'
+  out_has '"schema":"gdnctl.log-show/1"'
+  out_has '"iteration":11'
   expect 3 "$GDNCTL" log show 99 --log-file log.md
   expect 2 "$GDNCTL" log show x --log-file log.md
   expect 0 "$GDNCTL" log summary --log-file log.md
@@ -155,8 +155,8 @@ test_show_summary_context() {
   out_has 'throughput/mfu'
   out_has 'failures: rejected 1'
   expect 0 "$GDNCTL" log summary --json --log-file log.md
-  out_has '"schema": "gdnctl.log-summary/1"'
-  out_has '"slot": "A"'
+  out_has '"schema":"gdnctl.log-summary/1"'
+  out_has '"slot":"A"'
   expect 0 "$GDNCTL" log context --log-file log.md
   out_has 'Champion: iteration 10 (0123456789ab)'
   out_has 'Next hypothesis: narrower'

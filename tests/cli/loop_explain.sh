@@ -12,7 +12,7 @@ test_an_iteration_that_was_kept() {
   out_has 'pass  while                        4.1 <= 5'
   out_has 'skip  conditional                  no value in the baseline'
   out_has 'step_ms = 99.99'
-  out_has '12,345 tokens, 0 retries'
+  out_has '12,345 tokens'
 }
 
 test_an_iteration_that_a_gate_refused_with_its_number() {
@@ -77,8 +77,8 @@ J
   out_has 'noise      0.31 % from run to run'
   out_has 'it was rejected against a base that, as found later, had moved'
   expect 0 "$GDNCTL" loop-explain 3 --log-dir logs --json
-  out_has '"noise_pct": 0.31'
-  out_has '"words": "while_ms 0.000 -> 1.000, limit 5.000"'
+  out_has '"noise_pct":0.31'
+  out_has '"words":"while_ms 0.000 -> 1.000, limit 5.000"'
   printf '[' >logs/perf_state.json
   expect 2 "$GDNCTL" loop-explain 3 --log-dir logs
   err_has 'perf_state.json: the performance state is not a JSON object'

@@ -48,7 +48,10 @@ test_markdown() {
   measure logs 6
   expect 0 "$GDNCTL" loop-report --log-dir logs
   out_has '# Run 20260310t165307z'
-  out_has 'ended: iterations (exit code 0). 6 of 6 iterations have ended, 2 promoted, 4 counted as failures.'
+  grep -Eq '^gdn/forward\\_ms went from 5 ms to [0-9.]+ ms in 2 promotions out of 6 iterations\.$' "$WORK/out" || fail 'the result'
+  out_has '| state | ended: iterations (exit code 0) |'
+  out_has '| iterations | 6 of 6 have ended, 2 promoted, 4 counted as failures |'
+  out_has '| dates | 2026-03-10 16:53 to 17:'
   out_has '## Champions (gdn/forward\_ms)'
   out_has 'Measurements of identical code differ by 0.3 %'
   out_has '| iteration | title | commit | value | gain over the previous champion | decision |'
@@ -72,6 +75,10 @@ test_page_of_a_measured_run() {
     grep -qF -- "$text" texts.txt || fail "the page lacks: $text"
   done
   grep -q "'details': 12" count.txt || fail "$(cat count.txt)"
+  grep -q 'went from 5 ms to' texts.txt || fail "no result"
+  [ "$(grep -c 'class="cross rejected"' page.html)" = 4 ] || fail "iterations without a measurement are not marked"
+  grep -q '@media (max-width: 760px)' page.html || fail "small screens"
+  ! grep -Eq 'unknown|device 0 ms' page.html || fail "what was not measured"
   grep -q 'class=band' page.html || fail "no noise band"
   grep -q 'l-5 7 h10 z\|l-5 -7 h10 z' page.html || fail "the outlier is not marked"
 }

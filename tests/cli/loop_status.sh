@@ -36,6 +36,30 @@ test_status_of_a_run_that_ended() {
   [ "$(awk 'length > 52' "$WORK/out")" = '' ] || fail "lines wider than 50 columns"
 }
 
+test_a_narrow_terminal_cuts_the_title_before_the_reason() {
+  record $dir
+  COLUMNS=80 expect 0 "$GDNCTL" loop-status
+  grep -q '^   2 .*  Skip the…: tests failed: case…$' "$WORK/out" || fail "$(cat "$WORK/out")"
+  # Nothing is said of what no attempt reports.
+  sed -i 's/,"tokens":12345//' $dir/journal.jsonl
+  python3 - $dir/journal.jsonl <<'P'
+import hashlib, json, sys
+lines, prev = [], "0" * 64
+for line in open(sys.argv[1]):
+    record = json.loads(line)
+    record["prev"] = prev
+    lines.append(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
+    prev = hashlib.sha256(lines[-1].encode()).hexdigest()
+open(sys.argv[1], "w").write("\n".join(lines) + "\n")
+P
+  for view in loop-status 'loop-explain 2' loop-report; do
+    expect 0 "$GDNCTL" $view
+    ! grep -Ei 'tokens|unknown' "$WORK/out" || fail "tokens in $view"
+  done
+  COLUMNS=80 expect 0 "$GDNCTL" loop-status
+  out_has 'Skip the last…: tests failed: case t_long: WRONG'
+}
+
 test_status_as_json() {
   record logs --iterations 5 --total 7 --open
   expect 0 "$GDNCTL" loop-status --log-dir logs --json
@@ -64,10 +88,17 @@ test_status_of_a_loop_at_work_names_its_process() {
   hold logs
   expect 0 "$GDNCTL" loop-status --log-dir logs
   out_has "running, process $holder since 2026-03-10 16:53:07+00:00"
+  out_lacks 'now        '
+  echo 'pair 3 of at most 9, the candidate 1.012x as fast so far' >logs/now.txt
+  expect 0 "$GDNCTL" loop-status --log-dir logs
+  out_has 'now        pair 3 of at most 9, the candidate 1.012x as fast so far'
+  touch -d '2020-01-01' logs/now.txt
+  expect 0 "$GDNCTL" loop-status --log-dir logs
+  out_lacks 'now        '
   touch logs/STOP
   expect 0 "$GDNCTL" loop-status --log-dir logs --json
-  out_has '"status": "stopping"'
-  out_has "\"pid\": $holder"
+  out_has '"status":"stopping"'
+  out_has "\"pid\":$holder"
   # Killed, it leaves its name behind: nobody is taken for it.
   kill -9 "$holder"
   wait "$holder" 2>/dev/null

@@ -55,7 +55,7 @@ test_every_kernel_is_timed_and_verified() {
 
 test_json_holds_what_was_measured_and_null_for_the_rest() {
     expect 0 bench --peer builtin:chunk --threads 1 --json
-    out_has '"schema": "gdnctl.oracle-bench/1"'
+    out_has '"schema":"gdnctl.oracle-bench/1"'
     jq -e '.forward | .median_ms > 0 and .min_ms <= .median_ms and .gflops > 0 and .verified' "$WORK/out" >/dev/null ||
         fail "no forward figures"
     jq -e '.backward.median_ms == null and .decode.verified == null and (.not_measured.backward | length > 0)' "$WORK/out" >/dev/null ||

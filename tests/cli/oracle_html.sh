@@ -7,7 +7,7 @@ self_contained() {
 import html.parser, re, sys
 
 text = open(sys.argv[1], encoding="utf-8").read()
-elements = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "span", "i", "b", "pre", "code", "div", "table", "tr", "th", "td",
+elements = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "span", "i", "b", "pre", "code", "div", "table", "thead", "tr", "th", "td",
             "svg", "text", "rect", "line", "circle", "polyline"}
 attributes = {"lang", "charset", "http-equiv", "content", "name", "class", "width", "height", "role", "aria-label", "x", "y", "x1", "x2",
               "y1", "y2", "cx", "cy", "r", "points", "text-anchor"}
@@ -49,10 +49,14 @@ test_a_page_is_self_contained() {
     page_has 'first wrong: token 0'
     ! grep -q 'Forward only' page.html || fail 'gradients were compared'
     page_has '<td>head_map<td><code>tiled</code><td class=soft>--set</tr>'
+    page_has '<code>x.safetensors</code> compared with the exact result for <code>x.safetensors</code>'
+    grep -Eq '^20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9:]{8} UTC, gdnctl [0-9.]+</p>$' page.html || fail 'no date, or no version'
+    page_has '<h2>Wrong elements</h2>'
     expect 0 "$GDNCTL" oracle compare gdn --inputs x.safetensors --outputs x.safetensors --html page.html
     self_contained page.html
     page_has '<span class=OK>OK</span>'
     ! grep -q 'first wrong' page.html || fail 'a right dump has a first wrong token'
+    ! grep -q 'Wrong elements' page.html || fail 'a right dump has wrong elements'
 }
 
 test_names_of_a_file_cannot_become_part_of_the_page() {
@@ -118,6 +122,8 @@ PY
     grep -q '^head   3 \.\.\. |\.$' "$WORK/out" || fail "the forward's row is missing"
     self_contained page.html
     page_has 'Error of the worst gradient by value head and chunk'
+    page_has '<tr><td><code>dq['
+    ! grep -q '<tr><td><code>out\[' page.html || fail 'an element of a tensor that is OK is among the wrong ones'
     [ "$(grep -c '>d_initial_state</text>' page.html)" = 1 ] || fail 'no column of the initial state'
     python3 - <<'PY' || fail 'words are cut off at the right'
 import re

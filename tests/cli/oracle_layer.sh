@@ -56,7 +56,7 @@ test_a_layer_dump_that_lacks_gradients_says_so() {
   expect 0 "$GDNCTL" oracle compare gdn-layer --inputs l.safetensors --outputs forward.safetensors
   out_has 'FORWARD ONLY: no gradient was compared'
   expect 0 "$GDNCTL" oracle compare gdn-layer --inputs l.safetensors --outputs forward.safetensors --json
-  out_has '"forward_only": true'
+  out_has '"forward_only":true'
   expect 0 "$GDNCTL" oracle compare gdn-layer --inputs l.safetensors --outputs l.safetensors
   out_lacks 'FORWARD ONLY'
   expect 2 "$GDNCTL" oracle compare gdn-layer --inputs l.safetensors --outputs l.safetensors --flashinfer .
@@ -100,7 +100,7 @@ test_layer_usage_errors() {
     err_has 'does not define a layer'
     expect 2 run --shape 1,2,4,5,4,4 --set gate=never --out x.safetensors
     expect 2 "$GDNCTL" oracle run gdn --case g1 --parts --out x.safetensors
-    err_has 'are for gdn-layer'
+    err_has 'gdn does not support --parts'
     expect 0 run --shape 1,2,4,5,4,4 --out x.safetensors
     expect 2 compare --inputs x.safetensors --outputs x.safetensors --heatmap
     expect 2 "$GDNCTL" oracle run gdn-layers --shape 1,2,4,5,4,4 --out x.safetensors

@@ -6,7 +6,7 @@ test_cases_lists_every_set() {
     for word in golden marin-tests numerics edges crossed slow t_hand g1_no_l2norm keys_identical_beta2 varlen; do out_has "$word"; done
     [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
     expect 0 "$GDNCTL" oracle cases gdn --json
-    out_has '"schema": "gdnctl.oracle-cases/1"'
+    out_has '"schema":"gdnctl.oracle-cases/1"'
     jq -e '[.cases[] | select(.values | length != 25)] == []' "$WORK/out" >/dev/null || fail "a case lacks values"
     jq -e '.cases[] | select(.name == "d128").values | .head_size == "128" and .remainder == "2" and .full_chunks == "2+" and
            .packed == "no" and .head_map == "interleaved" and .l2norm == "rsqrt(sum+eps)"' "$WORK/out" >/dev/null || fail "the values of d128"
@@ -42,7 +42,7 @@ test_metadata_holds_the_resolved_contract() {
     grep -aq '"case":"g1"' g1.safetensors || fail "no case in the metadata"
     expect 0 "$GDNCTL" oracle compare gdn --inputs g1.safetensors --outputs g1.safetensors
     expect 0 run --inputs g1.safetensors --out again.safetensors --json
-    out_has '"schema": "gdnctl.oracle-run/1"'
+    out_has '"schema":"gdnctl.oracle-run/1"'
 }
 
 test_gradients_and_their_cotangents_are_written() {

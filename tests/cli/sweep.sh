@@ -48,6 +48,10 @@ test_report_of_the_seed() {
   expect 0 report "$seed"/*.log --format html --comparisons xla
   out_has '<svg'
   out_lacks '<script'
+  # Each bar is in the row of its configuration, the fastest first, and the log tells rows of one name apart.
+  out_has '<th>step tok/s of one chip'
+  grep -A3 '^<tr><td>xla infer<td><div class=wide><svg .*aria-label="49,999 tok/s"' "$WORK/out" | grep -q 'class=kept' || fail 'no bar'
+  out_has '<td class=soft>2026-02-17_tune_v5p.log:'
   expect 0 report "$seed"/*.log --format markdown
   out_has '| configuration | forward tok/s |'
 }

@@ -75,7 +75,63 @@ test_value_outside_a_closed_set() {
 }
 
 test_a_missing_argument_of_a_closed_set_names_the_set() {
-  expect 2 "$GDNCTL" oracle compare
+  expect 2 "$GDNCTL" oracle cases
   err_has 'the argument OP is missing'
-  err_has 'gdn, gdn-layer, linear-ce'
+  err_has 'gdn, linear-ce'
+}
+
+test_the_word_at_hand_finds_the_command() {
+  while read -r typed meant; do
+    # shellcheck disable=SC2086
+    expect 2 "$GDNCTL" ${typed//_/ }
+    out_empty
+    err_has "gdnctl ${meant//_/ }\`"
+  done <<'WORDS'
+test ray-test
+lint lint-log
+status loop-status
+list ray-list
+version --version
+verify oracle_verify
+log_check lint-log
+dev-tpu dev-tpu-allocate
+ray_tset ray-test
+WORDS
+  expect 0 "$GDNCTL" -V
+  out_has gdnctl
+}
+
+test_spaces_may_stand_for_hyphens() {
+  expect 0 "$GDNCTL" ray test --help
+  out_has 'gdnctl ray-test'
+  expect 0 "$GDNCTL" dev tpu allocate --help
+  out_has 'gdnctl dev-tpu-allocate'
+  expect 0 "$GDNCTL" loop status --help
+  out_has '  gdnctl loop status [OPTIONS]'
+  expect 0 "$GDNCTL" log lint --help
+  out_has '  gdnctl log lint [OPTIONS]'
+  expect 0 "$GDNCTL" help lint
+  out_has 'gdnctl lint-log'
+  expect 0 "$GDNCTL" help dev tpu list
+  out_has 'gdnctl dev-tpu-list'
+}
+
+test_errors_of_first_tries() {
+  expect 2 "$GDNCTL" ce-infer --device H100
+  err_has '--batch, --hidden and --vocab are required'
+  expect 2 "$GDNCTL" ce-infer --device H100 --batch 64 --hidden 64 --vocab 4096
+  err_has "--device H100: not a device kind"
+  err_has "'NVIDIA H100 80GB HBM3'"
+  expect 2 "$GDNCTL" codex-loop --iterations 'make it faster'
+  err_has "invalid value 'make it faster' for --iterations: not a whole number"
+  err_has 'hint: --iterations N: number of iterations'
+  expect 2 "$GDNCTL" oracle compare gdn-layer in.npz out.npz --heatmap
+  err_has 'error: gdn-layer does not support --heatmap'
+  err_lacks --html
+  expect 2 "$GDNCTL" oracle bench gdn --batch 3
+  err_has 'error: gdn does not support --batch'
+  echo pickled >dump.pt
+  expect 9 "$GDNCTL" oracle compare gdn dump.pt dump.pt
+  err_has 'dump.pt is a PyTorch file (a pickle), which gdnctl does not read'
+  err_has "save_file(torch.load('dump.pt'), 'dump.safetensors')"
 }

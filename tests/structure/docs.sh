@@ -1,9 +1,9 @@
 # The documents lead somewhere.
 
-# links ROOT: every relative link of README.md, CONTRIBUTING.md and docs/*.md whose file does not exist.
+# dead_links ROOT: every relative link of README.md, CONTRIBUTING.md, docs/ and examples/ whose file does not exist.
 dead_links() {
     local page target
-    (cd "$1" && for page in *.md docs/*.md docs/reference/*.md tests/*.md; do
+    (cd "$1" && for page in *.md docs/*.md docs/reference/*.md examples/*/*.md tests/*.md; do
         [ -e "$page" ] || continue
         grep -oE '\]\([^)#[:space:]]+' "$page" | sed 's/^](//' | grep -vE '^[a-z]+:' | sort -u | while read -r target; do
             [ -e "$(dirname "$page")/$target" ] || echo "$page: $target"

@@ -92,7 +92,7 @@ Result<ExitCode> run(const Options&, Context& context) {
         out["schema"] = "gdnctl.cluster-list/1";
         out["clusters"] = Json::array({Json{{"name", "local"}, {"in_use", local}, {"backend", "local"}}});
         for (const Row& row : rows) out["clusters"].push_back(json_of(row));
-        print_json(out, context, -1);
+        print_json(out, context);
         return ExitCode::ok;
     }
     context.terminal.out(fmt::format("{:<22} {:<24} {:<14} {:<12} {}\n", "NAME", "CLUSTER", "ZONE", "TPU", "TYPES"));
@@ -324,7 +324,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const JobDestination place, choose_destination(wanted, context));
     Report report = look(place, context);
     if (context.global.json) {
-        print_json(json_of(report), context, -1);
+        print_json(json_of(report), context);
     } else {
         show(report, context);
     }

@@ -205,7 +205,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         out["tpu_name"] = hold.record.tpu_name;
         out["submission_id"] = hold.record.submission_id;
         out["exit_code"] = code;
-        print_json(out, context, -1);
+        print_json(out, context);
     }
     if (code == k_ssh_failed) {
         log::info("the command exited with code 255; this command exits with 254, because 255 is ssh's own failure");

@@ -153,7 +153,7 @@ void tell(const Holding& holding, Context& context) {
     out["setup_ok"] = r.setup_ok ? Json(*r.setup_ok) : Json(nullptr);
     out["adopted"] = holding.adopted();
     out["host_info"] = devtpu::host_info_json(r.host);
-    print_json(out, context, -1);
+    print_json(out, context);
     if (const Status flushed = context.terminal.flush(); !flushed) log::debug("{}", flushed.error().text());
 }
 
@@ -350,7 +350,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         Json out;
         out["schema"] = "gdnctl.dev-tpu-list/1";
         out["holds"] = std::move(list);
-        print_json(out, context, -1);
+        print_json(out, context);
         return ExitCode::ok;
     }
     if (views.empty()) {
@@ -496,7 +496,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         Json out;
         out["schema"] = "gdnctl.dev-tpu-release/1";
         out["released"] = std::move(released);
-        print_json(out, context, -1);
+        print_json(out, context);
     }
     return ExitCode::ok;
 }

@@ -23,10 +23,12 @@
 #include "core/log.h"
 #include "core/result.h"
 #include "core/text.h"
+#include "core/tone.h"
 #include "jobs/job_destination.h"
 #include "jobs/outputs.h"
 #include "jobs/run.h"
 #include "jobs/stop.h"
+#include "jobs/submissions.h"
 #include "jobs/watch.h"
 #include "platform/clock.h"
 #include "platform/env.h"
@@ -37,7 +39,7 @@ namespace gdnctl::commands::ray_list {
 
 struct Options {
     DestinationOptions place;
-    bool mine = false;
+    bool mine = false, all = false;
     std::optional<JobState> status;
     std::int64_t limit = 50;
 };
@@ -80,6 +82,12 @@ Row row_of(const JobDetails& job, const Clock& clock) {
     return row;
 }
 
+// Whether a loop or a sweep submitted it, and not a person.
+bool is_of_a_machine(const JobDetails& job) {
+    const auto kind = job.metadata.find("kind");
+    return is_of_loop(job.submission_id) || (kind != job.metadata.end() && kind->second == "sweep");
+}
+
 // Columns are as wide as their contents. The id comes last, is never cut, and should end within 100 columns.
 std::string table_of(const std::vector<JobDetails>& jobs, const Clock& clock) {
     std::vector<Row> rows = {{"STATUS", "SUBMITTED", "DURATION", "KIND", "ID"}};
@@ -103,8 +111,9 @@ std::string table_of(const std::vector<JobDetails>& jobs, const Clock& clock) {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Lists jobs, newest first. Times are local, with their offset from UTC; the duration counts from the "
-        "submission.");
+        "Lists jobs, newest first, without those of loops and sweeps. Times are local, with their offset from UTC; the "
+        "duration counts from the submission.");
+    args.flag(options.all, "--all", "also list the jobs of loops and sweeps; --json always does");
     args.flag(options.mine, "--mine", "list only your own jobs");
     args.option(options.status, k_states, "--status STATUS", "list only jobs in this state");
     args.option(options.limit, "--limit N", "list at most N jobs");
@@ -122,6 +131,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(auto jobs, backend->list({options.mine ? submitter(*backend, context.env) : std::string()}));
     retry_pending_stops(*backend, context);
     std::erase_if(jobs, [&](const JobDetails& job) { return options.status && job.state != *options.status; });
+    const auto hidden = options.all || context.global.json ? std::size_t{0} : std::erase_if(jobs, is_of_a_machine);
     const auto found = jobs.size();
     if (found > static_cast<std::size_t>(options.limit)) jobs.resize(static_cast<std::size_t>(options.limit));
     if (context.global.json) {
@@ -134,15 +144,16 @@ Result<ExitCode> run(const Options& options, Context& context) {
         Json out;
         out["schema"] = "gdnctl.ray-list/1";
         out["jobs"] = std::move(list);
-        print_json(out, context, -1);
+        print_json(out, context);
         return ExitCode::ok;
     }
-    if (jobs.empty()) {
-        log::info("no jobs");
-        return ExitCode::ok;
-    }
-    context.terminal.out(table_of(jobs, context.clock));
+    if (jobs.empty() && hidden == 0) log::info("no jobs");
+    if (!jobs.empty())
+        context.terminal.out(toned_verdicts(table_of(jobs, context.clock), context.terminal.color_out()));
     if (jobs.size() < found) log::info("{} more; --limit shows them", found - jobs.size());
+    if (hidden > 0) {
+        log::info("{} job{} of loops and sweeps not shown; --all shows them", hidden, hidden == 1 ? "" : "s");
+    }
     return ExitCode::ok;
 }
 
@@ -162,7 +173,7 @@ void describe(cli::Args& args, Options& options) {
         "Asks a job to stop: SIGTERM to all its processes, SIGKILL after 3 seconds (RAY_JOB_STOP_WAIT_TIME_S in the "
         "job's environment). A local job that is still waiting stops at once. On a cluster, the job is started first "
         "and then stopped, by this or a later command.");
-    args.positional(options.id, "ID", "submission id of the job", {.complete = cli::Complete::local_job});
+    args.positional(options.id, "ID", "submission id of the job, or `last`", {.complete = cli::Complete::job});
     args.flag(options.wait, "--wait", "return when the job has ended");
     describe_place(args, options.place);
     args.exit_code(0, "the job will stop, or had already ended");
@@ -174,13 +185,14 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY(check_job_id(options.id));
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, !options.wait, context));
-    GDNCTL_TRY_ASSIGN(const StoppedJob job, stop_job(*backend, options.id, {options.wait, {}}, context));
+    GDNCTL_TRY_ASSIGN(const std::string id, job_named(options.id, *backend, context));
+    GDNCTL_TRY_ASSIGN(const StoppedJob job, stop_job(*backend, id, {options.wait, {}}, context));
     if (context.global.json) {
         Json out;
         out["schema"] = "gdnctl.ray-stop/1";
-        put_job(out, place_of(*backend, options.id), job.details, classify(job.details));
+        put_job(out, place_of(*backend, id), job.details, classify(job.details));
         out["stopped"] = job.stopped;
-        print_json(out, context, -1);
+        print_json(out, context);
     }
     return ExitCode::ok;
 }
@@ -211,8 +223,8 @@ std::chrono::milliseconds seconds(double s) {
 }
 
 // The given id, or that of the newest job that --match matches.
-Result<std::string> resolve_id(const Options& options, JobBackend& backend) {
-    if (options.id) return *options.id;
+Result<std::string> resolve_id(const Options& options, JobBackend& backend, const Context& context) {
+    if (options.id) return job_named(*options.id, backend, context);
     GDNCTL_TRY_ASSIGN(const LineRegex regex, LineRegex::compile(*options.match, "--match"));
     GDNCTL_TRY_ASSIGN(const auto jobs, backend.list({}));
     for (const JobDetails& job : jobs) {
@@ -243,7 +255,7 @@ void print_end(const JobDetails& job, const JobVerdict& verdict, const JobOutput
     out["verdict"] = verdict_json(output.verdicts());
     out["profile"] = profile_json(output.profile());
     out["tpu_evidence"] = is_tpu_evidence(place_of(backend, job.submission_id), verdict, job, output);
-    print_json(out, context, -1);
+    print_json(out, context);
 }
 
 bool is_log_trouble(const Error& error) {
@@ -332,7 +344,7 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Waits for a job and exits with its status. Status lines go to stderr, the log to stdout (to stderr with "
         "--json). Ctrl-C and --timeout leave the job running.");
-    args.positional(options.id, "ID", "submission id of the job", {.complete = cli::Complete::local_job});
+    args.positional(options.id, "ID", "submission id of the job, or `last`", {.complete = cli::Complete::job});
     args.option(options.match, "--match REGEX", "wait for the newest job whose id matches, instead of ID");
     args.option(options.poll_s, "--poll SECONDS", "polling interval");
     args.option(options.timeout_s, "--timeout SECONDS", "give up after this time");
@@ -371,7 +383,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     if (options.id) GDNCTL_TRY(check_job_id(*options.id));
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, false, context));
-    GDNCTL_TRY_ASSIGN(const std::string id, resolve_id(options, *backend));
+    GDNCTL_TRY_ASSIGN(const std::string id, resolve_id(options, *backend, context));
     return wait(options, id, grep ? &*grep : nullptr, *backend, context);
 }
 
@@ -494,7 +506,7 @@ Status follow(const Options& options, const LineRegex* grep, const LogFilter::Ou
 
 void describe(cli::Args& args, Options& options) {
     args.about("Prints the end of a job's log, byte for byte, on stdout.");
-    args.positional(options.id, "ID", "submission id of the job", {.complete = cli::Complete::local_job});
+    args.positional(options.id, "ID", "submission id of the job, or `last`", {.complete = cli::Complete::job});
     args.option(options.tail, "--tail N", "print the last N lines");
     args.option(options.grep, "--grep REGEX", "print only matching lines (RE2), before --tail");
     args.flag(options.follow, "-f,--follow", "keep printing until the job has ended");
@@ -542,14 +554,16 @@ Status print_json(const Options& options, const LineRegex* grep, JobBackend& bac
 
 }  // namespace
 
-Result<ExitCode> run(const Options& options, Context& context) {
-    GDNCTL_TRY(check_job_id(options.id));
+Result<ExitCode> run(const Options& asked, Context& context) {
+    GDNCTL_TRY(check_job_id(asked.id));
     std::optional<LineRegex> grep;
-    if (options.grep) {
-        GDNCTL_TRY_ASSIGN(grep, LineRegex::compile(*options.grep, "--grep"));
+    if (asked.grep) {
+        GDNCTL_TRY_ASSIGN(grep, LineRegex::compile(*asked.grep, "--grep"));
     }
     const LineRegex* regex = grep ? &*grep : nullptr;
-    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(options.place, !options.follow, context));
+    GDNCTL_TRY_ASSIGN(const auto backend, open_backend(asked.place, !asked.follow, context));
+    Options options = asked;
+    GDNCTL_TRY_ASSIGN(options.id, job_named(asked.id, *backend, context));
     if (context.global.json) {
         GDNCTL_TRY(print_json(options, regex, *backend, context));
     } else {

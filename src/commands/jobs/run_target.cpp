@@ -133,7 +133,7 @@ Result<ExitCode> show_preview(const JobPlan& plan, const SubmitOptions& options,
         Json out;
         out["schema"] = std::string(schema);
         put_preview(out, place, request, preview);
-        print_json(out, context, -1);
+        print_json(out, context);
     } else {
         context.terminal.out(preview_text(place, request, preview));
     }
@@ -204,7 +204,7 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const T
         out["tpu"] = tpu_type.empty() ? Json(nullptr) : Json(tpu_type);
         put_command(out, run.request);
         out["settings"] = settings_json(options, target);
-        print_json(out, context, -1);
+        print_json(out, context);
     }
     return exit_of(run, exit);
 }
@@ -343,7 +343,8 @@ void describe_run(cli::Args& args, Options& options) {
     describe_cross_entropy(args, options.settings, names);
     describe_run_name(args, options.settings, names);
     args.flag(options.settings.dry_run, "--dry-run",
-              "submit a run that only shows what it would do; if the target has none, show the request",
+              "SUBMIT a run that only shows what it would do, as the target's own dry run; if the target has none, "
+              "submit nothing and show the request",
               {.group = names.group});
     args.option(options.profile_env, "--profile-env KEY=VALUE", "another setting of the run", {.group = "Run"});
     args.check([&options] { return check_settings(options.settings); });
@@ -384,7 +385,7 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const P
         out["tpu"] = settings.tpu.empty() ? Json(nullptr) : Json(settings.tpu);
         put_command(out, run.request);
         out["settings"] = target.style == TargetStyle::levanter ? settings_json(settings, options) : Json(nullptr);
-        print_json(out, context, -1);
+        print_json(out, context);
     }
     if (trace && !trace->path.empty()) show_trace_report(trace->path, target.profile->trace_device);
     return exit_of(run, exit);
@@ -393,7 +394,8 @@ Result<ExitCode> finish(std::string_view schema, const Options& options, const P
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Submits the target's profile as a job, follows its log, and prints the metrics that it reports, or that are "
-        "in its trace. A local job keeps running after this command, as with ray-test.");
+        "in its trace. A local job keeps running after this command, as with ray-test. Unlike elsewhere, --dry-run "
+        "submits a run if the target has a dry run of its own.");
     args.option(options.driver_on_tpu, k_driver, "--driver-on NODE", "node that runs the driver");
     describe_run(args, options);
     args.option(options.submit.outputs, "--outputs DIR", "folder that gets what the run stored in $GDNCTL_OUTPUT_DIR",
@@ -421,6 +423,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (job.settings.dry_run && job.target.style == TargetStyle::argv) {
         return show_preview(job.plan, options.submit, job.place, "gdnctl.ray-profile-preview/1", context);
     }
+    if (job.settings.dry_run) log::info("--dry-run: a run is submitted, which only shows what it would do");
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(job.place, options.place, context));
     GDNCTL_TRY_ASSIGN(JobRun run, run_job(job.plan, options.submit, *backend, context));
     return finish("gdnctl.ray-profile/1", options, job.settings, job.target, std::move(run), context);

@@ -332,11 +332,7 @@ Result<std::string> read_log(const std::string& name, const Context& context) {
 
 std::string text_of(Format format, const sweep::Report& report) {
     switch (format) {
-        case Format::json: {
-            Json out = {{"schema", "gdnctl.sweep-report/1"}};
-            out.update(sweep::report_json(report));
-            return to_text(out, 2) + "\n";
-        }
+        case Format::json: break;
         case Format::patch: return sweep::report_patch(report);
         case Format::markdown: return sweep::report_markdown(report);
         case Format::html: return sweep::report_html(report);
@@ -391,7 +387,13 @@ Result<ExitCode> run(const Options& options, Context& context) {
                     "`gdnctl sweep run`");
     }
     GDNCTL_TRY_ASSIGN(const sweep::Report report, sweep::make_report(std::move(records), options.comparisons));
-    context.terminal.out(text_of(context.global.json ? Format::json : options.format, report));
+    if (context.global.json || options.format == Format::json) {
+        Json out = {{"schema", "gdnctl.sweep-report/1"}};
+        out.update(sweep::report_json(report));
+        print_json(out, context);
+    } else {
+        context.terminal.out(text_of(options.format, report));
+    }
     return options.strict && !report.warnings.empty() ? ExitCode::check_failed : ExitCode::ok;
 }
 
@@ -405,7 +407,8 @@ Rows sweep_commands() {
                                                          "time a kernel at every block size of a plan", Tier::http),
         cli::make<&sweep_report::describe, &sweep_report::run>(
             "sweep report", "Jobs", "compare block sizes from the logs of sweeps", Tier::none)
-            .without_config()};
+            .without_config()
+            .prints_report()};
     return k_rows;
 }
 

@@ -32,7 +32,8 @@
 namespace gdnctl::commands::lint_log {
 
 enum class Scope { last_entry, all };
-enum class Format { text, json, github, sarif, automatic };
+// text_for_ci, the default, has no name: text, to which a GitHub workflow adds annotations.
+enum class Format { text_for_ci, text, json, github, sarif, automatic };
 
 struct Options {
     std::optional<std::string> log_file;
@@ -40,7 +41,7 @@ struct Options {
     bool allow_pending = false;
     bool allow_this_commit = false;
     bool allow_non_monotonic = false;
-    Format format = Format::text;
+    Format format = Format::text_for_ci;
     std::optional<std::string> output;
     bool strict = false;
     std::vector<std::string> rules;
@@ -53,6 +54,10 @@ struct Options {
     runlog::TemplateChoice log_template = runlog::TemplateChoice::automatic;
     std::optional<std::string> records;
     std::optional<std::string> since;
+    std::optional<std::string> file;  // the argument, which means --log-file
+    std::optional<std::string> explain;
+
+    const std::optional<std::string>& log() const { return file ? file : log_file; }
 };
 
 namespace {
@@ -126,10 +131,10 @@ struct LogPath {
 fs::path below(const Context& context, const std::string& path) { return (context.cwd / path).lexically_normal(); }
 
 Result<LogPath> find_log(const Options& options, const Context& context) {
-    if (options.log_file && options.log_file->empty()) return fail(ErrorKind::usage, "--log-file needs a path");
+    if (options.log() && options.log()->empty()) return fail(ErrorKind::usage, "--log-file needs a path");
     LogPath where;
-    GDNCTL_TRY_ASSIGN(where.path, named_log(options.log_file, context));
-    where.shown = options.log_file                     ? *options.log_file
+    GDNCTL_TRY_ASSIGN(where.path, named_log(options.log(), context));
+    where.shown = options.log()                        ? *options.log()
                   : is_inside(context.cwd, where.path) ? where.path.lexically_relative(context.cwd).string()
                                                        : where.path.string();
     if (options.repo) {
@@ -264,16 +269,21 @@ Status write_output(const Options& options, Context& context, std::string_view t
 
 Format chosen_format(const Options& options, const Context& context) {
     if (context.global.json) return Format::json;
+    const bool workflow = context.env.get("GITHUB_ACTIONS") == "true";
+    if (options.format == Format::text_for_ci) {
+        return workflow && !options.output ? Format::text_for_ci : Format::text;
+    }
     if (options.format != Format::automatic) return options.format;
-    return context.env.get("GITHUB_ACTIONS") == "true" ? Format::github : Format::text;
+    return workflow ? Format::github : Format::text;
 }
 
 Status print_report(const Options& options, Context& context, const LogPath& where, const Document& document,
                     const LintReport& report, ExitCode code) {
     const char* scope = options.since ? "since" : options.scope == Scope::all ? "all" : "last-entry";
     const runlog::LintOutput output{where.relative, scope, gdnctl::version(), static_cast<int>(code)};
+    const Format format = chosen_format(options, context);
     std::string text;
-    switch (chosen_format(options, context)) {
+    switch (format) {
         case Format::json: text = runlog::lint_as_json(report, output); break;
         case Format::sarif: text = runlog::lint_as_sarif(report, document, output); break;
         case Format::github:
@@ -281,29 +291,71 @@ Status print_report(const Options& options, Context& context, const LogPath& whe
             add_step_summary(report, where, context);
             break;
         case Format::text:
+        case Format::text_for_ci:
         case Format::automatic: {
             const runlog::LintText lines =
                 runlog::lint_as_text(report, where.shown, {code != ExitCode::usage, options.since.value_or("")});
             context.terminal.err(lines.blocks);
-            if (options.output) {
-                text = lines.findings;
-            } else {
-                context.terminal.err(lines.findings);
+            text = lines.findings + (options.output ? lines.counts : "") + lines.verdict;
+            if (format == Format::text_for_ci) {
+                text += runlog::lint_as_github(report, where.relative);
+                add_step_summary(report, where, context);
             }
-            text += lines.verdict;
-            break;
+            GDNCTL_TRY(write_output(options, context, text));
+            // The count ends the findings also where both streams are one.
+            if (!options.output && !lines.counts.empty()) {
+                GDNCTL_TRY(context.terminal.flush());
+                context.terminal.err(lines.counts);
+            }
+            return {};
         }
     }
     return write_output(options, context, text);
 }
 
 Status check_combination(const Options& options) {
-    if (options.diff && options.format != Format::text) {
+    if (options.file && options.log_file) {
+        return fail(ErrorKind::usage, "FILE and --log-file are two logs; name one");
+    }
+    if (options.diff && options.format != Format::text && options.format != Format::text_for_ci) {
         return fail(ErrorKind::usage, "--diff prints a diff and cannot be combined with --format");
     }
     if (options.no_git && options.since)
         return fail(ErrorKind::usage, "--since needs git and cannot be combined with --no-git");
     return {};
+}
+
+// What a rule finds and how to fix it.
+Result<ExitCode> explain(const std::string& id, Context& context) {
+    const runlog::RuleInfo* rule = runlog::find_lint_rule(id);
+    if (rule == nullptr) {
+        std::vector<std::string> known;
+        for (const runlog::RuleInfo& each : runlog::lint_rules()) {
+            known.emplace_back(each.id);
+            known.emplace_back(each.name);
+            if (each.name == id) rule = &each;
+        }
+        if (rule == nullptr) {
+            const auto meant = text::nearest(id, known);
+            return fail(
+                ErrorKind::usage, fmt::format("--explain: there is no rule {}", id),
+                meant ? fmt::format("did you mean {}?", *meant) : "docs/reference/lint-rules.md lists the rules");
+        }
+    }
+    if (context.global.json) {
+        print_json({{"schema", "gdnctl.lint-rule/1"},
+                    {"rule", rule->id},
+                    {"name", rule->name},
+                    {"severity", runlog::name_of(rule->severity)},
+                    {"summary", rule->summary},
+                    {"help", rule->help}},
+                   context);
+    } else {
+        context.terminal.out(fmt::format("{} {} ({})\n  finds: {}\n  fix:   {}\n  off:   --rule {}=off\n", rule->id,
+                                         rule->name, runlog::name_of(rule->severity), rule->summary, rule->help,
+                                         rule->id));
+    }
+    return ExitCode::ok;
 }
 
 Result<Document> parse(const Options& options, const LogPath& where, std::string_view bytes) {
@@ -352,7 +404,7 @@ Result<ExitCode> check(const Options& options, Context& context, const LogPath& 
     const ExitCode code = !records ? ExitCode::usage : report.failed() ? ExitCode::check_failed : ExitCode::ok;
     if (options.diff) {
         const runlog::LintText lines = runlog::lint_as_text(report, where.shown);
-        context.terminal.err(lines.blocks + lines.findings);
+        context.terminal.err(lines.blocks + lines.findings + lines.counts);
     } else {
         GDNCTL_TRY(print_report(options, context, where, document, report, code));
     }
@@ -374,7 +426,8 @@ cli::OptionSpec group(std::string_view names, std::string_view value, std::strin
 }
 
 void describe_what(cli::Args& args, Options& options) {
-    args.option(options.log_file, group("--log-file", "PATH", "the log to check", "What", Complete::file));
+    args.positional(options.file, "FILE", "the log to check; without it the target's", {.complete = Complete::file});
+    args.option(options.log_file, group("--log-file", "PATH", "as FILE", "What", Complete::file));
     args.option(options.scope, std::span<const cli::Choice<Scope>>(k_scopes),
                 group("--scope", "SCOPE", "entries to check", "What"));
     args.option(options.since,
@@ -399,12 +452,22 @@ void describe_rules_and_output(cli::Args& args, Options& options) {
     args.option(options.rules_file,
                 group("--rules-file", "FILE", "read ID=SEVERITY lines from a file", "Rules", Complete::file));
 
+    args.option(options.explain, {.names = "--explain",
+                                  .value = "RULE",
+                                  .help = "print what a rule finds and how to fix it; check nothing",
+                                  .group = "Rules",
+                                  .complete = Complete::lint_rule_id});
+
     args.flag(options.fix, group("--fix", {}, "apply the safe fixes", "Fixes"));
     args.flag(options.fix_unsafe, group("--fix-unsafe", {}, "also apply fixes that change what the log says", "Fixes"));
     args.flag(options.diff, group("--diff", {}, "print what --fix would change as a diff; write nothing", "Fixes"));
 
     args.option(options.format, std::span<const cli::Choice<Format>>(k_formats),
-                group("--format", "FORMAT", "output format", "Output"));
+                {.names = "--format",
+                 .value = "FORMAT",
+                 .help = "output format",
+                 .group = "Output",
+                 .default_text = "text; in a GitHub workflow also annotations"});
     args.option(options.output,
                 group("--output", "FILE", "write findings to this file instead", "Output", Complete::file));
 }
@@ -414,19 +477,22 @@ void describe_rules_and_output(cli::Args& args, Options& options) {
 void describe(cli::Args& args, Options& options) {
     args.about(
         "Checks the running log: commit values, numbering, required fields, dates, numbers and their arithmetic, test "
-        "evidence, secrets. Only errors fail; `--strict` turns warnings into errors. Without --log-file, it checks the "
+        "evidence, secrets. Only errors fail; `--strict` turns warnings into errors. Without FILE, it checks the "
         "target's log, below the root of the repository around the working directory.");
     args.about(
         "`this commit` is accepted, and resolved from the git history. Machine formats show paths relative to the "
-        "repository.");
+        "repository. Findings go to stdout as PATH:LINE:COLUMN: SEVERITY RULE TEXT; errors about pending commits, "
+        "`this "
+        "commit` and numbering go to stderr. In a GitHub workflow, each finding is also an annotation.");
     describe_what(args, options);
     describe_rules_and_output(args, options);
     args.check([&options] { return check_combination(options); });
 
     args.example("gdnctl lint-log", "the last entry of the target's log");
     args.example("gdnctl lint-log --scope all --strict", "everything, warnings included");
-    args.example("gdnctl lint-log --since origin/main --format github", "a pull request, with annotations");
+    args.example("gdnctl lint-log --since origin/main", "a pull request");
     args.example("gdnctl lint-log --diff", "show what --fix would do");
+    args.example("gdnctl lint-log --explain L405", "what the rule finds, and how to fix it");
     args.exit_code(1, "at least one finding of severity error");
     args.exit_code(2, "usage error; the log is missing, unreadable or too large; or damaged records");
     args.exit_code(7, "--fix: the log changed while it was checked");
@@ -435,6 +501,7 @@ void describe(cli::Args& args, Options& options) {
 }
 
 Result<ExitCode> run(const Options& options, Context& context) {
+    if (options.explain) return explain(*options.explain, context);
     if (context.global.json && options.diff)
         return fail(ErrorKind::usage, "--diff prints a diff and cannot be combined with --json");
     GDNCTL_TRY_ASSIGN(const Target target, target_in_use(context));
@@ -446,7 +513,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     std::error_code problem;
     if (!fs::exists(where.path, problem) && !(problem && problem != std::errc::no_such_file_or_directory)) {
         context.terminal.err(fmt::format("[gdnctl] log file not found: {}\n", where.path.string()));
-        const std::string which = options.log_file ? " --log-file " + text::shell_quote(*options.log_file) : "";
+        const std::string which = options.log() ? " --log-file " + text::shell_quote(*options.log()) : "";
         context.terminal.err(fmt::format(
             "[gdnctl] hint: `gdnctl log init{}` starts one; a codex-loop sees it once it is committed\n", which));
         return ExitCode::usage;
@@ -462,7 +529,8 @@ namespace gdnctl::commands {
 
 Rows lint_commands() {
     static constexpr cli::Command k_rows[] = {
-        cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git)};
+        cli::make<&lint_log::describe, &lint_log::run>("lint-log", "Running log", "check the running log", Tier::git)
+            .also("log lint")};
     return k_rows;
 }
 

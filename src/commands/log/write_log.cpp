@@ -44,7 +44,8 @@ constexpr cli::Choice<runlog::Template> k_styles[] = {
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Creates a running log: title, goal, loop contract, the entry template in a code fence, and an empty list of "
+        "Creates a running log of the target: title, goal, loop contract, the entry template in a code fence, and an "
+        "empty list of "
         "iterations. Missing folders are created. An existing file is never touched.");
     describe_log_file(args, options.log_file);
     args.option(options.style, k_styles, "--template STYLE", "style of the log");
@@ -65,7 +66,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return fail(ErrorKind::conflict, fmt::format("{} already exists", path.string()),
                     "use `gdnctl log append` to add to it, or --log-file to name another one");
     }
-    GDNCTL_TRY(atomic_replace(path, runlog::log_head(options.style)));
+    // A log that --log-file names needs no target.
+    const auto target = target_in_use(context);
+    GDNCTL_TRY(atomic_replace(path, runlog::log_head(options.style, target ? target->name : "",
+                                                     target && target->metric ? target->metric->name : "")));
     if (context.global.json) {
         print_json({{"schema", "gdnctl.log-init/1"},
                     {"log", path.string()},
@@ -405,7 +409,7 @@ namespace gdnctl::commands::log_stamp {
 
 struct Options {
     std::optional<std::string> log_file;
-    std::string commit;
+    std::string commit = "HEAD";
     std::optional<std::string> record;
 };
 
@@ -418,9 +422,10 @@ void describe(cli::Args& args, Options& options) {
         "The log is a tracked file. Stamping it after the commit leaves the tree dirty, and `git revert` of that "
         "commit then fails. Commit the stamped log separately.");
     describe_log_file(args, options.log_file);
-    args.option(options.commit, "--commit SHA", "the commit", {.required = true});
+    args.option(options.commit, "--commit SHA", "the commit", {.default_text = "HEAD"});
     args.option(options.record, "--record ID", "stamp the entry of this record");
-    args.example("gdnctl log stamp --commit \"$(git rev-parse HEAD)\"");
+    args.example("gdnctl log stamp", "HEAD");
+    args.example("gdnctl log stamp --commit 1a2b3c4");
     args.exit_code(static_cast<int>(ExitCode::nothing_done), "nothing to stamp; the file is untouched");
     args.exit_code(static_cast<int>(ExitCode::conflict), "the generated entry was edited by hand");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the log cannot be written; nothing has changed");

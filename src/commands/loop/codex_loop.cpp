@@ -305,8 +305,8 @@ Json json_of(const loop::evolve::EvolveReport& report) {
 
 // The last line on standard error, whatever happened.
 void say_stopped(const loop::evolve::EvolveReport& report) {
-    log::write_as_it_is(log::Level::warning, fmt::format("codex-loop stopped: reason={} attempt={} rc={}",
-                                                         report.reason, report.attempt, report.rc));
+    log::write_end(report.rc == 0, fmt::format("codex-loop stopped: reason={} attempt={} rc={}", report.reason,
+                                               report.attempt, report.rc));
 }
 
 }  // namespace
@@ -478,8 +478,7 @@ void show_end(const loop::CodexLoopReport& report) {
 
 // The last line on stderr, in every case.
 void say_stopped(std::string_view reason, int iteration, int rc) {
-    log::write_as_it_is(log::Level::warning,
-                        fmt::format("codex-loop stopped: reason={} iteration={} rc={}", reason, iteration, rc));
+    log::write_end(rc == 0, fmt::format("codex-loop stopped: reason={} iteration={} rc={}", reason, iteration, rc));
 }
 
 std::string_view reason_of(ErrorKind kind) {
@@ -656,6 +655,7 @@ Rows loop_commands() {
     static constexpr cli::Command k_rows[] = {
         cli::make<&codex_loop::describe, &codex_loop::run>("codex-loop", "Loop",
                                                            "run unattended iterations of a coding agent", Tier::http)
+            .also("loop run")
             .with_options_in_config()
             .with_last_word(&codex_loop::never_ran)};
     return k_rows;

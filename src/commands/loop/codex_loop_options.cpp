@@ -51,9 +51,9 @@ constexpr std::array<cli::Choice<loop::HoldPolicy>, 2> k_hold = {
     {{"required", loop::HoldPolicy::required, "stop without one"},
      {"best-effort", loop::HoldPolicy::best_effort, "continue without one"}}};
 
-constexpr std::string_view k_validation = "Validation";
-constexpr std::string_view k_profile = "Validation profile";
-constexpr std::string_view k_performance = "Performance";
+constexpr std::string_view k_validation = "Validate on a device";
+constexpr std::string_view k_profile = "Profile each candidate";
+constexpr std::string_view k_performance = "Judge by speed";
 constexpr ProfileNames k_profile_names = {k_profile, "--validation-profile-", "start-step", "num-steps-window",
                                           "prefix of the run's name; _iterNNN follows"};
 
@@ -158,7 +158,7 @@ void describe_recorded(cli::Args& args, loop::RecordedOptions& o) {
 }  // namespace
 
 void describe_hold(cli::Args& args, loop::HoldOptions& hold, std::optional<std::string>& allocator) {
-    constexpr const char* k_group = "Held development TPU";
+    constexpr const char* k_group = "Hold a development TPU";
     args.flag(hold.on, "--hold-dev-tpu", "hold a dev TPU for the whole run", {.group = k_group, .common = true});
     args.option(hold.policy, k_hold, "--hold-dev-tpu-policy POLICY", "what to do if no TPU is available",
                 {.group = k_group});
@@ -209,7 +209,7 @@ void describe_perf_policy(cli::Args& args, loop::PerfOptions& o, bool evolve) {
         args.option(o.limits[std::string(limit.limit)], {.names = limit.option,
                                                          .value = "MS",
                                                          .help = limit.help,
-                                                         .group = "Performance gates",
+                                                         .group = "Limit the parts of a step",
                                                          .default_text = limit.usual});
     }
 }
@@ -279,7 +279,7 @@ constexpr std::array<cli::Choice<StampMode>, 6> k_stamps = {
 
 void describe_agent(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
-    constexpr const char* k_group = "Agent";
+    constexpr const char* k_group = "Choose the agent";
     args.option(o.agent, k_agents, "--agent KIND", "agent to run", {.group = k_group, .common = true});
     args.option(o.agent_command, "--agent-command CMD", "shell command line of --agent command",
                 {.group = k_group, .common = true});
@@ -298,7 +298,7 @@ void describe_agent(cli::Args& args, Options& options) {
 
 void describe_limits(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
-    constexpr const char* k_group = "Agent";
+    constexpr const char* k_group = "Limit an attempt";
     args.option(o.codex_timeout_s, "--codex-timeout-seconds S", "stop an attempt after S seconds (0: no limit)",
                 {.group = k_group});
     args.option(o.codex_idle_timeout_s, "--codex-idle-timeout-seconds S",
@@ -321,21 +321,21 @@ void describe_limits(cli::Args& args, Options& options) {
 
 void describe_prompt(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
-    constexpr const char* k_group = "Prompt";
+    constexpr const char* k_group = "Tell the agent what to do";
     args.option(o.prompt_file, "--prompt-file PATH", "template of the prompt",
                 {.group = k_group, .default_text = "the target's", .complete = cli::Complete::file});
     args.option(o.directives, "--directive TEXT", "add guidance for this run after the prompt", {.group = k_group});
     args.option(o.directive_files, "--directive-file PATH", "add guidance from a file",
                 {.group = k_group, .complete = cli::Complete::file});
     args.option(o.directive_presets, "--directive-preset NAME", "add a preset by name",
-                {.group = k_group, .common = true});
+                {.group = k_group, .complete = cli::Complete::preset, .common = true});
     args.option(o.self_command, "--self-command WORDS", "how directives call gdnctl",
                 {.group = k_group, .default_text = "as it was called"});
 }
 
 void describe_checks(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
-    constexpr const char* k_group = "Checks and failures";
+    constexpr const char *k_group = "Check each iteration", *k_failures = "Handle failures";
     args.option(o.post_checks, "--post-check CMD", "run CMD after each iteration; it must succeed",
                 {.group = k_group, .common = true});
     args.option(o.post_check_policy, k_policies, "--post-check-policy POLICY", "what to do if a post-check fails",
@@ -344,26 +344,26 @@ void describe_checks(cli::Args& args, Options& options) {
     args.option(o.post_check_timeout_s, "--post-check-timeout SECONDS",
                 "fail a post-check after this time (0: no limit)", {.group = k_group});
     args.option(o.no_commit_policy, k_policies, "--no-commit-policy POLICY",
-                "what to do if an iteration makes no commit", {.group = k_group});
-    args.flag(o.allow_no_commit, "--allow-no-commit", "accept iterations without a commit", {.group = k_group});
+                "what to do if an iteration makes no commit", {.group = k_failures});
+    args.flag(o.allow_no_commit, "--allow-no-commit", "accept iterations without a commit", {.group = k_failures});
     args.option(o.iteration_error_policy, k_policies, "--iteration-error-policy POLICY",
-                "what to do if the iteration itself fails: dirty tree, git", {.group = k_group});
+                "what to do if the iteration itself fails: dirty tree, git", {.group = k_failures});
     args.option(o.protected_policy, k_protected, "--protected-policy POLICY",
                 "what to do if an iteration changes protected files", {.group = k_group});
     args.option(o.idea_policy, k_ideas, "--idea-policy POLICY", "what to do with an idea that was rejected twice",
                 {.group = k_group});
     args.option(o.max_failures, "--max-failures N", "stop after more than N counted failures (negative: never)",
-                {.group = k_group});
+                {.group = k_failures});
     args.option(o.codex_retries, "--codex-retries N", "retries of a failed attempt within an iteration",
-                {.group = k_group});
-    args.option(o.retry_sleep_seconds, "--retry-sleep-seconds S", "pause before a retry", {.group = k_group});
+                {.group = k_failures});
+    args.option(o.retry_sleep_seconds, "--retry-sleep-seconds S", "pause before a retry", {.group = k_failures});
     args.flag(o.resilient, "--resilient", "continue after failures; relaxes some policies and shows which",
-              {.group = k_group, .common = true});
+              {.group = k_failures, .common = true});
 }
 
 void describe_tree(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
-    constexpr const char* k_group = "Repository";
+    constexpr const char* k_group = "Protect and update your checkout";
     args.option(o.workdir, "--workdir PATH", "where the agent and the checks run",
                 {.group = k_group, .default_text = "the root of the repository", .complete = cli::Complete::directory});
     args.option(o.isolation, k_isolations, "--isolation WHERE", "where iterations change files", {.group = k_group});
@@ -384,7 +384,7 @@ void describe_tree(cli::Args& args, Options& options) {
 
 void describe_run(cli::Args& args, Options& options) {
     LoopOptions& o = options.loop;
-    constexpr const char* k_group = "Run";
+    constexpr const char *k_group = "Start, resume and end a run", *k_records = "Keep records";
     args.option(options.iterations, "--iterations N",
                 "number of iterations; with --resume, the run's total (required without "
                 "--resume or --mode evolve)",
@@ -392,13 +392,13 @@ void describe_run(cli::Args& args, Options& options) {
     args.option(o.sleep_seconds, "--sleep-seconds S", "pause between iterations; doubles with each consecutive failure",
                 {.group = k_group});
     args.option(o.log_dir, "--log-dir PATH", "folder for journal, prompts and transcripts",
-                {.group = k_group, .complete = cli::Complete::directory});
+                {.group = k_records, .complete = cli::Complete::directory});
     args.option(o.log_file, "--hillclimb-log-file PATH", "running log that gets an entry per iteration, with gates",
-                {.group = k_group, .default_text = "the target's log", .complete = cli::Complete::file});
+                {.group = k_records, .default_text = "the target's log", .complete = cli::Complete::file});
     args.option(o.stamp_mode, k_stamps, "--stamp-mode MODE", "where to record an iteration's log entry and its commit",
-                {.group = k_group});
+                {.group = k_records});
     args.option(o.keep_iterations, "--keep-iterations N",
-                "keep the files of the last N iterations in the log directory", {.group = k_group});
+                "keep the files of the last N iterations in the log directory", {.group = k_records});
     args.flag(o.resume, "--resume", "continue the run in the log directory, with its options",
               {.group = k_group, .common = true});
     args.option(options.max_wall, "--max-wall TIME", "start no iteration after this time (90m, 8h, 7d; plain: seconds)",

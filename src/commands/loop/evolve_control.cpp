@@ -205,6 +205,27 @@ Result<ExitCode> run(const Options& options, Context& context) {
 
 }  // namespace evolve_lint
 
+namespace evolve {
+
+Result<std::vector<std::string>> remove_old_refs(const fs::path& run, std::chrono::seconds age, bool look_only,
+                                                 Context& context) {
+    GDNCTL_TRY_ASSIGN(const GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
+    GDNCTL_TRY_ASSIGN(const auto lock, loop::LoopLock::acquire(run, repository.common_dir(), context.clock.wall()));
+    GDNCTL_TRY_ASSIGN(const RunView view, load_evolve(run));
+    std::vector<GitRefUpdate> updates;
+    std::vector<std::string> removed;
+    for (const std::string& ref : old_refs(view.state, context.clock.wall() - age)) {
+        GDNCTL_TRY_ASSIGN(const auto commit, repository.resolve(ref));
+        if (!commit) continue;
+        updates.push_back({ref, std::string(k_no_object), *commit});
+        removed.push_back(ref);
+    }
+    if (!updates.empty() && !look_only) GDNCTL_TRY(repository.update_refs(updates));
+    return removed;
+}
+
+}  // namespace evolve
+
 namespace evolve_gc {
 
 struct Options {
@@ -229,19 +250,9 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const fs::path folder, evolve::folder_of(options.run, context));
-    GDNCTL_TRY_ASSIGN(const GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
-    GDNCTL_TRY_ASSIGN(const auto lock, loop::LoopLock::acquire(folder, repository.common_dir(), context.clock.wall()));
-    GDNCTL_TRY_ASSIGN(const loop::evolve::RunView view, loop::evolve::load_evolve(folder));
     const auto age = std::chrono::seconds(codex_loop::parse_span(options.older_than).value_or(0));
-    std::vector<GitRefUpdate> updates;
-    std::vector<std::string> removed;
-    for (const std::string& ref : loop::evolve::old_refs(view.state, context.clock.wall() - age)) {
-        GDNCTL_TRY_ASSIGN(const auto commit, repository.resolve(ref));
-        if (!commit) continue;
-        updates.push_back({ref, std::string(k_no_object), *commit});
-        removed.push_back(ref);
-    }
-    if (!updates.empty()) GDNCTL_TRY(repository.update_refs(updates));
+    GDNCTL_TRY_ASSIGN(const auto removed, evolve::remove_old_refs(folder, age, false, context));
+    GDNCTL_TRY_ASSIGN(const loop::evolve::RunView view, loop::evolve::load_evolve(folder));
     if (context.global.json) {
         print_json({{"schema", "gdnctl.evolve-gc/1"}, {"run", view.state.run}, {"removed", removed}}, context);
     } else {
@@ -312,7 +323,8 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Writes a candidate and its ancestors as proposal_0_1 and tune_0_N, so that the contest's Python agent can "
         "resume from them. The directory must be new or empty.");
-    args.positional(options.id, "ID", "as for `evolve show`; without it the best candidate");
+    args.positional(options.id, "ID", "as for `evolve show`; without it the best candidate",
+                    {.complete = cli::Complete::attempt});
     args.option(options.contest, k_layouts, "--layout LAYOUT", "names and files to write");
     args.option(options.to, "--to DIR", "new or empty directory",
                 {.complete = cli::Complete::directory, .required = true});

@@ -11,6 +11,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/result.h"
+#include "core/tone.h"
 #include "jobs/target_job.h"
 #include "loop/engine/log_dir.h"
 #include "loop/evolve/agent_dialogue.h"
@@ -19,6 +20,7 @@
 #include "platform/clock.h"
 #include "platform/env.h"
 #include "platform/fs.h"
+#include "platform/progress.h"
 #include "platform/terminal.h"
 #include "target/target.h"
 
@@ -87,6 +89,26 @@ double shape_regression_of(const State& state) {
     const Json config = Json::parse(state.config, nullptr, false);
     return config.is_object() ? config.value("max_shape_regression_pct", 1.0) / 100 : .01;
 }
+
+// Shows the steps of the evaluator while it lives.
+class ShownSteps {
+public:
+    ShownSteps(Evaluator& evaluator, std::string label, const Context& context)
+        : m_evaluator(evaluator),
+          m_progress(context.terminal, context.clock, {.label = std::move(label), .quiet = context.global.quiet}) {
+        m_evaluator.on_step = [this](const std::string& step) {
+            m_progress.note(step);
+            m_progress.tick();
+        };
+    }
+    ~ShownSteps() { m_evaluator.on_step = nullptr; }
+    ShownSteps(const ShownSteps&) = delete;
+    ShownSteps& operator=(const ShownSteps&) = delete;
+
+private:
+    Evaluator& m_evaluator;
+    Progress m_progress;
+};
 
 std::string report_text(const GateReport& report) {
     std::string out;
@@ -174,8 +196,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const TempFolder folder,
                       TempFolder::make(context.env.get("TMPDIR").value_or("/tmp"), "gdnctl-noise"));
     const int count = static_cast<int>(options.pairs);
+    std::optional<evolve::ShownSteps> shown(std::in_place, bench->evaluator(), "measuring the noise", context);
     GDNCTL_TRY_ASSIGN(const Comparison pairs,
                       measure_pairs(bench->evaluator(), head.sha, head.sha, count, folder.path() / "noise.log"));
+    shown.reset();
     if (!pairs.decided) {
         return fail(pairs.failed.infra ? ErrorKind::infrastructure : ErrorKind::check_failed,
                     "the profile of HEAD fails: " + pairs.failed.reason);
@@ -219,7 +243,8 @@ void describe(cli::Args& args, Options& options) {
         "Runs the gates on a candidate again, in fresh checkouts, against the champion at that time. The run's "
         "verdicts "
         "stay as they are.");
-    args.positional(options.id, "ID", "number of an attempt, `best`, or the first digits of a commit");
+    args.positional(options.id, "ID", "number of an attempt, `last`, `best`, or the first digits of a commit",
+                    {.complete = cli::Complete::attempt});
     evolve::describe_run(args, options.run);
     args.exit_code(1, "a gate does not pass");
     args.exit_code(static_cast<int>(ExitCode::infrastructure), "infrastructure failed; there is no result");
@@ -236,16 +261,19 @@ Result<ExitCode> run(const Options& options, Context& context) {
                       evolve::make_bench(evolve::clusters_of(view.state), view.state.run + "-replay", context));
     GDNCTL_TRY_ASSIGN(const TempFolder folder,
                       TempFolder::make(context.env.get("TMPDIR").value_or("/tmp"), "gdnctl-replay"));
+    std::optional<evolve::ShownSteps> shown(std::in_place, bench->evaluator(),
+                                            fmt::format("judging attempt {}", attempt), context);
     GDNCTL_TRY_ASSIGN(const GateReport report, judge_again(bench->store(), bench->evaluator(),
                                                            {view.state, champion, view.state.at(attempt).commit,
                                                             PairTest::keep_gate, evolve::rule_of(view.state),
                                                             evolve::shape_regression_of(view.state), folder.path()}));
+    shown.reset();
     if (context.global.json) {
         Json facts = {{"schema", "gdnctl.evolve-replay/1"}};
         facts.update(verify_record(view.state, attempt, report));
         print_json(facts, context);
     } else {
-        context.terminal.out(evolve::report_text(report));
+        context.terminal.out(toned_rows(evolve::report_text(report), context.terminal.color_out()));
     }
     if (report.infra) return ExitCode::infrastructure;
     return report.pass ? ExitCode::ok : ExitCode::check_failed;
@@ -268,7 +296,8 @@ void describe(cli::Args& args, Options& options) {
         "nine fresh pairs against the base commit, and tests and pairs on seeds that no attempt has seen and, if the "
         "target supports GDNCTL_EVAL_SHAPES, on new shapes. The branch only moves forward, and only if nobody else has "
         "moved it.");
-    args.positional(options.id, "ID", "number of an attempt, `best`, or the first digits of a commit");
+    args.positional(options.id, "ID", "number of an attempt, `last`, `best`, or the first digits of a commit",
+                    {.complete = cli::Complete::attempt});
     evolve::describe_run(args, options.run);
     args.exit_code(1, "the candidate was not kept, or the final verification failed");
     args.exit_code(static_cast<int>(ExitCode::usage), "the checkout has uncommitted changes, or HEAD was detached");
@@ -303,6 +332,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
                   json::text(*known, "ts"));
         report = report_of(*known);
     } else {
+        const evolve::ShownSteps shown(bench->evaluator(), fmt::format("verifying attempt {}", attempt), context);
         GDNCTL_TRY_ASSIGN(report, judge_again(bench->store(), bench->evaluator(),
                                               {view.state, view.state.base, one.commit, PairTest::final_one,
                                                evolve::rule_of(view.state), evolve::shape_regression_of(view.state),
@@ -321,7 +351,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (context.global.json) {
         print_json(facts, context);
     } else {
-        context.terminal.out(evolve::report_text(report));
+        context.terminal.out(toned_rows(evolve::report_text(report), context.terminal.color_out()));
         if (report.pass)
             context.terminal.out(fmt::format("{} is at {}\n", view.state.branch, one.commit.substr(0, 12)));
     }

@@ -10,6 +10,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/result.h"
+#include "core/tone.h"
 #include "loop/evolve/agent_dialogue.h"
 #include "loop/evolve/run.h"
 #include "loop/evolve/state.h"
@@ -28,7 +29,8 @@ namespace evolve {
 using namespace loop::evolve;
 
 void describe_run(cli::Args& args, RunChoice& choice) {
-    args.option(choice.run, "--run ID", "run to use", {.default_text = "the newest one"});
+    args.option(choice.run, "--run ID", "run to use, or `last`",
+                {.default_text = "last", .complete = cli::Complete::evolve_run});
     args.option(choice.log_dir, "--log-dir PATH", "log directory of the run",
                 {.default_text = ".gdnctl/evolve/RUN", .complete = cli::Complete::directory});
     args.check([&choice]() -> Status {
@@ -41,8 +43,9 @@ void describe_run(cli::Args& args, RunChoice& choice) {
 }
 
 void describe_id(cli::Args& args, std::string& id, std::string_view name) {
-    args.positional(id,
-                    {.name = name, .help = "number of an attempt, `best`, `base`, or the first digits of a commit"});
+    args.positional(id, {.name = name,
+                         .help = "number of an attempt, `last`, `best`, `base`, or the first digits of a commit",
+                         .complete = cli::Complete::attempt});
 }
 
 Result<fs::path> folder_of(const RunChoice& choice, const Context& context) {
@@ -52,6 +55,12 @@ Result<fs::path> folder_of(const RunChoice& choice, const Context& context) {
 Result<RunView> load(const RunChoice& choice, const Context& context) {
     GDNCTL_TRY_ASSIGN(const fs::path folder, folder_of(choice, context));
     return load_evolve(folder);
+}
+
+// Of a terminal; elsewhere lines are not cut to the terminal of whoever started the command.
+static std::size_t columns_of(const Context& context) {
+    constexpr std::size_t k_usual = 100;
+    return context.terminal.out_is_tty() ? static_cast<std::size_t>(context.terminal.columns()) : k_usual;
 }
 
 }  // namespace evolve
@@ -83,7 +92,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return ExitCode::ok;
     }
     GDNCTL_TRY_ASSIGN(const std::string text, attempt_text(view, attempt));
-    context.terminal.out(text);
+    context.terminal.out(toned_rows(text, context.terminal.color_out()));
     return ExitCode::ok;
 }
 
@@ -109,7 +118,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
         print_json({{"schema", "gdnctl.evolve-log/1"}, {"run", view.state.run}, {"attempts", log_json(view.state)}},
                    context);
     } else {
-        context.terminal.out(log_text(view.state));
+        context.terminal.out(
+            toned_rows(log_text(view.state, evolve::columns_of(context)), context.terminal.color_out()));
     }
     return ExitCode::ok;
 }
@@ -127,7 +137,8 @@ using namespace loop::evolve;
 
 void describe(cli::Args& args, Options& options) {
     args.about("Shows where a candidate comes from: its first parents, back to the base.");
-    args.positional(options.id, "ID", "as for `evolve show`; without it the best candidate");
+    args.positional(options.id, "ID", "as for `evolve show`; without it the best candidate",
+                    {.complete = cli::Complete::attempt});
     evolve::describe_run(args, options.run);
     args.example("gdnctl evolve lineage", "the ancestry of the best candidate");
 }
@@ -142,7 +153,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
                     {"attempts", lineage_json(view.state, numbers)}},
                    context);
     } else {
-        context.terminal.out(lineage_text(view.state, numbers));
+        context.terminal.out(
+            toned_rows(lineage_text(view.state, numbers, evolve::columns_of(context)), context.terminal.color_out()));
     }
     return ExitCode::ok;
 }
@@ -253,8 +265,10 @@ Result<ExitCode> run(const Options&, Context& context) {
 Rows evolve_view_commands() {
     static constexpr cli::Command k_rows[] = {
         cli::make<&evolve_log::describe, &evolve_log::run>("evolve log", "Loop", "list the attempts of an evolve run",
-                                                           Tier::none),
-        cli::make<&evolve_show::describe, &evolve_show::run>("evolve show", "Loop", "show one attempt", Tier::none),
+                                                           Tier::none)
+            .prints_report(),
+        cli::make<&evolve_show::describe, &evolve_show::run>("evolve show", "Loop", "show one attempt", Tier::none)
+            .prints_report(),
         cli::make<&evolve_lineage::describe, &evolve_lineage::run>("evolve lineage", "Loop",
                                                                    "show where a candidate comes from", Tier::none),
         cli::make<&evolve_diff::describe, &evolve_diff::run>("evolve diff", "Loop", "compare two candidates",

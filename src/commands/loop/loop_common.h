@@ -1,6 +1,7 @@
 // Shared by the views of a loop and the `evolve` commands: which log directory and which run to use.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -40,5 +41,10 @@ void describe_run(cli::Args& args, RunChoice& choice);
 void describe_id(cli::Args& args, std::string& id, std::string_view name);
 Result<std::filesystem::path> folder_of(const RunChoice& choice, const Context& context);
 Result<loop::evolve::RunView> load(const RunChoice& choice, const Context& context);
+
+// Removes the refs of a run's old candidates that were neither kept nor tied; `look_only`: only names them. Errors:
+// conflict (a loop is running in the repository, or the journal is damaged).
+Result<std::vector<std::string>> remove_old_refs(const std::filesystem::path& run, std::chrono::seconds age,
+                                                 bool look_only, Context& context);
 
 }  // namespace gdnctl::commands::evolve

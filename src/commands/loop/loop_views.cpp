@@ -16,6 +16,8 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "core/time.h"
+#include "core/tone.h"
+#include "loop/engine/log_dir.h"
 #include "loop/evolve/views.h"
 #include "loop/report/run_report.h"
 #include "loop/report/wording.h"
@@ -54,12 +56,6 @@ std::string promoted_text(const loop::RunView& view) {
     return fmt::format("{}, the last in iteration {}; {} since", view.promotions, last->number, view.since_promotion);
 }
 
-std::string cost_text(const loop::RunView& view) {
-    std::string line = fmt::format("{}; agent {}", duration_text(view.wall_ms), duration_text(view.agent_ms));
-    if (view.tpu_ms > 0) line += fmt::format(", device {}", duration_text(view.tpu_ms));
-    return line + (view.tokens ? fmt::format(", {} tokens", loop::grouped(*view.tokens)) : ", tokens unknown");
-}
-
 // A reason from the performance policy includes the gain.
 std::string why_of(const IterationView& i, const loop::MeasuredRun* measured) {
     const loop::MeasuredView* own = measured == nullptr ? nullptr : measured->of(i);
@@ -76,14 +72,33 @@ bool has_other_number(const IterationView& i) {
     return !i.log_number.empty() && i.log_number != std::to_string(i.number);
 }
 
-std::string log_column(bool wanted, std::string_view text) { return wanted ? fmt::format("  {:>4}", text) : ""; }
+// The columns that only some runs have.
+struct Columns {
+    bool log = false, tokens = false;
+};
 
-std::string iteration_row(const IterationView& i, bool with_log, const loop::MeasuredRun* measured) {
-    const std::string title = shown(i.title, 30), why = why_of(i, measured);
-    const std::string what = title + (title.empty() || why.empty() ? "" : ": ") + shown(why, 200);
-    return fmt::format("{:>4}{}  {:<9}  {:>12}  {:>12}{}{}", i.number, log_column(with_log, i.log_number),
-                       shown(i.ended ? result_word(i) : "open", 9), duration_text(i.wall_ms), loop::grouped(i.tokens),
-                       what.empty() ? "" : "  ", what);
+Columns columns_of(const loop::RunView& view) {
+    const auto any = [&](auto test) { return std::any_of(view.iterations.begin(), view.iterations.end(), test); };
+    return {any(has_other_number), any([](const IterationView& i) { return i.tokens.has_value(); })};
+}
+
+// Everything before the title.
+std::string row_start(const Columns& wanted, std::string_view number, std::string_view log, std::string_view result,
+                      std::string_view time, std::string_view tokens) {
+    return fmt::format("{:>4}{}  {:<9}  {:>12}{}  ", number, wanted.log ? fmt::format("  {:>4}", log) : "", result,
+                       time, wanted.tokens ? fmt::format("  {:>12}", tokens) : "");
+}
+
+std::string iteration_row(const IterationView& i, const Columns& wanted, const loop::MeasuredRun* measured,
+                          std::size_t width) {
+    const std::string start =
+        row_start(wanted, std::to_string(i.number), i.log_number, shown(i.ended ? result_word(i) : "open", 9),
+                  duration_text(i.wall_ms), loop::grouped(i.tokens));
+    const std::string what =
+        title_and_why(i.title, why_of(i, measured), width > start.size() ? width - start.size() : 1);
+    std::string row = start + what;
+    while (row.ends_with(' ')) row.pop_back();
+    return row;
 }
 
 // Lines no wider than `columns`. `measured`: for the same run; nullptr: nothing was measured.
@@ -97,22 +112,19 @@ std::string status_text(const loop::LoadedRun& run, const loop::MeasuredRun* mea
     line("run", fmt::format("{} {}", shown(view.run, 40), standing(run)));
     line("log", shown(run.log_dir.string()));
     line("iteration", open_text(run, now));
+    if (run.holder) line("now", shown(noted_work(run.log_dir)));
     if (view.ended > 0) {
         line("ended", fmt::format("{}: {}; {} counted as failures", view.ended,
                                   results_text(view.outcomes, view.promotions), view.failures));
         line("promoted", promoted_text(view));
     }
-    line("cost", cost_text(view));
+    line("cost", cost_text({view.wall_ms, view.agent_ms, view.tpu_ms, view.tokens}));
     if (view.iterations.empty()) return text;
-    const bool with_log = std::any_of(view.iterations.begin(), view.iterations.end(), has_other_number);
-    text += "\n" +
-            shown(fmt::format("{:>4}{}  {:<9}  {:>12}  {:>12}  {}", "ITER", log_column(with_log, "LOG"), "RESULT",
-                              "TIME", "TOKENS", "TITLE: WHY"),
-                  width) +
-            "\n";
+    const Columns wanted = columns_of(view);
+    text += "\n" + shown(row_start(wanted, "ITER", "LOG", "RESULT", "TIME", "TOKENS") + "TITLE: WHY", width) + "\n";
     const std::size_t first = view.iterations.size() - std::min(view.iterations.size(), k_last_shown);
     for (std::size_t i = first; i < view.iterations.size(); ++i) {
-        text += shown(iteration_row(view.iterations[i], with_log, measured), width) + "\n";
+        text += shown(iteration_row(view.iterations[i], wanted, measured, width), width) + "\n";
     }
     return text;
 }
@@ -235,7 +247,8 @@ Result<ExitCode> watch(loop::LoadedRun run, Context& context) {
     Screen screen(terminal);
     auto measured = measured_by(run);
     const auto status = [&] {
-        return status_text(run, measured ? &*measured : nullptr, context.clock.wall(), terminal.columns());
+        return toned_rows(status_text(run, measured ? &*measured : nullptr, context.clock.wall(), terminal.columns()),
+                          terminal.color_out());
     };
     std::uint64_t size = size_of(run.log_dir / "journal.jsonl");
     std::size_t printed = run.view.records;
@@ -259,27 +272,50 @@ Result<ExitCode> watch(loop::LoadedRun run, Context& context) {
     return ExitCode::ok;
 }
 
-Result<ExitCode> evolve_status(const Options& options, const fs::path& log_dir, Context& context) {
-    if (options.watch || options.rebuild_state) {
-        return fail(ErrorKind::usage,
-                    fmt::format("{} cannot be used with an evolve run", options.watch ? "--watch" : "--rebuild-state"));
+// What a running attempt is measuring.
+std::string evolve_work(const fs::path& log_dir) {
+    const std::string work = loop::running(log_dir) ? loop::noted_work(log_dir) : std::string();
+    return work.empty() ? work : fmt::format("at work    {}\n", loop::shown(work));
+}
+
+Result<ExitCode> evolve_watch(const fs::path& log_dir, Context& context) {
+    Terminal& terminal = context.terminal;
+    Screen screen(terminal);
+    std::string drawn;
+    for (;;) {
+        GDNCTL_TRY_ASSIGN(const auto view, loop::evolve::load_evolve(log_dir));
+        const std::string text = loop::evolve::status_text(view) + evolve_work(log_dir);
+        if (terminal.out_is_tty()) {
+            GDNCTL_TRY(screen.draw(toned_rows(text, terminal.color_out())));
+        } else if (const std::string work = evolve_work(log_dir); drawn != work || drawn.empty()) {
+            terminal.out(drawn.empty() ? text : work);
+            drawn = work.empty() ? text : work;
+            GDNCTL_TRY(terminal.flush());
+        }
+        if (!view.running || terminal.out_closed()) return ExitCode::ok;
+        if (!context.clock.sleep_for(k_look_again, context.stop)) return tl::unexpected(stopped_error());
     }
+}
+
+Result<ExitCode> evolve_status(const Options& options, const fs::path& log_dir, Context& context) {
+    if (options.rebuild_state) return fail(ErrorKind::usage, "--rebuild-state cannot be used with an evolve run");
+    if (options.watch) return evolve_watch(log_dir, context);
     const auto show = [&](const Json& status, const std::string& text) {
         if (context.global.json) {
             Json json = {{"schema", "gdnctl.loop-status/1"}};
             json.update(status);
             print_json(json, context);
         } else {
-            context.terminal.out(text);
+            context.terminal.out(toned_rows(text, context.terminal.color_out()));
         }
         return ExitCode::ok;
     };
     if (const auto index = loop::evolve::read_index(log_dir, loop::running(log_dir).has_value())) {
         GDNCTL_TRY_ASSIGN(const Json status, parse_json(index->status, "state.json"));
-        return show(status, index->text);
+        return show(status, index->text + evolve_work(log_dir));
     }
     GDNCTL_TRY_ASSIGN(const auto view, loop::evolve::load_evolve(log_dir));
-    return show(loop::evolve::status_json(view), loop::evolve::status_text(view));
+    return show(loop::evolve::status_json(view), loop::evolve::status_text(view) + evolve_work(log_dir));
 }
 
 }  // namespace
@@ -327,7 +363,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (context.global.json) {
         print_json(status_json(run, gains), context);
     } else {
-        context.terminal.out(status_text(run, gains, context.clock.wall(), context.terminal.columns()));
+        context.terminal.out(toned_rows(status_text(run, gains, context.clock.wall(), context.terminal.columns()),
+                                        context.terminal.color_out()));
     }
     return ExitCode::ok;
 }
@@ -404,9 +441,9 @@ void put_attempts(const IterationView& i, Lines& lines) {
             lines.line(fmt::format("{:>3}  under way, or interrupted", attempt.number));
             continue;
         }
-        lines.line(fmt::format("{:>3}  {}, exit code {}, {}, {} tokens{}", attempt.number,
-                               shown(attempt.class_word, 30), attempt.rc, duration_text(attempt.wall_ms),
-                               loop::grouped(attempt.tokens),
+        lines.line(fmt::format("{:>3}  {}, exit code {}, {}{}{}", attempt.number, shown(attempt.class_word, 30),
+                               attempt.rc, duration_text(attempt.wall_ms),
+                               attempt.tokens ? fmt::format(", {} tokens", loop::grouped(*attempt.tokens)) : "",
                                attempt.reason.empty() ? "" : ": " + shown(attempt.reason)));
     }
 }
@@ -460,9 +497,9 @@ std::string explanation(const Explained& e) {
     }
     const std::string number = i.log_number.empty() ? "" : "iteration " + shown(i.log_number, 20) + ", ";
     lines.field("log", i.log_commit.empty() ? "" : number + "commit " + short_commit(i.log_commit));
-    lines.field("cost", fmt::format("{}; agent {}, device {}, {} tokens, {} retr{}", duration_text(i.wall_ms),
-                                    duration_text(i.agent_ms), duration_text(i.tpu_ms), loop::grouped(i.tokens),
-                                    i.retries(), i.retries() == 1 ? "y" : "ies"));
+    const std::string again =
+        i.retries() == 0 ? "" : fmt::format(", {} retr{}", i.retries(), i.retries() == 1 ? "y" : "ies");
+    lines.field("cost", cost_text({i.wall_ms, i.agent_ms, i.tpu_ms, i.tokens}) + again);
     put_attempts(i, lines);
     put_stages(i, lines);
     if (e.measured != nullptr) put_measured(*e.measured, *e.all_measured, i, lines);
@@ -491,8 +528,7 @@ Result<const IterationView*> chosen(const loop::LoadedRun& run, const std::strin
 // For an evolve run; `id` as for `evolve show`, or "last".
 Result<ExitCode> explain_attempt(const std::string& id, const std::filesystem::path& log_dir, Context& context) {
     GDNCTL_TRY_ASSIGN(const auto view, loop::evolve::load_evolve(log_dir));
-    const int last = static_cast<int>(view.state.attempts.size()) - 1;
-    GDNCTL_TRY_ASSIGN(const int attempt, id == "last" ? Result<int>(last) : loop::evolve::attempt_of(view.state, id));
+    GDNCTL_TRY_ASSIGN(const int attempt, loop::evolve::attempt_of(view.state, id));
     if (context.global.json) {
         GDNCTL_TRY_ASSIGN(const Json facts, loop::evolve::attempt_json(view, attempt));
         Json object = {{"schema", "gdnctl.loop-explain/1"},
@@ -504,7 +540,7 @@ Result<ExitCode> explain_attempt(const std::string& id, const std::filesystem::p
         return ExitCode::ok;
     }
     GDNCTL_TRY_ASSIGN(const std::string text, loop::evolve::attempt_text(view, attempt));
-    context.terminal.out(text);
+    context.terminal.out(toned_rows(text, context.terminal.color_out()));
     return ExitCode::ok;
 }
 
@@ -516,7 +552,8 @@ void describe(cli::Args& args, Options& options) {
         "the "
         "measurements against the champion, the agent's attempts, the cost, where its commits are, and the files in "
         "the log directory that show it.");
-    args.positional(options.iteration, "N", "iteration number, or `last`");
+    args.positional(options.iteration, "N", "iteration number, or `last`; of an evolve run as for `evolve show`",
+                    {.complete = cli::Complete::loop_iteration});
     describe_loop_dir(args, options.log_dir);
     args.check([&options]() -> Status {
         const auto number = text::parse_int(options.iteration);
@@ -547,7 +584,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         object.update(explained_json(explained));
         print_json(object, context);
     } else {
-        context.terminal.out(explanation(explained));
+        context.terminal.out(toned_rows(explanation(explained), context.terminal.color_out()));
     }
     return ExitCode::ok;
 }
@@ -628,11 +665,17 @@ namespace gdnctl::commands {
 Rows loop_view_commands() {
     static constexpr cli::Command k_rows[] = {
         cli::make<&loop_status::describe, &loop_status::run>("loop-status", "Loop", "show the state of a loop",
-                                                             Tier::none),
+                                                             Tier::none)
+            .prints_report()
+            .also("loop status"),
         cli::make<&loop_explain::describe, &loop_explain::run>(
-            "loop-explain", "Loop", "explain why an iteration was accepted or rejected", Tier::none),
+            "loop-explain", "Loop", "explain why an iteration was accepted or rejected", Tier::none)
+            .prints_report()
+            .also("loop explain"),
         cli::make<&loop_report::describe, &loop_report::run>("loop-report", "Loop", "write a report of a run",
-                                                             Tier::none)};
+                                                             Tier::none)
+            .prints_report()
+            .also("loop report")};
     return k_rows;
 }
 

@@ -10,6 +10,7 @@
 #include "commands/common.h"
 #include "commands/loop/codex_loop.h"
 #include "commands/table.h"
+#include "core/for_people.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "loop/gates/validation_options.h"
@@ -56,8 +57,11 @@ void describe(cli::Args& args, Options& options) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const loop::PerfPolicy policy, policy_in_force(options.perf, context));
-    const int indent = context.global.json ? -1 : 2;
-    print_json(loop::policy_json(policy), context, indent);
+    if (context.global.json) {
+        print_json(loop::policy_json(policy), context);
+    } else {
+        context.terminal.out(to_text(loop::policy_json(policy), 2) + "\n");  // a file to edit
+    }
     return ExitCode::ok;
 }
 
@@ -105,7 +109,7 @@ std::string case_text(const Judged& one) {
     const std::string commit = input.record.commit.empty() ? std::string("-") : input.record.commit.substr(0, 12);
     std::string out = fmt::format("{:>9}  {:<12}  ", input.record.iteration, commit);
     if (!input.skipped.empty()) return out + "not judged: " + input.skipped + "\n";
-    const std::string delta = decision.delta_pct ? fmt::format("{:+.2f}%", *decision.delta_pct) : std::string("-");
+    const std::string delta = decision.delta_pct ? signed_number(*decision.delta_pct, 2) + "%" : std::string("-");
     out += fmt::format("{:>8}  {:<24}  {}\n", delta, input.decided.empty() ? std::string("-") : input.decided,
                        differs ? "-> " + std::string(loop::to_text(decision.verdict)) : std::string("same"));
     if (!differs) return out;
@@ -122,9 +126,9 @@ void describe(cli::Args& args, Options& options) {
         "with one record per line (*.records.jsonl of the running log).");
     args.positional(options.files, "FILE", "records", {.complete = cli::Complete::file});
     args.option(options.metric, "--perf-metric NAME", "metric for records of the running log",
-                {.group = "Performance", .default_text = "the target's, or throughput/mfu"});
-    args.flag(options.lower, "--lower-is-better", "override the target's metric", {.group = "Performance"});
-    args.flag(options.higher, "--higher-is-better", "override the target's metric", {.group = "Performance"});
+                {.group = "Judge by speed", .default_text = "the target's, or throughput/mfu"});
+    args.flag(options.lower, "--lower-is-better", "override the target's metric", {.group = "Judge by speed"});
+    args.flag(options.higher, "--higher-is-better", "override the target's metric", {.group = "Judge by speed"});
     describe_perf_policy(args, options.perf);
     args.exit_code(0, "no decision would change");
     args.exit_code(1, "at least one decision would change");
@@ -171,7 +175,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         out["differences"] = differing;
         out["cases"] = Json::array();
         for (const Judged& one : all) out["cases"].push_back(case_json(one));
-        print_json(out, context, -1);
+        print_json(out, context);
     } else {
         std::string out =
             fmt::format("{:>9}  {:<12}  {:>8}  {:<24}  {}\n", "ITERATION", "COMMIT", "DELTA", "RECORDED", "NOW");
@@ -233,7 +237,7 @@ std::string table_text(const std::vector<Cell>& cells) {
         const loop::Simulated& s = cell.simulated;
         out += fmt::format("{:>8}%  {:>8}%  {:>7.2f}%  {:>7.2f}%  {:>7.2f}%  {:>6.1f}  {:>10}\n", cell.noise_pct,
                            cell.gain_pct, 100 * s.kept, 100 * s.refused, 100 * s.tied, s.pairs,
-                           s.kept > 0 ? fmt::format("{:+.2f}%", 100 * s.claimed_gain) : std::string("-"));
+                           s.kept > 0 ? signed_number(100 * s.claimed_gain, 2) + "%" : std::string("-"));
     }
     return out;
 }
@@ -306,7 +310,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
                                {"pairs", s.pairs},
                                {"claimed_gain_pct", s.kept > 0 ? Json(100 * s.claimed_gain) : Json(nullptr)}});
     }
-    print_json(out, context, -1);
+    print_json(out, context);
     return ExitCode::ok;
 }
 

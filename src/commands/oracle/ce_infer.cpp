@@ -9,6 +9,7 @@
 #include "commands/common.h"
 #include "commands/table.h"
 #include "core/json.h"
+#include "core/text.h"
 #include "oracle/linear_ce/blocks/block_sizes.h"
 #include "platform/context.h"
 #include "platform/terminal.h"
@@ -128,7 +129,22 @@ void describe(cli::Args& args, Options& options) {
     args.see_also("oracle compare");
 }
 
+namespace {
+
+// JAX prints "NVIDIA H100 80GB HBM3" where people say H100, and upstream's table goes by what JAX prints.
+Status check_device(const std::string& device) {
+    const std::string lower = text::to_lower(device);
+    const bool gpu = lower.starts_with("h100") || lower.starts_with("h200") || lower.starts_with("a100") ||
+                     lower.starts_with("b200") || lower.starts_with("gb10") || lower == "gpu" || lower == "cuda";
+    if (!gpu) return {};
+    return fail(ErrorKind::usage, fmt::format("--device {}: not a device kind", device),
+                "write it as JAX prints it, for example 'NVIDIA H100 80GB HBM3' or 'TPU v5 lite'");
+}
+
+}  // namespace
+
 Result<ExitCode> run(const Options& o, Context& context) {
+    GDNCTL_TRY(check_device(o.device));
     GDNCTL_TRY_ASSIGN(const lce::Inferred inferred,
                       lce::infer({o.device, o.batch.value_or(0), o.hidden.value_or(0), o.vocab.value_or(0), o.dtype,
                                   o.x_dtype, o.w_dtype, o.table, o.scoped_vmem_kib}));

@@ -19,13 +19,18 @@
 #include "oracle/gdn/report/report.h"
 #include "oracle/gdn/selftest/selftest.h"
 #include "oracle/linear_ce/judge/contract.h"
+#include "platform/progress.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 
 namespace gdnctl::commands::oracle_gdn {
 
 Status check_run(const oracle_run::Options& o) {
-    if (o.parts || o.stream) return fail(ErrorKind::usage, "--parts and --stream are for gdn-layer");
+    GDNCTL_TRY(refuse("gdn", {{"--parts", o.parts},
+                              {"--stream", o.stream.has_value()},
+                              {"--batch", o.ce.batch.has_value()},
+                              {"--hidden", o.ce.hidden.has_value()},
+                              {"--vocab", o.ce.vocab.has_value()}}));
     return oracle_run::check_sources(o);
 }
 
@@ -49,6 +54,17 @@ Status check_verify(const oracle_verify::Options& o) {
 
 }  // namespace
 
+Status check_bench(const oracle_bench::Options& o) {
+    const harness::linear_ce::BenchSizes usual;
+    return refuse("gdn",
+                  {{"--batch", o.ce.batch != usual.batch},
+                   {"--hidden", o.ce.hidden != usual.hidden},
+                   {"--vocab", o.ce.vocab != usual.vocab},
+                   {"--soft-cap", o.ce.soft_cap != usual.soft_cap},
+                   {"--logsumexp-weight", o.ce.logsumexp_weight != usual.logsumexp_weight}},
+                  "its sizes are in --shape");
+}
+
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
     GDNCTL_TRY_ASSIGN(const harness::BenchRequest request, oracle_plain::bench_request(options, threads, context));
@@ -65,7 +81,11 @@ Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options,
 
 Result<ExitCode> selftest(const Operator& op, const oracle_selftest::Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
-    const auto report = oracle::run_selftest(threads, [&] { return context.stop.stop_requested(); });
+    Progress progress(context.terminal, context.clock,
+                      {.label = "selftest", .quiet = context.global.quiet, .after = std::chrono::seconds(2)});
+    progress.tick();
+    const auto report = oracle::run_selftest(threads, ticking(progress, [&] { return context.stop.stop_requested(); }));
+    progress.finish();
     return oracle_selftest::print(op, report, context);
 }
 
@@ -93,7 +113,7 @@ constinit const Operator k_operator = {.name = "gdn",
                                        .run = {&run, &check_run},
                                        .compare = {&oracle_plain::compare},
                                        .verify = {&oracle_plain::verify, &check_verify},
-                                       .bench = {&bench},
+                                       .bench = {&bench, &check_bench},
                                        .selftest = {&selftest},
                                        .case_names = &oracle::gdn_case_names,
                                        .kernel_names = &kernel_names};
@@ -113,7 +133,11 @@ void describe_contract(cli::Args& args, ContractOptions& options) {
                                    .help = contract_help(),
                                    .group = "Contract",
                                    .complete = cli::Complete::contract});
-    args.option(options.sets, {.names = "--set", .value = "FIELD=VALUE", .help = k_set_help, .group = "Contract"});
+    args.option(options.sets, {.names = "--set",
+                               .value = "FIELD=VALUE",
+                               .help = k_set_help,
+                               .group = "Contract",
+                               .complete = cli::Complete::contract_set});
 }
 
 void describe_threads(cli::Args& args, std::int64_t& threads) {
@@ -176,12 +200,12 @@ Result<ExitCode> run(const Operator& op, const oracle_run::Options& options, Con
 }
 
 Status check_compare(const oracle_compare::Options& options) {
-    if (options.heatmap || options.html || options.rtol || oracle_flashinfer::wanted(options.flashinfer)) {
-        return fail(ErrorKind::usage,
-                    "--heatmap, --html, --rtol, --atol, --flashinfer and --definition are for the operator, not for "
-                    "gdn-layer");
-    }
-    return {};
+    return refuse("gdn-layer", {{"--heatmap", options.heatmap},
+                                {"--html", options.html.has_value()},
+                                {"--rtol", options.rtol.has_value()},
+                                {"--atol", options.atol.has_value()},
+                                {"--flashinfer", options.flashinfer.root.has_value()},
+                                {"--definition", options.flashinfer.definition.has_value()}});
 }
 
 }  // namespace

@@ -66,13 +66,14 @@ void describe_compare(cli::Args& args, CompareOptions& options) {
 // What says nothing about this operator is refused, not ignored.
 Status check_compare(const oracle_compare::Options& o) {
     GDNCTL_TRY(with_sets({}, o.contract.sets));
-    if (o.contract.contract != oracle_gdn::ContractOptions{}.contract || o.rtol || o.budget || o.heatmap ||
-        o.allow_suspect || oracle_flashinfer::wanted(o.flashinfer)) {
-        return fail(ErrorKind::usage,
-                    "linear-ce does not support --contract, --rtol, --atol, --budget, --heatmap, --allow-suspect "
-                    "or the options for FlashInfer-Bench");
-    }
-    return {};
+    return refuse(k_operator.name, {{"--contract", o.contract.contract != oracle_gdn::ContractOptions{}.contract},
+                                    {"--rtol", o.rtol.has_value()},
+                                    {"--atol", o.atol.has_value()},
+                                    {"--budget", o.budget},
+                                    {"--heatmap", o.heatmap},
+                                    {"--allow-suspect", o.allow_suspect},
+                                    {"--flashinfer", o.flashinfer.root.has_value()},
+                                    {"--definition", o.flashinfer.definition.has_value()}});
 }
 
 Result<std::unique_ptr<harness::Reading>> read(const Operator& /*op*/, const oracle::TensorFile& inputs,
@@ -135,20 +136,22 @@ void describe_run(cli::Args& args, RunOptions& options) {
 }
 
 Status check_run(const oracle_run::Options& o) {
+    GDNCTL_TRY(refuse(k_operator.name,
+                      {{"--contract", o.contract.contract != oracle_gdn::ContractOptions{}.contract},
+                       {"--method", o.method != oracle_run::Method::recurrent64},
+                       {"--chunk", o.chunk.has_value()},
+                       {"--backward", o.backward},
+                       {"--parts", o.parts},
+                       {"--stream", o.stream.has_value()}},
+                      "results and gradients are always exact"));
+    GDNCTL_TRY(
+        refuse(k_operator.name, {{"--shape", o.shape.has_value()}}, "its sizes are --batch, --hidden and --vocab"));
     const bool shape = o.ce.batch || o.ce.hidden || o.ce.vocab;
     const int sources = (shape ? 1 : 0) + (o.case_name ? 1 : 0) + (o.inputs.empty() ? 0 : 1);
     if (sources != 1) {
         return fail(ErrorKind::usage, "pass one of --case, --inputs, and --batch with --hidden and --vocab");
     }
     GDNCTL_TRY(with_sets({}, o.contract.sets));
-    const bool contract = o.contract.contract != oracle_gdn::ContractOptions{}.contract;
-    const bool method = o.method != oracle_run::Method::recurrent64 || o.chunk;
-    if (contract || o.shape || method || o.backward || o.parts || o.stream) {
-        return fail(ErrorKind::usage,
-                    "linear-ce does not support --contract, --shape, --method, --chunk, --backward, --parts or "
-                    "--stream",
-                    "results and gradients are always exact");
-    }
     return {};
 }
 
@@ -249,16 +252,16 @@ namespace {
 Status check_verify(const oracle_verify::Options& o) {
     Contract contract;
     for (const std::string& set : o.sets) GDNCTL_TRY(oracle::linear_ce::set_field(set, contract));
-    if (!o.contract && !o.metamorphic && !o.slow && !o.allow_suspect && o.dtype != oracle_verify::StoredAs::f16) {
-        return {};
-    }
-    return fail(ErrorKind::usage,
-                "linear-ce does not support --contract, --metamorphic, --slow, --allow-suspect or --dtype f16");
+    return refuse(k_operator.name, {{"--contract", o.contract.has_value()},
+                                    {"--metamorphic", o.metamorphic},
+                                    {"--slow", o.slow},
+                                    {"--allow-suspect", o.allow_suspect},
+                                    {"--dtype f16", o.dtype == oracle_verify::StoredAs::f16}});
 }
 
 Status check_bench(const oracle_bench::Options& o) {
-    if (o.shape == oracle_bench::k_default_shape) return {};
-    return fail(ErrorKind::usage, "linear-ce does not support --shape", "its sizes are --batch, --hidden and --vocab");
+    return refuse(k_operator.name, {{"--shape", o.shape != oracle_bench::k_default_shape}},
+                  "its sizes are --batch, --hidden and --vocab");
 }
 
 Result<ExitCode> bench(const Operator& op, const oracle_bench::Options& options, Context& context) {

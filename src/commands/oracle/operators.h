@@ -2,6 +2,7 @@
 // nothing outside a row asks which operator it is.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -100,12 +101,33 @@ std::vector<const Operator*> operators_with(Operators all, Verb<Options> Operato
     return known;
 }
 
+// An option that an operator lacks, and whether it was given.
+struct Lacking {
+    std::string_view option;
+    bool given = false;
+};
+// A usage error that names those that were given, and no others.
+Status refuse(std::string_view op, std::initializer_list<Lacking> options, std::string hint = {});
+
 void describe_operator(cli::Args& args, std::string& op, const std::vector<const Operator*>& known);
+void describe_leading_operator(cli::Args& args, std::string& op, const std::vector<const Operator*>& known);
+
+// The operator of a kernel under test, where its spelling, its file or [targets.NAME.oracle] leaves no doubt. Error:
+// usage, name the operator.
+Result<std::string> operator_of_kernel(const std::string& kernel, const Context& context);
+// The operator of a file of inputs, by its metadata or the names of its tensors. Error: usage, or that of the file.
+Result<std::string> operator_of_inputs(const std::vector<std::string>& inputs, const Context& context);
 
 // The positional OP, one of those that have the verb.
 template <class Options>
 void describe_operator(cli::Args& args, Options& options, Verb<Options> Operator::* verb) {
     describe_operator(args, options.op, operators_with(options.operators, verb));
+}
+
+// The same, but it may be left out: see operator_of_kernel() and operator_of_file().
+template <class Options>
+void describe_known_operator(cli::Args& args, Options& options, Verb<Options> Operator::* verb) {
+    describe_leading_operator(args, options.op, operators_with(options.operators, verb));
 }
 
 // What the row refuses.

@@ -7,12 +7,19 @@
 #include "commands/common.h"
 #include "commands/oracle/verbs.h"
 #include "core/json.h"
+#include "core/text.h"
+#include "core/time.h"
+#include "core/tone.h"
+#include "core/version.h"
 #include "harness/child/library.h"
 #include "harness/engine/bench.h"
 #include "harness/engine/verify.h"
 #include "harness/files.h"
 #include "oracle/judge/report.h"
+#include "platform/clock.h"
+#include "platform/context.h"
 #include "platform/fs.h"
+#include "platform/progress.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 #include "target/target.h"
@@ -52,18 +59,32 @@ Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& opti
     GDNCTL_TRY_ASSIGN(const auto dump, oracle_compare::read(options, context));
     GDNCTL_TRY_ASSIGN(const auto reading,
                       op.read(op, dump.inputs, {options.contract, options.ce, {}, {options.rtol, options.atol}}));
-    GDNCTL_TRY_ASSIGN(
-        const harness::Judgement j,
-        reading->judge(dump.outputs, {!options.no_hints, threads, [&] { return context.stop.stop_requested(); }}));
+    Progress progress(context.terminal, context.clock,
+                      {.label = fmt::format("comparing {}", text::join(options.outputs, ", ")),
+                       .quiet = context.global.quiet,
+                       .after = std::chrono::seconds(2)});
+    progress.tick();
+    GDNCTL_TRY_ASSIGN(const harness::Judgement j,
+                      reading->judge(dump.outputs, {!options.no_hints, threads,
+                                                    ticking(progress, [&] { return context.stop.stop_requested(); })}));
+    progress.finish();
     if (context.stop.stop_requested()) return tl::unexpected(stopped_error());
     const auto report = report_of(j, op.name);
     Json object = {{"schema", "gdnctl.oracle-compare/1"}, {"op", op.name}};
     if (options.html || context.global.json) report->add_to(object);
-    if (options.html) GDNCTL_TRY(atomic_replace(context.cwd / *options.html, report->page(object)));
+    if (options.html) {
+        Json shown = object;
+        shown["compared"] = {{"inputs", options.inputs},
+                             {"outputs", options.outputs},
+                             {"date", format_log_time(context.clock.wall()) + " UTC"},
+                             {"version", version()}};
+        GDNCTL_TRY(atomic_replace(context.cwd / *options.html, report->page(shown)));
+    }
     if (context.global.json) {
         print_json(object, context);
     } else {
-        context.terminal.out(report->text({options.inputs, options.outputs, options.heatmap}));
+        context.terminal.out(toned_verdicts(report->text({options.inputs, options.outputs, options.heatmap}),
+                                            context.terminal.color_out()));
     }
     return oracle_report::exit_code_of(j.verdict, options.allow_suspect);
 }
@@ -97,16 +118,18 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
     GDNCTL_TRY_ASSIGN(request.limits, limits_of(options.limits, options.python, {options.kernel}, context));
     GDNCTL_TRY_ASSIGN(const harness::Verified done,
                       verify_cases(op.plain(), request, context, [&](const std::string& lines) {
-                          if (!context.global.json) context.terminal.out(lines);
+                          if (context.global.json) return;
+                          context.terminal.out(toned_verdicts(lines, context.terminal.color_out()));
                       }));
     if (context.global.json) {
         Json notes = Json::object();
         add_hidden(notes, hidden);
         print_json(json_of(op.plain(), request, done, notes), context);
     } else {
-        context.terminal.out(ending_text(request, done, hidden_text(hidden)));
+        context.terminal.out(
+            toned_verdicts(ending_text(request, done, hidden_text(hidden)), context.terminal.color_out()));
         if (context.env.get(k_verdict_line)) {
-            print_json(json_of(op.plain(), request, done, Json::object()), context, -1);
+            context.terminal.out(to_text(json_of(op.plain(), request, done, Json::object())) + "\n");
         }
     }
     const oracle::KernelFault* fault = done.fault();
@@ -140,8 +163,8 @@ Result<ExitCode> run_bench(std::string_view op, harness::BenchPlan& plan, const 
         print_json(done.json, context);
         return done.code;
     }
-    context.terminal.out(done.text + hidden_text(hidden));
-    if (context.env.get(k_verdict_line)) print_json(done.json, context, -1);
+    context.terminal.out(toned_verdicts(done.text + hidden_text(hidden), context.terminal.color_out()));
+    if (context.env.get(k_verdict_line)) context.terminal.out(to_text(done.json) + "\n");
     return done.code;
 }
 

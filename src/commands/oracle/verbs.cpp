@@ -12,6 +12,7 @@
 #include "commands/table.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "core/tone.h"
 #include "harness/child/python_kernel.h"
 #include "harness/files.h"
 #include "jobs/job_destination.h"
@@ -281,7 +282,7 @@ void describe_cases(cli::Args& args, Options& options) {
                                 .value = "NAME",
                                 .help = "run only this case, vector or relation; a set of `oracle cases`, or a pattern "
                                         "such as gva_*, selects several",
-                                .complete = cli::Complete::oracle_case});
+                                .complete = cli::Complete::case_or_set});
     args.option(options.chosen, k_case_choices, "--cases CASES", "which cases to run without --case",
                 {.default_text = "full; py: device"});
     args.option(options.dtype, std::span<const cli::Choice<StoredAs>>(k_dtypes),
@@ -308,7 +309,8 @@ void describe_contract(cli::Args& args, Options& options) {
     args.option(options.sets, {.names = "--set",
                                .value = "FIELD=VALUE",
                                .help = "declare one field of the kernel's contract, for example matmul=bf16",
-                               .group = "Contract"});
+                               .group = "Contract",
+                               .complete = cli::Complete::contract_set});
 }
 
 void describe_examples(cli::Args& args) {
@@ -353,7 +355,7 @@ void describe(cli::Args& args, Options& options) {
         "of any "
         "other field are skipped and counted. A program gets log decay, beta as a factor and states as [N,H,K,V], as "
         "loaded kernels do, unless another form is declared.");
-    describe_operator(args, options, &Operator::verify);
+    describe_known_operator(args, options, &Operator::verify);
     args.option(options.kernel, {.names = "--kernel",
                                  .value = "KERNEL",
                                  .help = kernel_help(),
@@ -416,9 +418,13 @@ Result<RemoteCommand> words_there(const Options& o, const Context& context) {
 
 Result<ExitCode> run(const Options& options, Context& context) {
     Options all = options;
+    if (all.op.empty()) {
+        GDNCTL_TRY_ASSIGN(all.op, operator_of_kernel(all.kernel, context));
+        GDNCTL_TRY(check(all));
+    }
     GDNCTL_TRY_ASSIGN(all.hidden, take_hidden(context.env));
     if (!options.elsewhere.wanted()) return run_operator(all, &Operator::verify, context);
-    GDNCTL_TRY_ASSIGN(const auto words, words_there(options, context));
+    GDNCTL_TRY_ASSIGN(const auto words, words_there(all, context));
     all.elsewhere.save_failures = options.save_failures;
     return run_elsewhere(all.elsewhere, words, context);
 }
@@ -429,27 +435,34 @@ namespace gdnctl::commands::oracle_compare {
 
 namespace {
 
-// A dump, or a dataset: one of the two.
-void describe_files_check(cli::Args& args, const Options& options) {
+// A dump, or a dataset: one of the two. IN and OUT stand for --inputs and --outputs.
+void describe_files_check(cli::Args& args, Options& options) {
     args.check([&options]() -> Status {
+        if (options.in) {
+            if (!options.inputs.empty() || !options.outputs.empty()) {
+                return fail(ErrorKind::usage, "IN and OUT cannot be combined with --inputs and --outputs");
+            }
+            if (!options.out) return fail(ErrorKind::usage, "the argument OUT is missing", "pass both: IN OUT");
+            options.inputs = {*options.in};
+            options.outputs = {*options.out};
+        }
         const bool dataset = oracle_flashinfer::wanted(options.flashinfer);
         if (dataset && !(options.inputs.empty() && options.outputs.empty())) {
             return fail(ErrorKind::usage,
                         "--flashinfer and --definition cannot be combined with --inputs and --outputs");
         }
         if (!dataset && options.inputs.empty()) {
-            return fail(ErrorKind::usage, "--inputs is required", "pass the dump: --inputs FILE --outputs FILE");
+            return fail(ErrorKind::usage, "--inputs is required", "pass the dump: oracle compare OP IN OUT");
         }
         if (!dataset && options.outputs.empty()) {
-            return fail(ErrorKind::usage, "--outputs is required", "pass the dump: --inputs FILE --outputs FILE");
+            return fail(ErrorKind::usage, "--outputs is required", "pass the dump: oracle compare OP IN OUT");
         }
         return {};
     });
 }
 
 void describe_examples(cli::Args& args) {
-    args.example("gdnctl oracle compare gdn --inputs in.safetensors --outputs out.safetensors",
-                 "judge a dump of Marin's kernel");
+    args.example("gdnctl oracle compare in.safetensors out.safetensors", "judge a dump of Marin's kernel");
     args.example("gdnctl oracle compare gdn --inputs in.npz --outputs out.npz --contract hf --set head_map=tiled",
                  "transformers' contract with one field changed");
     args.example(
@@ -490,7 +503,9 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "With --flashinfer, every solution in C of a FlashInfer-Bench dataset is judged instead, on every workload of "
         "its definition. A trace line records FlashInfer-Bench's own status and speedup, and our verdict.");
-    describe_operator(args, options, &Operator::compare);
+    describe_known_operator(args, options, &Operator::compare);
+    args.positional(options.in, "IN", "input tensors, as --inputs", {.complete = cli::Complete::file});
+    args.positional(options.out, "OUT", "output tensors, as --outputs", {.complete = cli::Complete::file});
     args.option(options.inputs, {.names = "--inputs",
                                  .value = "FILE",
                                  .help = "input tensors: q, k, v, g, beta, ... (.safetensors, .npz or .npy)",
@@ -531,7 +546,11 @@ Result<ExitCode> run(const Options& options, Context& context) {
         GDNCTL_TRY_ASSIGN(const int threads, oracle_files::thread_count(options.threads));
         return oracle_flashinfer::run(options.flashinfer, threads, options.allow_suspect, context);
     }
-    return run_operator(options, &Operator::compare, context);
+    if (!options.op.empty()) return run_operator(options, &Operator::compare, context);
+    Options known = options;
+    GDNCTL_TRY_ASSIGN(known.op, operator_of_inputs(options.inputs, context));
+    GDNCTL_TRY(check_operator(known, &Operator::compare));
+    return run_operator(known, &Operator::compare, context);
 }
 
 Result<Dump> read(const Options& options, const Context& context) {
@@ -732,7 +751,9 @@ Result<ExitCode> print(const Operator& op, const oracle::SelftestReport& report,
         }
         text += text_of(report.backward ? "forward" : "", report.totals);
         if (report.backward) text += text_of("backward", *report.backward);
-        context.terminal.out(text + fmt::format("selftest: {}\n", report.passed() ? "passed" : "FAILED"));
+        text +=
+            fmt::format("selftest: {}\n", toned(report.passed() ? "passed" : "FAILED", context.terminal.color_out()));
+        context.terminal.out(text);
     }
     return report.passed() ? ExitCode::ok : ExitCode::check_failed;
 }
@@ -848,13 +869,16 @@ namespace gdnctl::commands {
 Rows oracle_commands() {
     static constexpr cli::Command k_rows[] = {
         cli::make<&oracle_verify::describe, &oracle_verify::run>("oracle verify", "Oracle",
-                                                                 "judge a kernel on generated cases", Tier::http),
+                                                                 "judge a kernel on generated cases", Tier::http)
+            .prints_report(),
         cli::make<&oracle_compare::describe, &oracle_compare::run>("oracle compare", "Oracle",
-                                                                   "judge tensors dumped from a run", Tier::process),
+                                                                   "judge tensors dumped from a run", Tier::process)
+            .prints_report(),
         cli::make<&oracle_run::describe, &oracle_run::run>("oracle run", "Oracle", "write inputs and the exact result",
                                                            Tier::none),
         cli::make<&oracle_bench::describe, &oracle_bench::run>("oracle bench", "Oracle",
-                                                               "time kernels and compare them with sgemm", Tier::http),
+                                                               "time kernels and compare them with sgemm", Tier::http)
+            .prints_report(),
         cli::make<&oracle_cases::describe, &oracle_cases::run>("oracle cases", "Oracle", "list the generated cases",
                                                                Tier::none),
         cli::make<&oracle_adapter::describe, &oracle_adapter::run>(

@@ -153,6 +153,7 @@ namespace gdnctl::commands::oracle_compare {
 struct Options {
     std::string op;
     std::vector<std::string> inputs, outputs;
+    std::optional<std::string> in, out;  // the arguments, which become the only inputs and outputs
     oracle_gdn::ContractOptions contract;
     std::optional<double> rtol, atol;
     bool budget = false;

@@ -11,13 +11,20 @@
 #include "cli/config.h"
 #include "cli/reference.h"
 #include "commands/log/common.h"
+#include "commands/loop/loop_common.h"
 #include "commands/oracle/operators.h"
 #include "commands/table.h"
 #include "core/config.h"
 #include "core/json.h"
+#include "harness/child/python_kernel.h"
+#include "harness/engine/operator.h"
 #include "jobs/job_destination.h"
+#include "jobs/submissions.h"
 #include "loop/engine/prompt.h"
+#include "loop/evolve/views.h"
+#include "loop/memory/run_view.h"
 #include "oracle/gdn/contract/contract.h"
+#include "oracle/linear_ce/judge/contract.h"
 #include "platform/context.h"
 #include "platform/fs.h"
 #include "platform/terminal.h"
@@ -40,8 +47,8 @@ constexpr std::array<std::string_view, 3> k_shells = {"bash", "zsh", "fish"};
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Prints a script that completes commands, options and values: fixed choices, files, targets, clusters and "
-        "local jobs.");
+        "Prints a script that completes commands, options and values: fixed choices, files, kernels, cases, presets, "
+        "iterations, attempts, jobs, targets and clusters.");
     args.example("source <(gdnctl completion bash)", "in this shell");
     args.example("gdnctl completion bash > ~/.local/share/bash-completion/completions/gdnctl", "for all new shells");
     args.example("gdnctl completion zsh > ~/.zfunc/_gdnctl", "with ~/.zfunc in fpath");
@@ -80,16 +87,23 @@ std::vector<std::string> clusters(const Context& context) {
     return names;
 }
 
-// The local backend has one folder per job.
-std::vector<std::string> local_jobs(const std::filesystem::path& state) {
+// Newest first: the jobs that this machine submitted, then those of the local backend, which has one folder per job.
+std::vector<std::string> jobs(const Context& context) {
     std::vector<std::string> ids;
+    for (Submission& one : own_submissions(context.state_dir)) ids.push_back(std::move(one.id));
+    std::vector<std::pair<std::filesystem::file_time_type, std::string>> local;
     std::error_code ignored;
-    for (std::filesystem::directory_iterator it(state / "local" / "jobs", ignored), end; it != end;
+    for (std::filesystem::directory_iterator it(context.state_dir / "local" / "jobs", ignored), end; it != end;
          it.increment(ignored)) {
-        const std::string name = it->path().filename().string();
-        if (it->is_directory(ignored) && !name.starts_with('.')) ids.push_back(name);  // '.': being created or removed
+        std::string name = it->path().filename().string();
+        const bool known = std::find(ids.begin(), ids.end(), name) != ids.end();
+        // '.': being created or removed
+        if (!it->is_directory(ignored) || name.starts_with('.') || known || is_of_loop(name)) continue;
+        local.emplace_back(it->last_write_time(ignored), std::move(name));
     }
-    std::sort(ids.begin(), ids.end());
+    std::sort(local.rbegin(), local.rend());
+    for (auto& [time, name] : local) ids.push_back(std::move(name));
+    if (!ids.empty()) ids.emplace_back("last");
     return ids;
 }
 
@@ -103,11 +117,127 @@ Member of_operator(const std::vector<std::string>& line, Member Operator::* memb
     return operators().front()->*member;
 }
 
-// Complete names, and the prefixes of spellings that continue with a path or a command.
-std::vector<std::string> kernels(const std::vector<std::string>& line, bool timed) {
+// What the path in `typed` can be: folders, and files whose names end so. Each follows `prefix`, as typed.
+std::vector<std::string> paths(const std::string& prefix, const std::string& typed, std::string_view ending,
+                               const Context& context) {
+    const std::size_t slash = typed.rfind('/');
+    const std::string folder = slash == std::string::npos ? std::string() : typed.substr(0, slash + 1);
+    std::vector<std::string> found;
+    std::error_code ignored;
+    for (std::filesystem::directory_iterator it(context.cwd / folder, ignored), end; it != end; it.increment(ignored)) {
+        const std::string name = it->path().filename().string();
+        if (name.starts_with('.')) continue;
+        if (it->is_directory(ignored)) {
+            found.push_back(prefix + folder + name + "/");
+        } else if (name.ends_with(ending)) {
+            found.push_back(prefix + folder + name);
+        }
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+// Names, and the prefixes of spellings that continue; after a prefix, the files that it may name.
+std::vector<std::string> kernels(const std::vector<std::string>& line, const std::string& typed, bool timed,
+                                 const Context& context) {
+    constexpr std::pair<std::string_view, std::string_view> k_forms[] = {
+        {"src:", ".c"}, {"lib:", ".so"}, {"py:", ".py"}};
+    for (const auto& [prefix, ending] : k_forms) {
+        if (!typed.starts_with(prefix)) continue;
+        auto found = paths(std::string(prefix), typed.substr(prefix.size()), ending, context);
+        if (prefix != "py:") return found;
+        for (const harness::Adapter& adapter : harness::python_adapters()) {
+            found.push_back(fmt::format("py:{}", adapter.name));
+        }
+        return found;
+    }
     std::vector<std::string> names = of_operator(line, &Operator::kernel_names)(timed);
-    names.insert(names.end(), {"src:", "lib:", "cmd:"});
+    names.insert(names.end(), {"src:", "lib:", "cmd:", "py:"});
     return names;
+}
+
+std::vector<std::string> cases_and_sets(const std::vector<std::string>& line) {
+    std::vector<std::string> names = of_operator(line, &Operator::case_names)();
+    std::vector<std::string> sets;
+    const harness::CaseList cases = of_operator(line, &Operator::plain)().cases();
+    for (const harness::CaseRow& row : cases.rows) {
+        if (std::find(sets.begin(), sets.end(), row.set) == sets.end()) sets.push_back(row.set);
+    }
+    names.insert(names.begin(), sets.begin(), sets.end());
+    return names;
+}
+
+// "head_map=tiled", and "chunk=" where a number follows.
+std::vector<std::string> contract_sets(const std::vector<std::string>& line) {
+    std::vector<std::string> sets;
+    if (std::find(line.begin(), line.end(), "linear-ce") != line.end()) {
+        for (const std::string& field : oracle::linear_ce::contract_field_names()) sets.push_back(field + "=");
+        return sets;
+    }
+    for (const std::string& field : oracle::contract_field_names()) {
+        const auto values = oracle::contract_field_values(field);
+        for (const std::string& value : values) sets.push_back(field + "=" + value);
+        if (values.empty()) sets.push_back(field + "=");
+    }
+    return sets;
+}
+
+// Value of an option that was typed earlier, as --name VALUE or --name=VALUE.
+std::optional<std::string> typed_value(const std::vector<std::string>& line, std::string_view option) {
+    for (std::size_t i = line.size(); i-- > 0;) {
+        if (line[i] == option && i + 1 < line.size()) return line[i + 1];
+        if (line[i].starts_with(option) && line[i][option.size()] == '=') return line[i].substr(option.size() + 1);
+    }
+    return std::nullopt;
+}
+
+std::vector<std::string> attempts(const std::filesystem::path& log_dir) {
+    const auto view = loop::evolve::load_evolve(log_dir);
+    if (!view) return {};
+    std::vector<std::string> names = {"best", "last"};
+    for (std::size_t i = view->state.attempts.size(); i-- > 1;) names.push_back(std::to_string(i));
+    return names;
+}
+
+std::vector<std::string> evolve_attempts(const std::vector<std::string>& line, const Context& context) {
+    const auto folder = evolve::folder_of({typed_value(line, "--run"), typed_value(line, "--log-dir")}, context);
+    return folder ? attempts(*folder) : std::vector<std::string>();
+}
+
+// Newest first, as their names begin with their start.
+std::vector<std::string> evolve_runs(const Context& context) {
+    std::vector<std::string> names;
+    const auto newest = evolve::folder_of({}, context);
+    if (!newest) return names;
+    std::error_code ignored;
+    for (std::filesystem::directory_iterator it(newest->parent_path(), ignored), end; it != end;
+         it.increment(ignored)) {
+        if (std::filesystem::exists(it->path() / "journal.jsonl", ignored)) {
+            names.push_back(it->path().filename().string());
+        }
+    }
+    std::sort(names.rbegin(), names.rend());
+    names.emplace_back("last");
+    return names;
+}
+
+std::vector<std::string> loop_iterations(const std::vector<std::string>& line, const Context& context) {
+    const auto folder = loop_dir(typed_value(line, "--log-dir"), context);
+    if (!folder) return {};
+    if (loop::evolve::is_evolve_run(*folder)) return attempts(*folder);
+    const auto run = loop::load_run(*folder);
+    if (!run || run->view.iterations.empty()) return {};
+    std::vector<std::string> names = {"last"};
+    for (auto it = run->view.iterations.rbegin(); it != run->view.iterations.rend(); ++it) {
+        names.push_back(std::to_string(it->number));
+    }
+    return names;
+}
+
+std::vector<std::string> rule_ids() {
+    std::vector<std::string> ids;
+    for (const runlog::RuleInfo& rule : runlog::lint_rules()) ids.emplace_back(rule.id);
+    return ids;
 }
 
 std::vector<std::string> outcomes() {
@@ -139,13 +269,7 @@ std::vector<std::string> iterations(const Context& context) {
 
 // The output folder of the download command being typed.
 std::filesystem::path output_folder(const std::vector<std::string>& line) {
-    constexpr std::string_view k_option = "--output-dir";
-    for (std::size_t i = line.size(); i-- > 0;) {
-        if (line[i] == k_option && i + 1 < line.size()) return line[i + 1];
-        if (line[i].starts_with(k_option) && line[i][k_option.size()] == '=')
-            return line[i].substr(k_option.size() + 1);
-    }
-    return ".profiles/hf";
+    return typed_value(line, "--output-dir").value_or(".profiles/hf");
 }
 
 // Its files and folders, as named in the repository.
@@ -177,21 +301,29 @@ std::vector<std::string> document_names(const Context& context, Complete kind) {
     return names;
 }
 
-std::vector<std::string> values_of(Complete kind, const std::vector<std::string>& line, const Context& context) {
+// `typed`: what of the value is there already.
+std::vector<std::string> values_of(Complete kind, const std::vector<std::string>& line, const std::string& typed,
+                                   const Context& context) {
     switch (kind) {
         case Complete::nothing: return {};
         case Complete::file: return {":file"};
         case Complete::directory: return {":directory"};
         case Complete::target: return target_names(context.config);
         case Complete::cluster: return clusters(context);
-        case Complete::local_job: return local_jobs(context.state_dir);
+        case Complete::job: return jobs(context);
         case Complete::contract: return oracle::contract_names();
         case Complete::oracle_case: return of_operator(line, &Operator::case_names)();
-        case Complete::kernel: return kernels(line, false);
-        case Complete::timed_kernel: return kernels(line, true);
+        case Complete::case_or_set: return cases_and_sets(line);
+        case Complete::contract_set: return contract_sets(line);
+        case Complete::kernel: return kernels(line, typed, false, context);
+        case Complete::timed_kernel: return kernels(line, typed, true, context);
         case Complete::outcome: return outcomes();
         case Complete::lint_rule: return rule_settings();
+        case Complete::lint_rule_id: return rule_ids();
         case Complete::iteration: return iterations(context);
+        case Complete::loop_iteration: return loop_iterations(line, context);
+        case Complete::attempt: return evolve_attempts(line, context);
+        case Complete::evolve_run: return evolve_runs(context);
         case Complete::prompt:
         case Complete::preset:
         case Complete::document: return document_names(context, kind);
@@ -219,10 +351,17 @@ Result<ExitCode> run(const Options& options, Context& context) {
                              context.state_dir, context.program, context.global};
     const cli::Completions found = cli::complete(table(), options.words);
     const std::string& last = options.words.back();
+    bool fits = false;
     for (const auto& [word, help] : found.words) {
-        if (word.starts_with(last)) context.terminal.out(help.empty() ? word + "\n" : word + "\t" + help + "\n");
+        if (!word.starts_with(last)) continue;
+        fits = true;
+        context.terminal.out(help.empty() ? word + "\n" : word + "\t" + help + "\n");
     }
-    for (const std::string& value : values_of(found.values, options.words, configured)) {
+    for (const auto& [word, help] : found.instead) {
+        if (!fits) context.terminal.out(word + "\t" + help + "\n");
+    }
+    const std::string typed = last.substr(std::min(found.head.size(), last.size()));
+    for (const std::string& value : values_of(found.values, options.words, typed, configured)) {
         const bool is_path = value.starts_with(':');
         const std::string word = is_path ? value : found.head + value;
         if (is_path || word.starts_with(last)) context.terminal.out(word + "\n");

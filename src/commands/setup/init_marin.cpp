@@ -29,18 +29,18 @@ struct Options {
 
 namespace fs = std::filesystem;
 
-extern const std::string_view k_marin_shim;  // marin_shim.cpp.in
+extern const std::string_view k_marin_shim, k_agent_skill;  // marin_shim.cpp.in
 
 void describe(cli::Args& args, Options& options) {
     args.about(
-        "Installs the files that the recipe's commands expect in scripts/gdn of a Marin checkout: gdnctl.py, a short "
-        "script that "
-        "runs gdnctl (so that `uv run python scripts/gdn/gdnctl.py ...` works as written), the iteration prompt, and "
-        "the directive presets. Shows all changes as a diff.");
+        "Installs what the recipe and a coding agent need into a Marin checkout: in scripts/gdn gdnctl.py, a short "
+        "script that runs gdnctl (so that `uv run python scripts/gdn/gdnctl.py ...` works as written), the iteration "
+        "prompt and the directive presets, and .agents/skills/gdnctl/SKILL.md, which tells an agent when to run which "
+        "command. Lists the files that it creates, keeps or replaces.");
     args.about(
-        "Identical files are left alone. A file that differs is kept, with exit code 7, unless you pass --force. "
-        "Missing files are always written. Nothing is committed.");
-    args.flag(options.dry_run, "--dry-run", "write nothing, only show what would change");
+        "Identical files are left alone. A file that differs is kept, with exit code 7, unless you pass --force; a "
+        "diff shows how it differs. Missing files are always written. Nothing is committed.");
+    args.flag(options.dry_run, "--dry-run", "write nothing, show all changes as a diff");
     args.flag(options.force, "--force", "replace files that differ");
     args.example("gdnctl init marin --dry-run", "what would be written, as a diff");
     args.example("gdnctl -C ~/marin init marin");
@@ -74,6 +74,7 @@ std::string_view to_text(Action action) {
 std::vector<InstalledFile> pieces() {
     std::vector<InstalledFile> all = {{"scripts/gdn/gdnctl.py", k_marin_shim, 0777}};
     for (auto& [path, bytes] : loop::recipe_files("marin")) all.push_back({std::move(path), bytes});
+    all.push_back({".agents/skills/gdnctl/SKILL.md", k_agent_skill});
     return all;
 }
 
@@ -134,7 +135,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     std::size_t changed = 0;
     for (const InstalledFile& piece : pieces()) {
         GDNCTL_TRY_ASSIGN(const Outcome outcome, place(root, piece, options));
-        if (!context.global.json) context.terminal.out(outcome.diff);
+        const bool differs = outcome.action == Action::kept || outcome.action == Action::replaced;
+        if (!context.global.json && (differs || options.dry_run)) context.terminal.out(outcome.diff);
         tell(piece, outcome.action, options.dry_run);
         files.push_back({{"path", piece.path}, {"action", to_text(outcome.action)}});
         if (outcome.action == Action::kept) kept.push_back(piece.path);

@@ -18,7 +18,6 @@
 #include "harness/gdn/read.h"
 #include "jobs/trace_input.h"
 #include "oracle/gdn/bench/bench.h"
-#include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/hash.h"
 #include "platform/signals.h"
@@ -173,18 +172,6 @@ Result<trace::Asked> asked_of(const Options& options, const Context& context) {
 
 void say(Context& context, std::string_view text) { context.terminal.err(fmt::format("[gdnctl] {}\n", text)); }
 
-// An agent that reads a pipe gets the digest.
-bool reads_as_agent(const Options& options, Context& context) {
-    if (options.digest || context.terminal.out_is_tty() || context.global.json) return options.digest;
-    for (const char* name : {"CODEX_THREAD_ID", "CLAUDECODE", "GDNCTL_LOOP_ID", "GDNCTL_AGENT"}) {
-        const std::string value = context.env.get(name).value_or("");
-        if (value.empty() || (std::string_view(name) == "GDNCTL_AGENT" && value != "1")) continue;
-        say(context, fmt::format("{} is set: printing the digest; --json prints everything", name));
-        return true;
-    }
-    return false;
-}
-
 Status print(const trace::View& view, std::vector<trace::Source>& sources, const trace::Answer& answer,
              const Options& options, Context& context) {
     for (const trace::Warning& warning : answer.warnings) say(context, warning.message);
@@ -209,7 +196,7 @@ Status print(const trace::View& view, std::vector<trace::Source>& sources, const
         constexpr int k_uncut = 400;
         const int width = context.terminal.out_is_tty() ? context.terminal.columns() : k_uncut;
         context.terminal.out(trace::as_text(answer.blocks, width));
-    } else if (reads_as_agent(options, context)) {
+    } else if (options.digest || context.global.agent) {
         context.terminal.out(answer.digest);
     } else {
         GDNCTL_TRY_ASSIGN(const std::string hash, hash_hex(HashKind::sha256, answer.markdown));
@@ -416,7 +403,8 @@ template <std::size_t... I>
 constexpr auto rows_of(std::index_sequence<I...>) {
     return std::array<cli::Command, sizeof...(I) + 1>{
         cli::make<&describe<I>, &run<I>>(trace::k_views[I].command, "Traces", trace::k_views[I].summary, Tier::none)
-            .without_config()...,
+            .without_config()
+            .prints_report()...,
         cli::make<&describe_export, &export_trace>("trace export", "Traces", "write a trace for Perfetto's viewer",
                                                    Tier::none)
             .without_config()};

@@ -10,6 +10,7 @@
 #include "harness/child/library.h"
 #include "oracle/gdn/bench/bench.h"
 #include "platform/clock.h"
+#include "platform/progress.h"
 #include "platform/signals.h"
 
 namespace gdnctl::harness {
@@ -36,7 +37,7 @@ public:
         for (Subject& s : m_plan.yardsticks()) m_subjects.push_back(std::move(s));
         const std::size_t first = m_subjects.size();
         for (Contestant& c : m_all) m_subjects.push_back(std::move(c.subject));
-        GDNCTL_TRY(run_rounds(m_subjects, m_request.rounds, m_request.runs, m_context.clock, m_context.stop));
+        GDNCTL_TRY(time_subjects());
         m_subjects[0].flop = m_peak_flop;
         const Subject* sgemm = m_no_sgemm.empty() ? &m_subjects[1] : nullptr;
         m_peak = timing_of(m_subjects[0], nullptr, m_subjects[0]);
@@ -58,6 +59,22 @@ public:
     }
 
 private:
+    Status time_subjects() {
+        const auto turns = static_cast<std::uint64_t>(m_request.rounds) * m_subjects.size();
+        Progress progress(m_context.terminal, m_context.clock,
+                          {.label = "timing",
+                           .unit = "turns",
+                           .total = turns,
+                           .quiet = m_context.global.quiet,
+                           .after = std::chrono::seconds(2)});
+        std::uint64_t turn = 0;
+        return run_rounds(m_subjects, m_request.rounds, m_request.runs, m_context.clock, m_context.stop,
+                          [&](std::int64_t round, const Subject& subject) {
+                              progress.note(round == 0 ? "first run of " + subject.name : subject.name);
+                              progress.update(round == 0 ? 0 : turn++);
+                          });
+    }
+
     void add_yardsticks() {
         constexpr std::size_t k_steps = 2'000'000;
         m_subjects.push_back(

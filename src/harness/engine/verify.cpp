@@ -14,6 +14,7 @@
 #include "harness/files.h"
 #include "oracle/judge/report.h"
 #include "platform/fs.h"
+#include "platform/progress.h"
 #include "platform/signals.h"
 
 namespace gdnctl::harness {
@@ -356,7 +357,9 @@ public:
           m_context(context),
           m_said(said),
           m_options(request.options),
-          m_folder(op, request, context) {}
+          m_folder(op, request, context),
+          m_progress(context.terminal, context.clock,
+                     {.label = request.kernel, .quiet = context.global.quiet, .after = std::chrono::seconds(2)}) {}
 
     Result<Verified> run() {
         const CaseList cases = m_operator.cases();
@@ -375,6 +378,7 @@ public:
             GDNCTL_TRY(run_cases(cases, vectors));
         }
         GDNCTL_TRY(analyse());
+        m_progress.finish();
         for (const FailureGroup& group : groups_of(m_done.items)) {
             m_said(group_text(group, m_done.items, unit_of(m_done.items[group.shown])));
         }
@@ -459,6 +463,9 @@ private:
                   vectors.empty() ? "" : fmt::format(" and {} recorded inputs", vectors.size()));
         GDNCTL_TRY_ASSIGN(m_options.entries, m_operator.entries(*m_kernel));
         take_facts();
+        m_progress.count("cases", static_cast<std::uint64_t>(
+                                      std::count_if(cases.rows.begin(), cases.rows.end(),
+                                                    [&](const CaseRow& c) { return wanted(c.name, c.set); })));
         for (const CaseRow& c : cases.rows) {
             if (c.set != m_set) end_set(c.set);
             if (!wanted(c.name, c.set)) continue;
@@ -467,6 +474,7 @@ private:
                 ++m_done.not_run;
                 continue;
             }
+            m_progress.update(m_judged++);
             auto done = run_case(c.name);
             if (!done) return tl::unexpected(std::move(done).error().within("case " + c.name));
         }
@@ -507,6 +515,7 @@ private:
     }
 
     void end_set(std::string next) {
+        Progress::step_aside();
         m_said(m_summary.take_text());
         m_set = std::move(next);
     }
@@ -661,6 +670,7 @@ private:
     void add(Item item) {
         item.set = m_set;
         m_failed = m_failed || item.failed();
+        if (m_request.verbose) Progress::step_aside();
         if (m_request.verbose) m_said(line_of(item, unit_of(item)));
         m_summary.add(item);
         m_done.items.push_back(std::move(item));
@@ -715,6 +725,8 @@ private:
     bool m_failed = false;
     std::vector<Alike> m_alike;
     Verified m_done;
+    std::uint64_t m_judged = 0;  // cases
+    Progress m_progress;
 };
 
 // "68 cases, 60 backward, 30 decode, 2 vectors"

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view k_start = "iteration-";
+constexpr std::string_view k_start = "iteration-", k_now = "now.txt";
 
 bool is_there(const fs::path& path) {
     std::error_code problem;
@@ -139,6 +139,20 @@ Result<int> Artefacts::prune(int latest, int keep) const {
 bool Artefacts::stop_requested() const {
     std::error_code problem;
     return fs::exists(fs::symlink_status(m_folder / "STOP", problem));
+}
+
+void note_work(const fs::path& log_dir, std::string_view text) {
+    (void)atomic_replace(log_dir / k_now, std::string(text) + "\n", 0600);
+}
+
+std::string noted_work(const fs::path& log_dir) {
+    std::error_code problem;
+    const auto noted = fs::last_write_time(log_dir / k_now, problem);
+    if (problem) return {};
+    const auto recorded = fs::last_write_time(log_dir / "journal.jsonl", problem);
+    if (problem || noted < recorded) return {};
+    const auto text = read_file_if_exists(log_dir / k_now);
+    return text && *text ? std::string(text::trim(**text)) : std::string();
 }
 
 Result<LoopLock> LoopLock::acquire(const fs::path& log_dir, const fs::path& git_common_dir, WallTime now) {

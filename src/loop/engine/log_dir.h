@@ -56,6 +56,12 @@ private:
     std::filesystem::path m_folder;
 };
 
+// What a run is doing inside its current step ("pair 3 of at most 9, ..."), for those who watch. It has a file of its
+// own, <log-dir>/now.txt, because the journal only says what has ended. A file that cannot be written is no failure.
+void note_work(const std::filesystem::path& log_dir, std::string_view text);
+// Empty: nothing was noted since the journal's last record.
+std::string noted_work(const std::filesystem::path& log_dir);
+
 // Allows one loop at a time per repository and per log directory.
 
 // Holds the locks while it lives; the system releases them however the process ends.

@@ -298,6 +298,7 @@ Result<Launch> JobEvaluator::build(const fs::path& tree, const fs::path& log, co
         spec.merge_stderr = true;
         spec.wall_limit = std::chrono::seconds(m_options.test_timeout_s);
         spec.stop = m_context.stop;
+        spec.env["GDNCTL_AGENT"] = "0";  // not for an agent, although the loop's mark says so
         for (const auto& [name, value] : env) spec.env[name] = value;
         GDNCTL_TRY_ASSIGN(const ProcessResult result, m_context.process.run(spec));
         if (m_context.stop.stop_requested()) return tl::unexpected(stopped_error());
@@ -398,6 +399,7 @@ Result<Comparison> compare(Evaluator& evaluator, const std::string& champion, co
     Comparison out;
     while (static_cast<int>(out.d.size()) < rule.cap) {
         out.decided = false;
+        if (evaluator.on_step) evaluator.on_step(pair_at_work(out.d, rule.cap));
         GDNCTL_TRY(measure_pair(evaluator, champion, candidate, log, out));
         if (!out.decided) return out;
         out.look = judge_pairs(out.d, rule);
@@ -411,6 +413,7 @@ Result<Comparison> measure_pairs(Evaluator& evaluator, const std::string& champi
     Comparison out;
     for (int i = 0; i < pairs; ++i) {
         out.decided = false;
+        if (evaluator.on_step) evaluator.on_step(pair_at_work(out.d, pairs));
         GDNCTL_TRY(measure_pair(evaluator, champion, candidate, log, out));
         if (!out.decided) return out;
     }

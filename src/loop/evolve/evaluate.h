@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -86,6 +87,8 @@ struct Conditions {
 class Evaluator {
 public:
     virtual ~Evaluator() = default;
+    // Hears what is at work: "test", "pair 3 of at most 9". May be empty.
+    std::function<void(const std::string& step)> on_step = {};
     virtual bool has(LaunchKind kind) const = 0;
     // `log`: appended to. Errors: interrupted, terminated, local_io.
     virtual Result<Launch> launch(LaunchKind kind, const std::string& commit, const std::filesystem::path& log) = 0;

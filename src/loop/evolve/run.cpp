@@ -405,6 +405,7 @@ private:
                 store, m_target, JobSettings{m_request.gates.validation, m_request.config, plan.run, plan.worktrees},
                 m_context);
         }
+        evaluator->on_step = [folder = plan.log_dir](const std::string& step) { note_work(folder, step); };
         DriverDeps deps{store, journal, *evaluator, *m_agent.agent, m_context.clock, m_context.stop};
         deps.show = [&terminal = m_context.terminal, quiet = m_context.global.quiet](std::string_view line) {
             if (!quiet) terminal.err(text::visible_line(redact(line)) + "\n");
@@ -562,7 +563,7 @@ Result<fs::path> find_run(const std::optional<std::string>& run, const std::opti
         return wrong(fmt::format("--log-dir: no such directory: {}", (context.cwd / *log_dir).string()));
     }
     const fs::path runs = root / k_usual_root;
-    const std::string name = run.value_or(newest_run(runs));
+    const std::string name = run && *run != "last" ? *run : newest_run(runs);
     if (name.empty() || name.find('/') != std::string::npos || !fs::exists(runs / name / "journal.jsonl", problem)) {
         return fail(ErrorKind::remote_missing,
                     name.empty() ? fmt::format("no evolve run in {}", runs.string())

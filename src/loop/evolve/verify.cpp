@@ -37,12 +37,14 @@ public:
             report.rows.push_back({std::string(stage), "skip", ""});
             return true;
         }
+        say(stage);
         GDNCTL_TRY_ASSIGN(const Launch end, m_evaluator.launch(kind, candidate, log(stage)));
         report.device_s += end.device_s;
         return note(stage, end.ok, end.infra, end.reason);
     }
 
     Result<bool> cheats(const std::string& candidate) {
+        say("anticheat");
         GDNCTL_TRY_ASSIGN(const CheatCheck found, check_cheats(m_evaluator, candidate, log("anticheat")));
         report.device_s += found.end.device_s;
         if (!found.skipped) return note("anticheat", found.end.ok, found.end.infra, found.end.reason);
@@ -112,6 +114,8 @@ private:
         m_evaluator.set_conditions(conditions);
         one.gain.reset();
         const fs::path file = log("quadrants");
+        say(fmt::format("test on {} shapes and {} seeds", one.unseen_shapes ? "unseen" : "seen",
+                        one.unseen_seeds ? "unseen" : "seen"));
         GDNCTL_TRY_ASSIGN(const Launch test, m_evaluator.launch(LaunchKind::test, order.candidate, file));
         report.device_s += test.device_s;
         if (!test.ok) {
@@ -137,6 +141,9 @@ private:
         return std::string("slower than the base");
     }
 
+    void say(std::string_view step) const {
+        if (m_evaluator.on_step) m_evaluator.on_step(std::string(step));
+    }
     fs::path log(std::string_view stage) const { return m_folder / fmt::format("stage-{}.log", stage); }
     bool note(std::string_view stage, bool ok, bool infra, std::string reason) {
         report.rows.push_back({std::string(stage), ok ? "pass" : infra ? "infra" : "fail", std::move(reason)});

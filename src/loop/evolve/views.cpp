@@ -58,22 +58,29 @@ std::string short_of(const std::string& commit) { return commit.empty() ? std::s
 
 std::string cut(std::string text, std::size_t columns) {
     while (text.ends_with(' ')) text.pop_back();
-    if (text.size() > columns) text = text.substr(0, columns - 3) + "...";
+    if (text.size() > columns) {
+        // At the end of a word, if one ends near there.
+        constexpr std::size_t k_longest = 16, k_dots = 3;
+        text.resize(columns - k_dots);
+        const std::size_t blank = text.rfind(' ');
+        if (blank != std::string::npos && text.size() - blank <= k_longest) text.resize(blank);
+        text += "...";
+    }
     return text::visible(text);
 }
 
-std::string line_of(const Attempt& one) {
+std::string line_of(const Attempt& one, std::size_t columns) {
     std::string line =
         fmt::format("{:>5}  {:<8}  {:>2}  {:<11}  {:<7}", one.number, one.number == 0 ? "base" : to_text(one.op),
                     one.lineage, one.verdict == Verdict::none ? "running" : to_text(one.verdict), short_of(one.commit));
     const bool shows_gain = one.gate && one.number > 0;
     const std::string rest = shows_gain ? gain_text(*one.gate) : one.reason;
     const std::string between = one.technique.empty() || rest.empty() ? "" : ": ";
-    return cut(line + "  " + one.technique + between + rest, 100) + "\n";
+    return cut(line + "  " + one.technique + between + rest, columns) + "\n";
 }
 
 constexpr std::string_view k_heading =
-    "    N  operator   L  verdict      commit   technique: gain over the champion, or why\n";
+    "    N  operator   L  verdict      commit   technique: gain over the champion, or why";
 
 // Which stage the open attempt is in.
 std::string stage_of(const State& state) {
@@ -114,6 +121,15 @@ std::optional<double> eta_of(const State& state) {
         take(attempts->second * state.spent.wall_s / static_cast<double>(state.spent.attempts));
     }
     return eta;
+}
+
+// What was measured of it.
+std::string spent_text(const Spent& spent) {
+    std::string out = span(spent.wall_s);
+    if (spent.tokens > 0) out += fmt::format(", {} tokens", grouped(spent.tokens));
+    if (spent.device_s > 0) out += fmt::format(", {} on the device", span(spent.device_s));
+    if (spent.usd > 0) out += fmt::format(", ${:.2f}", spent.usd);
+    return out;
 }
 
 std::string left_text(const State& state) {
@@ -163,6 +179,7 @@ Result<RunView> load_evolve(const fs::path& log_dir) {
 Result<int> attempt_of(const State& state, std::string_view id) {
     if (id == "best") return state.best;
     if (id == "base") return 0;
+    if (id == "last") return static_cast<int>(state.attempts.size()) - 1;
     if (const auto number = text::parse_int(id); number && id.size() < 7) {
         if (*number >= 0 && *number < static_cast<std::int64_t>(state.attempts.size()))
             return static_cast<int>(*number);
@@ -257,12 +274,12 @@ std::string status_body(const State& state) {
     if (state.noise_measured) {
         out += fmt::format("noise      a pair has a standard deviation of {:.2f} %\n", to_percent(state.noise_sd));
     }
-    out += fmt::format("spent      {}, {} tokens, {} on the device, ${:.2f}\n", span(state.spent.wall_s),
-                       state.spent.tokens, span(state.spent.device_s), state.spent.usd);
+    out += fmt::format("spent      {}\n", spent_text(state.spent));
     if (!state.left.empty() && state.stopped.empty()) out += fmt::format("left       {}\n", left_text(state));
     int lineage = 0;
     for (const LineageTally& one : lineages_of(state)) {
-        out += fmt::format("lineage {}  {} attempts since its last gain\n", lineage++, one.stagnant_for);
+        out += fmt::format("lineage {}  {} attempt{} since its last gain\n", lineage++, one.stagnant_for,
+                           one.stagnant_for == 1 ? "" : "s");
     }
     return out;
 }
@@ -312,6 +329,7 @@ Result<std::string> attempt_text(const RunView& view, int attempt) {
     const auto field = [&out](std::string_view name, const std::string& value) {
         if (!value.empty()) out += fmt::format("  {:<10} {}\n", name, cut(value, 87));
     };
+    field("technique", one.technique);
     field("commit", one.commit);
     std::string parents;
     for (const int number : one.parents) parents += fmt::format("{}{}", parents.empty() ? "" : ", ", number);
@@ -321,7 +339,6 @@ Result<std::string> attempt_text(const RunView& view, int attempt) {
     field("verdict", std::string(verdict_word(one)));
     field("reason", one.reason);
     if (one.gate && attempt > 0) field("gain", gain_text(*one.gate));
-    field("technique", one.technique);
     if (!one.imported.empty()) {
         field("imported", fmt::format("{}: {}, speedup {:g} there", one.origin, one.imported, one.imported_speedup));
     }
@@ -340,9 +357,9 @@ Json log_json(const State& state) {
     return out;
 }
 
-std::string log_text(const State& state) {
-    std::string out(k_heading);
-    for (const Attempt& one : state.attempts) out += line_of(one);
+std::string log_text(const State& state, std::size_t columns) {
+    std::string out = cut(std::string(k_heading), columns) + "\n";
+    for (const Attempt& one : state.attempts) out += line_of(one, columns);
     return out;
 }
 
@@ -352,9 +369,9 @@ std::vector<int> ancestry(const State& state, int attempt) {
     return out;
 }
 
-std::string lineage_text(const State& state, const std::vector<int>& numbers) {
-    std::string out(k_heading);
-    for (const int number : numbers) out += line_of(state.at(number));
+std::string lineage_text(const State& state, const std::vector<int>& numbers, std::size_t columns) {
+    std::string out = cut(std::string(k_heading), columns) + "\n";
+    for (const int number : numbers) out += line_of(state.at(number), columns);
     return out;
 }
 
@@ -437,21 +454,25 @@ std::optional<StatusIndex> read_index(const fs::path& log_dir, bool running) {
 namespace {
 
 constexpr std::string_view k_page = R"html(<h1>Evolve run {{run}}</h1>
+<p>{{page/result}}</p>
+<p class=soft>{{page/standing}}</p>
 <dl>
-<div><dt>best<dd>{{page/best}}</div>
-<div><dt>attempts<dd>{{page/attempts}}</div>
+{{?page/target}}<div><dt>target<dd>{{page/target}}</div>
+{{/}}{{?page/repository}}<div><dt>repository<dd>{{page/repository}}</div>
+{{/}}{{?page/agent}}<div><dt>agent<dd>{{page/agent}}</div>
+{{/}}{{?page/dates}}<div><dt>dates<dd>{{page/dates}}</div>
+{{/}}<div><dt>attempts<dd>{{page/attempts}}</div>
 {{?page/noise}}<div><dt>noise of a pair<dd>{{page/noise}}</div>
-{{/}}<div><dt>tokens<dd>{{spent/tokens}}</div>
-<div><dt>device<dd>{{spent/device_s|.0f}} s</div>
-<div><dt>wall<dd>{{spent/wall_s|.0f}} s</div>
+{{/}}<div><dt>spent<dd>{{page/spent}}</div>
 </dl>
 <h2>Tree</h2>
-{{&page/tree}}<h2>Gains against the champion at that time</h2>
-{{&page/gains}}{{?page/rows}}<h2>Attempts</h2>
+{{&page/tree}}{{&page/legend}}<h2>Gains against the champion at that time</h2>
+{{&page/gains}}{{&page/legend}}<p class=soft>A line is the interval of a gain. × marks an attempt that was not timed.</p>
+{{?page/rows}}<h2>Attempts</h2>
 <div class=wide><table><tr><th class=n>N<th>operator<th>technique<th class=n>lineage<th>verdict
-<th>gain over the champion, or why<th class=n>tokens<th class=n>device s<th>commit</tr>
+<th>gain over the champion, or why{{?page/has_tokens}}<th class=n>tokens{{/}}{{?page/has_device}}<th class=n>device{{/}}<th>commit</tr>
 {{#page/rows}}<tr><td class=n>{{attempt}}<td>{{operator}}<td>{{technique}}<td class=n>{{lineage}}<td>{{verdict}}
-<td>{{why}}<td class=n>{{tokens}}{{^tokens}}unknown{{/}}<td class=n>{{device_s|.1f}}<td>{{commit}}</tr>
+<td>{{why}}{{?page/has_tokens}}<td class=n>{{tokens}}{{/}}{{?page/has_device}}<td class=n>{{device}}{{/}}<td>{{commit}}</tr>
 {{/}}</table></div>
 {{/}})html";
 
@@ -468,6 +489,12 @@ std::string_view colour_of(Verdict verdict) {
 
 constexpr double k_step = 34;  // from one attempt to the next
 
+// "attempt 7, Tile by 32"
+std::string title_of(const Attempt& one) {
+    if (one.number == 0) return "base";
+    return fmt::format("attempt {}{}{}", one.number, one.technique.empty() ? "" : ", ", one.technique);
+}
+
 // Attempts from left to right, a row for each lineage; lines lead to parents.
 std::string tree_chart(const State& state) {
     constexpr double k_row = 46;
@@ -480,9 +507,10 @@ std::string tree_chart(const State& state) {
         for (const int parent : one.parents) plot.curve("edge", parent, y(state.at(parent)), one.number, y(one));
     }
     for (const Attempt& one : state.attempts) {
-        plot.point({fmt::format("{}{}", colour_of(one.verdict), one.number == state.best ? " chosen" : ""),
-                    fmt::format("{} {} {} {}", one.number, one.technique, verdict_word(one), one.reason)},
-                   one.number, y(one), svg::Shape::large_circle);
+        plot.point(
+            {fmt::format("{}{}", colour_of(one.verdict), one.number == state.best ? " chosen" : ""),
+             fmt::format("{}, {}{}{}", title_of(one), verdict_word(one), one.reason.empty() ? "" : ": ", one.reason)},
+            one.number, y(one), svg::Shape::large_circle);
         plot.note(one.number, y(one), 0, 21, std::to_string(one.number));
     }
     return plot.svg();
@@ -500,15 +528,22 @@ std::string gains_chart(const State& state) {
     const auto last = static_cast<double>(state.attempts.size());
     svg::Plot plot("Gains", {-.5, last}, {low, high},
                    {.width = k_step * (last + .5), .height = 148, .left = 80, .scales = false});
-    for (const double gain : {low, 0.0, high}) plot.level(gain, fmt::format("{:+.1f} %", to_percent(gain)));
+    for (const double gain : {low, 0.0, high}) plot.level(gain, signed_number(to_percent(gain), 1) + " %");
     for (const Attempt& one : state.attempts) {
-        if (!one.gate || one.number == 0) continue;
+        if (one.number == 0 || one.verdict == Verdict::none) continue;
         const std::string colour(colour_of(one.verdict));
+        if (!one.gate) {
+            plot.point({"cross " + colour, title_of(one) + ", not timed: " + one.reason}, one.number, 0,
+                       svg::Shape::cross);
+            plot.tick(one.number, std::to_string(one.number));
+            continue;
+        }
         plot.line(colour, one.number, one.gate->lo, one.number, one.gate->hi);
-        plot.point({colour, gain_text(*one.gate)}, one.number, one.gate->est, svg::Shape::circle);
+        plot.point({colour, title_of(one) + ": " + gain_text(*one.gate)}, one.number, one.gate->est,
+                   svg::Shape::circle);
         plot.tick(one.number, std::to_string(one.number));
         if (one.gate->est < low) {
-            plot.note(one.number, low, 0, -12, fmt::format("{:+.0f} %", to_percent(one.gate->est)));
+            plot.note(one.number, low, 0, -12, signed_number(to_percent(one.gate->est), 0) + " %");
         }
     }
     return plot.svg();
@@ -524,8 +559,8 @@ Json page_rows(const State& state) {
                         {"lineage", one.lineage},
                         {"verdict", verdict_word(one)},
                         {"why", one.gate ? gain_text(*one.gate) : one.reason},
-                        {"tokens", one.tokens ? Json(std::to_string(*one.tokens)) : Json()},
-                        {"device_s", one.device_s},
+                        {"tokens", one.tokens ? grouped(*one.tokens) : ""},
+                        {"device", one.device_s > 0 ? span(one.device_s) : ""},
                         {"commit", one.commit.substr(0, 7)}});
     }
     return rows;
@@ -543,9 +578,39 @@ std::string cell(std::string_view text) {
 
 }  // namespace
 
+// Target, repository, agent, dates, state and the result in one sentence; empty: unknown.
+Json heading_json(const RunView& view) {
+    const State& state = view.state;
+    const Json config = Json::parse(state.config, nullptr, false);
+    const auto word = [&](const char* pointer) {
+        const Json& value = json::field_at(config, pointer);
+        return value.is_string() ? text::visible(value.get<std::string>()) : std::string();
+    };
+    const Attempt& best = state.at(state.best);
+    const auto root = find_repository_root(view.log_dir);
+    const std::string model = word("/model");
+    const std::string standing = status_heading(state.run, state.stopped, view.running);
+    return {{"target", word("/target/name")},
+            {"repository", root ? text::visible(root->filename().string()) : std::string()},
+            {"agent", word("/agent") + (model.empty() ? "" : ", " + model)},
+            {"dates", dates_text(state.attempts.size() > 1 ? state.at(1).started : "", state.last_time)},
+            {"standing", text::visible(std::string(text::trim(standing.substr(standing.find(": ") + 2))))},
+            {"result", best.number == 0
+                           ? fmt::format("No candidate was faster than the base commit {}.", short_of(best.commit))
+                           : fmt::format("The best is {}, commit {}: {}.", title_of(best), short_of(best.commit),
+                                         against_base_text(best))}};
+}
+
 std::string report_markdown(const RunView& view) {
     const State& state = view.state;
-    std::string out = fmt::format("# Evolve run {}\n\n```\n{}```\n\n## Attempts\n\n", state.run, status_text(view));
+    const Json heading = heading_json(view);
+    std::string out = fmt::format("# Evolve run {}\n\n{}\n\n| | |\n|---|---|\n", state.run,
+                                  cell(heading["result"].get<std::string>()));
+    for (const char* name : {"target", "repository", "agent", "dates"}) {
+        const std::string value = cell(heading[name].get<std::string>());
+        if (!value.empty()) out += fmt::format("| {} | {} |\n", name, value);
+    }
+    out += fmt::format("\n```\n{}```\n\n## Attempts\n\n", status_text(view));
     out +=
         "| N | operator | technique | lineage | verdict | gain over the champion, or why | commit "
         "|\n|---|---|---|---|---|---|---|\n";
@@ -562,16 +627,22 @@ std::string report_markdown(const RunView& view) {
 
 std::string report_html(const RunView& view) {
     const State& state = view.state;
-    const Attempt& best = state.at(state.best);
     Json data = status_json(view);
-    data["page"] = {
-        {"best", best.number == 0 ? std::string("the base commit")
-                                  : fmt::format("attempt {}, {}", best.number, against_base_text(best))},
-        {"attempts", state.attempts.size() - 1},
-        {"noise", state.noise_measured ? fmt::format("{:.2f} %", to_percent(state.noise_sd)) : std::string()},
-        {"tree", tree_chart(state)},
-        {"gains", gains_chart(state)},
-        {"rows", page_rows(state)}};
+    data["page"] = heading_json(view);
+    const auto any = [&](auto test) { return std::any_of(state.attempts.begin(), state.attempts.end(), test); };
+    const std::string legend = svg::legend({{"kept", "kept"},
+                                            {"agent", "tie"},
+                                            {"rejected", "rejected, invalid or tampered"},
+                                            {"none", "nothing to judge"}});
+    data["page"].update({{"attempts", state.attempts.size() - 1},
+                         {"noise", state.noise_measured ? fmt::format("{:.2f} %", to_percent(state.noise_sd)) : ""},
+                         {"spent", spent_text(state.spent)},
+                         {"tree", tree_chart(state)},
+                         {"gains", gains_chart(state)},
+                         {"legend", legend},
+                         {"has_tokens", any([](const Attempt& one) { return one.tokens.has_value(); })},
+                         {"has_device", any([](const Attempt& one) { return one.device_s > 0; })},
+                         {"rows", page_rows(state)}});
     return html::page("Evolve run {{run}}", k_page, data);
 }
 
@@ -613,7 +684,7 @@ std::string outcome(const State& state, const Session& session) {
     }
     const Attempt& best = state.at(state.best);
     const std::string standing =
-        state.best == 0 ? fmt::format("the base `{}`: +0.00 % (eval {})", state.base, state.noise_eval)
+        state.best == 0 ? fmt::format("the base `{}`", state.base)
                         : fmt::format("attempt {}, commit `{}`: {}", best.number, best.commit, proven(best));
     return kept.empty() ? fmt::format("- No improvement. The standing best is {}.\n", standing)
                         : kept + fmt::format("- The best is {}.\n", standing);

@@ -40,10 +40,11 @@ Result<std::string> attempt_text(const RunView& view, int attempt);
 
 // One object, and one line, for each attempt.
 Json log_json(const State& state);
-std::string log_text(const State& state);
+// Lines no wider than `columns`.
+std::string log_text(const State& state, std::size_t columns = 100);
 // From an attempt back to the base, by first parents.
 std::vector<int> ancestry(const State& state, int attempt);
-std::string lineage_text(const State& state, const std::vector<int>& numbers);
+std::string lineage_text(const State& state, const std::vector<int>& numbers, std::size_t columns = 100);
 Json lineage_json(const State& state, const std::vector<int>& numbers);
 
 // state.json in the log directory: the state of a run, so that a long journal need not be read. Derived: it is valid

@@ -219,7 +219,7 @@ void put_compared(CeCompare& compare, const Measurement& first, const Measuremen
 std::string compare_text(const CeCompare& compare) {
     return fmt::format("{}, {}: {}{}", compare.implementation, compare.bwd_mode,
                        compare.value ? number_for_people(*compare.value) : compare.failure,
-                       compare.delta_pct ? fmt::format(" ({:+.2f}%)", *compare.delta_pct) : "");
+                       compare.delta_pct ? fmt::format(" ({}%)", signed_number(*compare.delta_pct, 2)) : "");
 }
 
 std::string hash_text(const std::string& bytes) {
@@ -775,7 +775,8 @@ Result<StageResult> PerformanceStage::run(const StageContext& context) {
     StageResult spent;
     const ReviewDeps deps{[&](const std::string& commit) { return measure(context, stored.site, commit, spent); },
                           [&](const std::string& from, const std::string& to) { return m_trees.differs(from, to); },
-                          [](const std::string& line) { log::info("{}", line); }};
+                          [](const std::string& line) { log::info("{}", line); },
+                          [&](const std::string& step) { note_work(context.artefacts.folder(), step); }};
     const auto done = review(state, input, deps);
     if (!done) {
         if (is_ours(done.error())) return unmeasured(done.error(), std::move(spent));

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace gdnctl::loop {
 
@@ -64,6 +67,13 @@ PairLook judge_pairs(std::span<const double> d, const PairRule& rule) {
 
 double pair_difference(double champion, double candidate, bool higher_is_better) {
     return higher_is_better ? std::log(candidate / champion) : std::log(champion / candidate);
+}
+
+std::string pair_at_work(std::span<const double> d, int most) {
+    std::string text = fmt::format("pair {} of at most {}", d.size() + 1, most);
+    if (d.empty()) return text;
+    const double mean = std::accumulate(d.begin(), d.end(), 0.0) / static_cast<double>(d.size());
+    return text + fmt::format(", the candidate {:.3f}x as fast so far", std::exp(mean));
 }
 
 double to_percent(double d) { return std::expm1(d) * 100.0; }

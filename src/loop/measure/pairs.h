@@ -6,6 +6,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace gdnctl::loop {
@@ -39,6 +40,9 @@ PairLook judge_pairs(std::span<const double> d, const PairRule& rule);
 double pair_difference(double champion, double candidate, bool higher_is_better);
 // 0.01 -> 1.005 %: converts a difference of logarithms to percent.
 double to_percent(double d);
+
+// "pair 3 of at most 9, the candidate 1.012x as fast so far": what is measured next, and what the pairs before say.
+std::string pair_at_work(std::span<const double> d, int most);
 
 // 0 for an empty list.
 double median_of(std::span<const double> values);

@@ -193,9 +193,9 @@ std::string event_text(const Record& record) {
         case RecordType::attempt: return fmt::format("attempt {} of the agent", record.count("attempt"));
         case RecordType::attempt_end:
             return fmt::format(
-                "attempt {} ended: {}, exit code {}, {}, {} tokens", record.count("attempt"), word("class"),
-                record.count("rc"), format_duration(std::chrono::milliseconds(record.count("wall_ms"))),
-                grouped(record.number.contains("tokens") ? std::optional(record.count("tokens")) : std::nullopt));
+                "attempt {} ended: {}, exit code {}, {}{}", record.count("attempt"), word("class"), record.count("rc"),
+                format_duration(std::chrono::milliseconds(record.count("wall_ms"))),
+                record.number.contains("tokens") ? fmt::format(", {} tokens", grouped(record.count("tokens"))) : "");
         case RecordType::stage:
             return fmt::format("stage {}: {}{}", word("name"), word("verdict"),
                                record.word("reason").empty() ? "" : ": " + word("reason"));
@@ -306,6 +306,16 @@ double middle(std::vector<double> values) {
     return (*at + *std::max_element(values.begin(), at)) / 2;
 }
 
+// A line that was cut, without the part of a word at its end: where the text went on with `next`. A very long word,
+// such as a path, is cut.
+std::string at_a_word(std::string line, char next) {
+    constexpr std::size_t k_longest = 16;
+    const std::size_t blank = line.rfind(' ');
+    if (next == ' ' || blank == std::string::npos || line.size() - blank > k_longest) return line;
+    line.resize(line.find_last_not_of(' ', blank) + 1);
+    return line;
+}
+
 }  // namespace
 
 std::string shown(std::string_view text, std::size_t columns) {
@@ -317,7 +327,10 @@ std::string shown(std::string_view text, std::size_t columns) {
         const std::size_t length = std::min(length_of(safe[at]), safe.size() - at);
         const std::string point = shown_point(std::string_view(safe).substr(at, length));
         const std::size_t width = point.size() > length ? point.size() : 1;  // an escape is as wide as it is long
-        if (points + width > columns) return line.substr(0, room_for_dots) + "…";
+        if (points + width > columns) {
+            const char next = room_for_dots < line.size() ? line[room_for_dots] : safe[at];
+            return at_a_word(line.substr(0, room_for_dots), next) + "…";
+        }
         if (points + width <= columns - 1) room_for_dots = line.size() + point.size();
         points += width;
         line += point;
@@ -328,7 +341,27 @@ std::string shown(std::string_view text, std::size_t columns) {
 
 std::string shown(std::string_view text) { return shown(text, std::string::npos); }
 
-std::string grouped(const std::optional<std::int64_t>& number) { return number ? grouped(*number) : "unknown"; }
+std::string title_and_why(std::string_view title, std::string_view why, std::size_t columns) {
+    if (title.empty() || why.empty()) return shown(title.empty() ? why : title, columns);
+    constexpr std::size_t k_least_title = 12;
+    const auto width = [](const std::string& text) {
+        return static_cast<std::size_t>(std::count_if(
+            text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+    };
+    const std::size_t needed = width(shown(why)) + 2;
+    const std::size_t room = columns > needed ? columns - needed : 0;
+    return shown(shown(title, std::max(room, k_least_title)) + ": " + shown(why), columns);
+}
+
+std::string dates_text(std::string_view from, std::string_view to) {
+    if (!parse_iso8601(from) || !parse_iso8601(to)) return {};
+    constexpr std::size_t k_date = 10, k_minute = 16;
+    const std::string first = local_time_of(from).substr(0, k_minute), last = local_time_of(to).substr(0, k_minute);
+    const bool same_day = first.substr(0, k_date) == last.substr(0, k_date);
+    return first + " to " + (same_day ? last.substr(k_date + 1) : last);
+}
+
+std::string grouped(const std::optional<std::int64_t>& number) { return number ? grouped(*number) : ""; }
 
 std::optional<RunningLoop> running(const std::filesystem::path& log_dir) {
     const auto lock = log_dir / "codex-loop.lock";

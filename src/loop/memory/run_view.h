@@ -32,8 +32,15 @@ std::string shown(std::string_view text);
 // The same, cut to `columns` code points; "…" marks the cut.
 std::string shown(std::string_view text, std::size_t columns);
 
+// "TITLE: WHY" in `columns` code points, both as shown() makes them. The title is cut first, and WHY only if there is
+// no room for it beside a short title.
+std::string title_and_why(std::string_view title, std::string_view why, std::size_t columns);
+
+// Two times of a journal, in local time: "2026-03-10 17:53 to 18:20"; empty: one of them is not a time.
+std::string dates_text(std::string_view from, std::string_view to);
+
 using gdnctl::grouped;
-// "unknown" if it was not counted.
+// "" if it was not counted.
 std::string grouped(const std::optional<std::int64_t>& number);
 
 // A fact of a stage of the form "<result> [<value> <relation> <limit>] [<words>]": "pass 4.1 <= 5.0", "skip no

@@ -195,8 +195,8 @@ private:
         gain.after = now.value;
         gain.factor = runlog::speed_factor(gain.before, gain.after, gain.lower_is_better);
         const double percent = gain.factor ? runlog::factor_percent(*gain.factor) : 0.0;
-        m_deps.say(fmt::format("HEAD unchanged: {} ({:+.2f}%, band {:.2f}%; {}): {}", runlog::compared_text(gain),
-                               percent, band, noise_text(now.points, m_input.unit), what_follows));
+        m_deps.say(fmt::format("HEAD unchanged: {} ({}%, band {:.2f}%; {}): {}", runlog::compared_text(gain),
+                               signed_number(percent, 2), band, noise_text(now.points, m_input.unit), what_follows));
     }
 
     void set_baseline(const Measurement& now) {
@@ -236,6 +236,7 @@ private:
         PairLook look;
         while (look.verdict == PairVerdict::next) {
             // AB, BA, AB, ...: what drifts from run to run hits both sides alike.
+            if (m_deps.at_work) m_deps.at_work(pair_at_work(d, m_input.pairs));
             const bool champion_first = d.size() % 2 == 0;
             for (const bool champion : {champion_first, !champion_first}) {
                 GDNCTL_TRY_ASSIGN(Measurement m, measured(champion ? m_champion->commit : m_input.commit));

@@ -42,6 +42,8 @@ struct ReviewDeps {
     std::function<Result<bool>(const std::string& from, const std::string& to)> differs;
     // What is going on, for people.
     std::function<void(const std::string& line)> say;
+    // Which pair is measured next; may be empty.
+    std::function<void(const std::string& step)> at_work = {};
 };
 
 struct Review {

@@ -19,20 +19,25 @@ namespace gdnctl::loop::report {
 namespace {
 
 constexpr std::string_view k_page = R"html(<h1>Run {{run|60}}</h1>
+<p>{{page/result}}</p>
 <p class=soft>{{page/standing}}</p>
 <dl>
-<div><dt>iterations<dd>{{iterations_ended}} of {{iterations_total}}</div>
+{{?page/target}}<div><dt>target<dd>{{page/target}}</div>
+{{/}}{{?page/repository}}<div><dt>repository<dd>{{page/repository}}</div>
+{{/}}{{?page/agent}}<div><dt>agent<dd>{{page/agent}}</div>
+{{/}}{{?page/dates}}<div><dt>dates<dd>{{page/dates}}</div>
+{{/}}<div><dt>iterations<dd>{{iterations_ended}} of {{iterations_total}}</div>
 <div><dt>promoted<dd>{{promotions}}</div>
-<div><dt>counted failures<dd>{{page/failures}}</div>
-{{?page/champion}}<div><dt>champion<dd>{{page/champion}}</div>
+{{?page/failures}}<div><dt>counted failures<dd>{{page/failures}}</div>
+{{/}}{{?page/champion}}<div><dt>champion<dd>{{page/champion}}</div>
 {{/}}{{#cost}}<div><dt>time<dd>{{wall_ms|duration}}</div>
-<div><dt>agent<dd>{{agent_ms|duration}}</div>
-<div><dt>device<dd>{{tpu_ms|duration}}</div>
-<div><dt>tokens<dd>{{tokens|grouped}}{{^tokens}}unknown{{/}}</div>
-{{/}}</dl>
+{{?agent_ms}}<div><dt>agent time<dd>{{agent_ms|duration}}</div>
+{{/}}{{?tpu_ms}}<div><dt>device time<dd>{{tpu_ms|duration}}</div>
+{{/}}{{?tokens}}<div><dt>tokens<dd>{{tokens|grouped}}</div>
+{{/}}{{/}}</dl>
 {{?page/metric_chart}}<h2>{{metric|80}} over the iterations{{?better}}: {{better}} is better{{/}}</h2>
 {{&page/metric_chart}}<p class=legend><span><i class=best></i>promoted</span> <span><i class=kept></i>accepted</span>
-<span><i class=rejected></i>rejected</span> <span><i class=band></i>noise</span></p>
+<span><i class=rejected></i>rejected</span> <span>× not measured</span> <span><i class=band></i>noise</span></p>
 <p class=soft>The line is the champion at that time. {{?noise_pct}}The band around it is {{noise_pct|.3g}} %, the difference
 between measurements of identical code (one standard deviation).{{/}}{{^noise_pct}}The noise is not known: no pairs were
 measured.{{/}}</p>
@@ -42,8 +47,8 @@ measured.{{/}}</p>
 <span><i class=rejected></i>rejected</span> <span><i class=trouble></i>parked</span>
 <span><i class=agent></i>failed</span> <span><i class=none></i>no-op</span> <span><i class=open></i>under way</span></p>
 {{/}}{{?page/cost_chart}}<h2>Cost</h2>
-{{&page/cost_chart}}<p class=legend><span><i class=agent></i>agent</span> <span><i class=trouble></i>device</span>
-<span><i class=none></i>other</span></p>
+{{&page/cost_chart}}<p class=legend><span><i class=agent></i>agent</span> {{#cost}}{{?tpu_ms}}<span><i class=trouble></i>device</span>
+{{/}}{{/}}<span><i class=none></i>other</span></p>
 {{/}}{{?failures}}<h2>What was not accepted</h2>
 {{&page/failure_chart}}{{/}}{{?page/signs}}<div class=wide><table><tr><th>result<th class=n>times<th>most often</tr>
 {{#page/signs}}<tr><td>{{result|40}}<td class=n>{{count}}<td>{{sign}}</tr>
@@ -67,8 +72,7 @@ measured.{{/}}</p>
 <div>
 <p>{{words/why}}</p>
 <p class=soft>base <code>{{words/base}}</code>, candidate <code>{{words/head}}</code>{{?kept_at}} at {{kept_at}}{{/}};
-{{#cost}}{{wall_ms|duration}}, agent {{agent_ms|duration}}, device {{tpu_ms|duration}}, {{tokens|grouped}}{{^tokens}}unknown{{/}}
-tokens{{/}}, {{words/attempts}}</p>
+{{words/cost}}, {{words/attempts}}</p>
 {{#measured}}<p>{{metric|80}} = {{words/value}}{{?words/whole_gain}}; {{words/whole_gain}}{{/}}{{?suspect}};
 <b class=fail>suspect</b>: the base had moved{{/}}; {{words/decision}}</p>
 {{/}}{{?words/has_table}}<div class=wide><table><tr><th>stage<th>verdict<th><th>why</tr>
@@ -173,8 +177,17 @@ std::string metric_chart(const Report& report) {
     add_champions(report, last, plot);
     for (std::size_t at = 0; at < report.of_iteration.size(); ++at) {
         const auto* m = report.of_iteration[at];
-        if (m == nullptr || !m->value) continue;
         const IterationView& i = all[at];
+        if (m == nullptr || !m->value) {
+            // Rejected or failed before anything was measured.
+            if (i.ended && !i.kept()) {
+                plot.point(
+                    {fmt::format("cross {}", colour_of(i)),
+                     fmt::format("iteration {}: {}, not measured", numbered(i), verdict_text(i)), link_to(i.number)},
+                    i.number, values.low, svg::Shape::cross);
+            }
+            continue;
+        }
         const std::string title = fmt::format("iteration {}: {} = {}{}{}; {}{}", numbered(i), shown(m->metric, 60),
                                               value_text(*m), m->gain ? ", " : "", gain_text(m), verdict_text(i),
                                               m->suspect ? "; suspect: the base had moved" : "");
@@ -253,9 +266,12 @@ std::string cost_chart(const Report& report) {
         const auto x = static_cast<double>(i);
         const std::string which = bar.first == bar.last ? fmt::format("iteration {}", bar.first)
                                                         : fmt::format("iterations {} to {}", bar.first, bar.last);
-        const std::string title =
-            fmt::format("{}: agent {}, device {}, other {}, {:.2f} million tokens", which, hours_text(bar.agent),
-                        hours_text(bar.device), hours_text(bar.rest), bar.tokens);
+        std::string title = which + ":";
+        for (const auto& [name, hours] : {std::pair{"agent", bar.agent}, {"device", bar.device}, {"other", bar.rest}}) {
+            if (hours > 0) title += fmt::format(" {} {},", name, hours_text(hours));
+        }
+        if (bar.tokens > 0) title += fmt::format(" {:.2f} million tokens,", bar.tokens);
+        title.pop_back();
         double below = 0;
         for (const auto& [part, css] : {std::pair{bar.agent, "agent"}, {bar.device, "trouble"}, {bar.rest, "none"}}) {
             if (part / most < 5e-4) continue;
@@ -308,6 +324,7 @@ void add_words(Json& iteration, const IterationView& i, const loop::MeasuredView
                   {"why", why_text(i)},
                   {"base", short_commit(i.base)},
                   {"head", or_dash(short_commit(i.head))},
+                  {"cost", cost_text({i.wall_ms, i.agent_ms, i.tpu_ms, i.tokens})},
                   {"attempts", fmt::format("{} attempt{}", count, count == 1 ? "" : "s")}};
     bool told = false;
     for (Json& stage : iteration["stages"]) {
@@ -334,10 +351,20 @@ std::string report_html(const Report& report) {
     }
     data["run"] = shown(report.run.view.run);
     data["metric"] = shown(report.metric);
-    data["page"] = {{"standing", standing(report.run)},       {"failures", report.run.view.failures},
-                    {"champion", champion_text(report)},      {"metric_chart", metric_chart(report)},
-                    {"outcome_chart", outcome_strip(report)}, {"cost_chart", cost_chart(report)},
-                    {"failure_chart", failure_chart(report)}, {"signs", signs_json(report)}};
+    const Heading& heading = report.heading;
+    data["page"] = {{"standing", standing(report.run)},
+                    {"failures", report.run.view.failures},
+                    {"result", heading.result},
+                    {"target", heading.target},
+                    {"repository", heading.repository},
+                    {"agent", heading.agent},
+                    {"dates", heading.dates},
+                    {"champion", champion_text(report)},
+                    {"metric_chart", metric_chart(report)},
+                    {"outcome_chart", outcome_strip(report)},
+                    {"cost_chart", cost_chart(report)},
+                    {"failure_chart", failure_chart(report)},
+                    {"signs", signs_json(report)}};
     return html::page("Run {{run|60}}", k_page, data);
 }
 

@@ -7,6 +7,7 @@
 #include "core/for_people.h"
 #include "core/json.h"
 #include "core/redact.h"
+#include "platform/fs.h"
 #include "runlog/records/record.h"
 
 namespace gdnctl::loop::report {
@@ -14,6 +15,7 @@ namespace gdnctl::loop::report {
 namespace {
 
 using loop::IterationView;
+using loop::RunView;
 
 std::vector<FailureClass> failure_classes(const loop::RunView& view) {
     std::vector<FailureClass> list;
@@ -89,6 +91,38 @@ Json failures_json(const Report& report) {
 
 using loop::shown;
 
+// "codex, gpt-5", "command"
+std::string agent_of(const Json& config) {
+    const std::string model = json::text(config, "model");
+    return shown(json::text(config, "agent") + (model.empty() ? "" : ", " + model), 80);
+}
+
+std::string result_sentence(const Report& report) {
+    const RunView& view = report.run.view;
+    if (view.ended == 0) return "No iteration has ended yet.";
+    const auto kept = std::count_if(view.iterations.begin(), view.iterations.end(), [](const IterationView& i) {
+        return i.ended && (i.kept() || i.outcome == "accepted");
+    });
+    const std::string of_all = fmt::format("{} iteration{}", view.ended, view.ended == 1 ? "" : "s");
+    if (kept == 0) return fmt::format("None of {} was accepted.", of_all);
+    if (view.promotions == 0 || report.champions.size() < 2) {
+        return fmt::format("{} of {} {} accepted, {} promoted.", kept, of_all, kept == 1 ? "was" : "were",
+                           view.promotions);
+    }
+    return fmt::format("{} went from {} to {} in {} promotion{} out of {}.", shown(report.metric, 60),
+                       value_text(*report.champions.front()), value_text(*report.champions.back()), view.promotions,
+                       view.promotions == 1 ? "" : "s", of_all);
+}
+
+Heading heading_of(const Report& report) {
+    const Json config = Json::parse(report.run.view.config, nullptr, false);
+    const auto root = find_repository_root(report.run.log_dir);
+    return {config.is_object() ? shown(json::text(config, "target"), 60) : std::string(),
+            root ? shown(root->filename().string(), 60) : std::string(),
+            config.is_object() ? agent_of(config) : std::string(),
+            dates_text(report.run.view.started, report.run.view.last), result_sentence(report)};
+}
+
 // Escapes text for a table cell, so that none of it is markup.
 std::string cell(std::string_view text, std::size_t columns = 200) {
     std::string out;
@@ -109,12 +143,18 @@ std::string title_of(const Report& report, const loop::MeasuredView& one) {
 
 std::string heading_part(const Report& report) {
     const auto& view = report.run.view;
-    std::string text =
-        fmt::format("# Run {}\n\n{}. {} of {} iterations have ended, {} promoted, {} counted as failures.\n",
-                    cell(view.run), cell(standing(report.run)), view.ended, view.total, view.promotions, view.failures);
-    text += fmt::format("\n| cost | |\n|---|---|\n| time | {} |\n| agent | {} |\n| device | {} |\n| tokens | {} |\n",
-                        duration_text(view.wall_ms), duration_text(view.agent_ms), duration_text(view.tpu_ms),
-                        loop::grouped(view.tokens));
+    std::string text = fmt::format("# Run {}\n\n{}\n\n| | |\n|---|---|\n", cell(view.run), cell(report.heading.result));
+    const auto row = [&text](std::string_view name, const std::string& value) {
+        if (!value.empty()) text += fmt::format("| {} | {} |\n", name, value);
+    };
+    row("target", cell(report.heading.target));
+    row("repository", cell(report.heading.repository));
+    row("agent", cell(report.heading.agent));
+    row("dates", cell(report.heading.dates));
+    row("state", cell(standing(report.run)));
+    row("iterations", fmt::format("{} of {} have ended, {} promoted, {} counted as failures", view.ended, view.total,
+                                  view.promotions, view.failures));
+    row("cost", cost_text({view.wall_ms, view.agent_ms, view.tpu_ms, view.tokens}));
     return text;
 }
 
@@ -195,16 +235,20 @@ std::string iterations_part(const Report& report) {
             "A gain is over the champion at that time, from alternating pairs of runs if their number is given. "
             "`gdnctl loop-explain N` shows what was compared.\n\n";
     }
+    const auto& view = report.run.view;
+    const auto column = [](bool wanted, const std::string& value) { return wanted ? value + " | " : std::string(); };
     text +=
-        "| # | title | result | value | gain | time | device | tokens | why |\n"
-        "|---:|---|---|---:|---|---:|---:|---:|---|\n";
+        fmt::format("| # | title | result | value | gain | time | {}{}why |\n|---:|---|---|---:|---|---:|{}{}---|\n",
+                    column(view.tpu_ms > 0, "device"), column(view.tokens.has_value(), "tokens"),
+                    view.tpu_ms > 0 ? "---:|" : "", view.tokens ? "---:|" : "");
     for (std::size_t at = 0; at < all.size(); ++at) {
         const IterationView& i = all[at];
         const auto* m = report.of_iteration[at];
         text +=
-            fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", both_numbers(i), cell(i.title, 60),
+            fmt::format("| {} | {} | {} | {} | {} | {} | {}{}{} |\n", both_numbers(i), cell(i.title, 60),
                         cell(verdict_text(i)), m != nullptr ? value_text(*m) : "", gain_text(m),
-                        duration_text(i.wall_ms), duration_text(i.tpu_ms), loop::grouped(i.tokens), cell(why_text(i)));
+                        duration_text(i.wall_ms), column(view.tpu_ms > 0, i.tpu_ms > 0 ? duration_text(i.tpu_ms) : ""),
+                        column(view.tokens.has_value(), loop::grouped(i.tokens)), cell(why_text(i)));
     }
     return text;
 }
@@ -225,6 +269,7 @@ Result<Report> make_report(const std::filesystem::path& log_dir) {
     report.flakes = loop::flake_table(flakes);
     report.trouble = loop::standing_problems(report.run.view);
     report.files = loop::evidence(log_dir);
+    report.heading = heading_of(report);
     return report;
 }
 

@@ -19,8 +19,15 @@ struct FailureClass {
     std::map<std::string, int> signs;  // the deciding sign and its count
 };
 
+// What a reader wants to know first.
+struct Heading {
+    std::string target, repository, agent, dates;  // empty: unknown
+    std::string result;                            // one sentence
+};
+
 struct Report {
     loop::LoadedRun run;
+    Heading heading;
     std::optional<loop::MeasuredRun> measured;
     std::vector<const loop::MeasuredView*> of_iteration;  // by position in run.view.iterations; nullptr: not measured
     std::vector<const loop::MeasuredView*> champions;     // of this run's metric, in order

@@ -7,6 +7,7 @@
 #include "core/for_people.h"
 #include "core/json.h"
 #include "core/redact.h"
+#include "core/text.h"
 #include "core/time.h"
 #include "runlog/records/record.h"
 
@@ -45,6 +46,14 @@ std::string standing(const LoadedRun& run) {
 }
 
 std::string duration_text(std::int64_t ms) { return format_duration(std::chrono::milliseconds(ms)); }
+
+std::string cost_text(const Cost& cost) {
+    std::vector<std::string> parts;
+    if (cost.agent_ms > 0) parts.push_back("agent " + duration_text(cost.agent_ms));
+    if (cost.tpu_ms > 0) parts.push_back("device " + duration_text(cost.tpu_ms));
+    if (cost.tokens) parts.push_back(grouped(*cost.tokens) + " tokens");
+    return duration_text(cost.wall_ms) + (parts.empty() ? "" : "; ") + text::join(parts, ", ");
+}
 
 std::string short_commit(std::string_view sha) { return shown(sha.substr(0, 12)); }
 

@@ -20,6 +20,12 @@ LoopStatus status_of(const LoadedRun& run);
 std::string standing(const LoadedRun& run);
 
 std::string duration_text(std::int64_t ms);
+// What was measured of a cost: "14 min 11 s; agent 10 min 30 s, device 2 min 50 s, 86,415 tokens".
+struct Cost {
+    std::int64_t wall_ms = 0, agent_ms = 0, tpu_ms = 0;  // agent, tpu: 0 if there was none
+    std::optional<std::int64_t> tokens = std::nullopt;   // nullopt: not reported
+};
+std::string cost_text(const Cost& cost);
 // A commit abbreviated for people: 12 digits.
 std::string short_commit(std::string_view sha);
 // "-" for an empty text.

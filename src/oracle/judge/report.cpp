@@ -253,17 +253,19 @@ namespace {
 constexpr std::string_view k_page = R"html(<h1>{{page/what}}: <span class={{verdict}}>{{verdict}}</span></h1>
 <p>{{reason}}</p>
 <p class=soft>{{page/about}}</p>
-{{?page/why}}<h2>Where, and why</h2>
+{{#compared}}<p class=soft><code>{{outputs}}</code> compared with the exact result for <code>{{inputs}}</code>;
+{{date}}, gdnctl {{version}}</p>
+{{/}}{{?page/why}}<h2>Where, and why</h2>
 <pre>{{page/why}}</pre>
 {{/}}{{?tensors}}<h2>Tensors</h2>
-<div class="wide dense"><table><tr><th>tensor<th>dtype<th>shape<th>verdict{{?classes}}<th>class{{/}}<th class=n>error /
- {{page/unit}}<th class=n>rms ratio<th class=n>max abs{{^classes}}<th class=n>ulp{{/}}<th class=n>not finite</tr>
+<div class="wide dense"><table><thead><tr><th>tensor<th>dtype<th>shape<th>verdict{{?classes}}<th>class{{/}}<th class=n>error /
+ {{page/unit}}<th class=n>rms ratio<th class=n>max abs{{^classes}}<th class=n>ulp{{/}}<th class=n>not finite</tr></thead>
 {{#tensors}}<tr><td>{{name}}<td>{{dtype}}<td>[{{shape}}]<td><span class={{verdict}}>{{verdict}}</span>{{?class}}<td>{{class}}{{/}}
-<td class=n>{{error_over_budget|.3g}}<td class=n>{{rms_ratio|.2g}}<td class=n>{{max_abs|.2g}}{{^class}}<td class=n>{{ulp/max|.6g}}{{/}}
+<td class=n>{{error_over_budget|.3g}}<td class=n>{{rms_ratio|.2g}}<td class=n>{{max_abs|.2g}}{{^class}}<td class=n>{{ulp/max|.3g}}{{/}}
 <td class=n>{{nonfinite/got}}</tr>
 {{/}}</table></div>
 {{/}}{{?checks}}<h2>Checks</h2>
-<div class="wide dense"><table><tr><th>check<th>verdict<th class=n>value<th class=n>limit</tr>
+<div class="wide dense"><table><thead><tr><th>check<th>verdict<th class=n>value<th class=n>limit</tr></thead>
 {{#checks}}<tr><td>{{name}}<td><span class={{verdict}}>{{verdict}}</span><td class=n>{{value|.2g}}<td class=n>{{limit|.2g}}</tr>
 {{/}}</table></div>
 {{/}}{{?forward_only}}<p><b>Forward only: no gradient was compared</b></p>
@@ -271,21 +273,29 @@ constexpr std::string_view k_page = R"html(<h1>{{page/what}}: <span class={{verd
 {{/}}{{?unknown_tensors}}<p class=soft>Unknown tensors: {{unknown_tensors}}</p>
 {{/}}{{#unread_tensors}}<p class=soft>Not read because of the dtype: {{tensor}} ({{dtype}})</p>
 {{/}}{{#page/charts}}<h2>{{title}}</h2>
-{{&chart}}{{/}}{{?page/worst}}<h2>Worst elements</h2>
-<div class="wide dense"><table><tr><th>element<th class=n>got<th class=n>want<th class=n>difference</tr>
+{{&chart}}{{/}}{{?page/worst}}<h2>Wrong elements</h2>
+<div class="wide dense"><table><thead><tr><th>element<th class=n>got<th class=n>want<th class=n>difference</tr></thead>
 {{#page/worst}}<tr><td><code>{{element}}</code><td class=n>{{got|.9g}}<td class=n>{{want|.9g}}<td class=n>{{difference|.3g}}</tr>
 {{/}}</table></div>
 {{/}}{{#contract}}<h2>Contract: {{name}}</h2>
-<div class="wide dense"><table><tr><th>field<th>value<th>origin</tr>
+<div class="wide dense"><table><thead><tr><th>field<th>value<th>origin</tr></thead>
 {{*fields}}<tr><td>{{@}}<td><code>{{value}}</code><td class=soft>{{origin}}</tr>
 {{/}}</table></div>
 {{/}})html";
 
-// Elements that are equal are left out.
-Json worst_list(const std::vector<Worst>& elements) {
+// Whether the verdict on a tensor is OK; false for a tensor that the verdict does not list.
+bool is_ok(const Json& verdict, const std::string& tensor) {
+    const Json& tensors = json::field(verdict, "tensors");
+    return std::any_of(tensors.begin(), tensors.end(), [&](const Json& t) {
+        return json::field(t, "name") == tensor && json::field(t, "verdict") == name_of(Verdict::ok);
+    });
+}
+
+// Leaves out elements that are equal, and those of tensors that are OK.
+Json worst_list(const std::vector<Worst>& elements, const Json& verdict) {
     Json list = Json::array();
     for (const Worst& w : elements) {
-        if (w.got == w.want) continue;
+        if (w.got == w.want || is_ok(verdict, w.tensor)) continue;
         const std::string place = w.index.empty() ? w.tensor : oracle_report::place_text(w);
         list.push_back({{"element", place.substr(0, place.find(" got "))},
                         {"got", oracle_report::number(w.got)},
@@ -301,7 +311,7 @@ std::string page_html(Json verdict, const Page& page) {
     Json charts = Json::array();
     for (const auto& [title, chart] : page.charts) charts.push_back({{"title", title}, {"chart", chart}});
     verdict["page"] = {{"what", page.what}, {"about", page.about},         {"why", page.why},
-                       {"unit", page.unit}, {"charts", std::move(charts)}, {"worst", worst_list(page.worst)}};
+                       {"unit", page.unit}, {"charts", std::move(charts)}, {"worst", worst_list(page.worst, verdict)}};
     return html::page("{{verdict}} - {{page/what}} verdict", k_page, verdict);
 }
 

@@ -75,7 +75,8 @@ struct Page {
     std::vector<std::pair<std::string, std::string>> charts = {};  // titles, and HTML as charts.h gives it
     std::vector<Worst> worst = {};
 };
-// A verdict on any operator as one self-contained page. `verdict`: gdnctl.oracle-compare/1.
+// A verdict on any operator as one self-contained page. `verdict`: gdnctl.oracle-compare/1, with the object `compared`
+// (inputs and outputs: paths; date, version) that only the page shows, if the tensors come from files.
 std::string page_html(Json verdict, const Page& page);
 
 }  // namespace gdnctl::oracle

@@ -147,7 +147,8 @@ struct LintOutput {
 };
 struct LintText {
     std::string blocks;    // texts that scripts match
-    std::string findings;  // one per line, then the count; empty: none
+    std::string findings;  // one per line; empty: none
+    std::string counts;    // of all findings, if there is a line in `findings`; empty: there is none
     std::string verdict;   // "passed" or "nothing was checked"; empty: neither
 };
 struct LintTextOptions {

@@ -292,10 +292,10 @@ LintText lint_as_text(const LintReport& report, std::string_view path, const Lin
                                      name_of(finding.severity), finding.rule->id, text::repair_utf8(finding.message));
     }
     if (report.left_out != 0) {
-        text.findings +=
+        text.counts +=
             fmt::format("{}: {} more {}\n", path, report.left_out, report.left_out == 1 ? "finding" : "findings");
     }
-    if (!text.findings.empty()) text.findings += counts(report) + "\n";
+    if (!text.findings.empty() || !text.counts.empty()) text.counts += counts(report) + "\n";
     if (!options.complete) return text;
     if (report.checked == 0) {
         text.verdict = options.since.empty()

@@ -360,7 +360,7 @@ std::string percent_text(const Gain& gain) {
     if (std::abs(percent) >= 1000) return "+" + number_for_people(percent);
     const bool bounded = gain.pairs > 0 && gain.low && gain.high;
     const auto decimals = bounded ? decimals_for(100 * (*gain.high - *gain.low) / 2) : std::nullopt;
-    return fmt::format("{:+.{}f}", percent, std::min(2, decimals.value_or(2)));
+    return signed_number(percent, std::min(2, decimals.value_or(2)));
 }
 
 std::string speed_text(const Gain& gain) {

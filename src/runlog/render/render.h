@@ -96,7 +96,8 @@ Result<Stamp> stamp_last_entry(std::string_view log, std::string_view sha);
 // Templates for a new log and for a new hand-written entry.
 
 // Title, purpose and sections of a new log, without entries.
-std::string log_head(Template kind);
+// `target`: its name, for the heading; `metric`: what its profile measures, for the goal. Empty: not known.
+std::string log_head(Template kind, std::string_view target = {}, std::string_view metric = {});
 
 // The template of an entry, with the known values of `record` filled in.
 std::string entry_skeleton(const Json& record);

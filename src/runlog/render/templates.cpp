@@ -8,14 +8,14 @@ namespace gdnctl::runlog {
 
 namespace {
 
-constexpr std::string_view k_hillclimb = R"(# GDN Pallas TPU Hill-Climb Log
+constexpr std::string_view k_hillclimb = R"(# Hill-Climb Log{}
 
 One entry per iteration: what was tried, what was measured, and what to try next.
 
 ## Goal
 
 - Make the Gated DeltaNet kernels faster end to end, with every correctness test green.
-- Judge by step duration and MFU of a profiled run, not by the time of a single kernel.
+- Judge by {} of a profiled run, not by the time of a single kernel.
 
 ## Loop Contract
 
@@ -23,7 +23,7 @@ Each iteration is:
 
 1. 1 hypothesis
 2. 1 change set
-3. TPU correctness
+3. correctness: the target's test passes
 4. 1 profiled run
 5. 1 commit if validated; otherwise the code is reverted and the entry says `Commit: none (<reason>)`
 
@@ -102,7 +102,11 @@ std::string experiment_skeleton(const Json& record) {
 
 }  // namespace
 
-std::string log_head(Template kind) { return std::string(kind == Template::experiment ? k_experiment : k_hillclimb); }
+std::string log_head(Template kind, std::string_view target, std::string_view metric) {
+    if (kind == Template::experiment) return std::string(k_experiment);
+    return fmt::format(k_hillclimb, target.empty() ? std::string() : fmt::format(": {}", target),
+                       metric.empty() ? std::string("step duration and MFU") : fmt::format("`{}`", metric));
+}
 
 std::string entry_skeleton(const Json& record) {
     if (is_experiment(record)) return experiment_skeleton(record);

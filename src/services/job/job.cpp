@@ -171,8 +171,10 @@ std::string make_submission_id(std::string_view kind, std::string_view user, Wal
 
 Status check_job_id(std::string_view id) {
     if (!id.empty() && id != "latest") return {};
-    return fail(ErrorKind::usage, fmt::format("`{}` is not a submission id", id),
-                "`gdnctl ray-list` shows the ids; `ray-wait --match REGEX` waits for the newest job that matches");
+    return fail(
+        ErrorKind::usage, fmt::format("`{}` is not a submission id", id),
+        "`last` is the newest job that this machine submitted; `gdnctl ray-list` shows the ids; `ray-wait --match "
+        "REGEX` waits for the newest job that matches");
 }
 
 Status check_submission_id(std::string_view id) {

@@ -93,4 +93,30 @@ TEST_CASE("what is like nothing points to the list of commands, and never to a h
     CHECK(dispatch(test::k_sample_table, {"__hidden"})->command != nullptr);
 }
 
+TEST_CASE("spaces may stand for the hyphens of a name") {
+    const auto called = dispatch(test::k_sample_table, {"lint", "log", "a.md"});
+    REQUIRE(called);
+    CHECK(called->command->name == "lint-log");
+    CHECK(called->words == Words{"a.md"});
+    const auto help = dispatch(test::k_sample_table, {"help", "lint", "log"});
+    REQUIRE(help);
+    CHECK(help->command->name == "lint-log");
+    CHECK(hint_of({"lint", "lgo"}) == "did you mean `gdnctl lint-log`?");
+}
+
+TEST_CASE("words that mean a command suggest it, and are as good as its name after help") {
+    Table table(test::k_sample_table);
+    static constexpr Word k_words[] = {
+        {"check", "lint-log"}, {"check", "sample run"}, {"log check", "lint-log"}, {"version", "--version"}};
+    table.words = k_words;
+    const auto hint = [&](const Words& words) { return dispatch(table, words).error().hint; };
+    CHECK(hint({"check"}) == "did you mean `gdnctl lint-log` or `gdnctl sample run`?");
+    CHECK(hint({"log", "check"}) == "did you mean `gdnctl lint-log`?");
+    CHECK(hint({"version"}) == "did you mean `gdnctl --version`?");
+    const auto help = dispatch(table, {"help", "check"});
+    REQUIRE(help);
+    CHECK(help->command->name == "lint-log");
+    CHECK_FALSE(dispatch(table, {"help", "version"}));
+}
+
 }  // namespace gdnctl::cli

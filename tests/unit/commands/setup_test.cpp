@@ -1,4 +1,6 @@
 // What the commands for a setup decide.
+#include <algorithm>
+
 #include "cli/config.h"
 #include "cli/reference.h"
 #include "command_world.h"
@@ -127,6 +129,20 @@ TEST_CASE("ce-infer: block sizes of a known chip, a shape without all three size
                     {"--device", "TPU v5", "--batch", "8192", "--hidden", "4096", "--vocab", "128256", "--json"}) == 0);
     CHECK(world.printed("block"));
     world.check({"ce-infer", {"--device", "TPU v5", "--batch", "0", "--hidden", "4096", "--vocab", "9"}, 2, "0"});
+}
+
+TEST_CASE("words: each means commands or a global option that exist, and none is a command itself") {
+    const cli::Table commands = table();
+    const auto is_command = [&](std::string_view name) {
+        return std::any_of(commands.begin(), commands.end(), [&](const cli::Command& c) { return c.is_named(name); });
+    };
+    CHECK(commands.words.size() > 40);
+    for (const cli::Word& word : commands.words) {
+        CAPTURE(std::string(word.typed));
+        CAPTURE(std::string(word.meant));
+        CHECK((is_command(word.meant) || word.meant == "--version"));
+        CHECK_FALSE(is_command(word.typed));
+    }
 }
 
 TEST_CASE("options: each one that takes a path of this machine is marked, so that ~ is the home folder") {

@@ -29,6 +29,15 @@ TEST_CASE("numbers for people: five significant digits at most, and no zeros tha
     CHECK(quantity(8.25, "") == "8.25");
 }
 
+TEST_CASE("a change for people: its sign, but none for what is zero as shown") {
+    CHECK(signed_number(1.346, 2) == "+1.35");
+    CHECK(signed_number(-0.2, 2) == "-0.20");
+    CHECK(signed_number(-0.004, 2) == "0.00");
+    CHECK(signed_number(0.0, 1) == "0.0");
+    CHECK(signed_number(-0.4, 0) == "0");
+    CHECK(signed_number(-std::numeric_limits<double>::infinity(), 2) == "-inf");
+}
+
 TEST_CASE("numbers for people: what is read back is within half a unit of the last digit, whatever the number") {
     double value = 1.2345678e-7;
     for (int i = 0; i < 400; ++i) {

@@ -25,12 +25,29 @@ TEST_CASE("run view: texts of others come as one line, without secrets and witho
 TEST_CASE("run view: what does not fit is cut between characters") {
     CHECK(shown("abcdef", 6) == "abcdef");
     CHECK(shown("abcdef", 5) == "abcd…");
+    CHECK(shown("wider tiles keep", 14) == "wider tiles…");
+    CHECK(shown("wider tiles keep", 12) == "wider tiles…");
     CHECK(shown("\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2", 2) == "\xe6\xbc\xa2…");
     CHECK(shown("abc\n", 4) == "abc…");  // the escape is two wide
     CHECK(shown("abc\n", 5) == "abc\\n");
     CHECK(shown("ab", 1) == "…");
     // Shown twice is shown once.
     for (const char* text : {"a\nb", "\x1b[0m", "back\\slash"}) CHECK(shown(shown(text)) == shown(text));
+}
+
+TEST_CASE("run view: a title is cut before the reason, and the reason last") {
+    CHECK(title_and_why("Skip the last decay", "tests failed", 40) == "Skip the last decay: tests failed");
+    CHECK(title_and_why("Skip the last decay", "tests failed", 27) == "Skip the…: tests failed");
+    CHECK(title_and_why("Skip the last decay", "tests failed", 20) == "Skip the…: tests…");
+    CHECK(title_and_why("Skip", "tests failed", 20) == "Skip: tests failed");
+    CHECK(title_and_why("", "tests failed", 8) == "tests…");
+    CHECK(title_and_why("Skip the last decay", "", 8) == "Skip…");
+}
+
+TEST_CASE("run view: the dates of a run") {
+    CHECK(dates_text("2026-03-10T10:00:00Z", "2026-03-10T10:01:30Z").find(":00 to ") == 13);
+    CHECK(dates_text("2026-03-10T10:00:00Z", "2026-03-14T10:01:30Z").find(" to 2026-03-14 ") != std::string::npos);
+    CHECK(dates_text("", "2026-03-14T10:01:30Z").empty());
 }
 
 TEST_CASE("run view: gates are read with their numbers, everything else is a fact") {

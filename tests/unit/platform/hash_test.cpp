@@ -6,6 +6,8 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include "core/sha256.h"
+
 using namespace gdnctl;
 
 TEST_CASE("hash: the published vectors") {
@@ -31,4 +33,19 @@ TEST_CASE("hash: pieces give the same as the whole, and a file too") {
     CHECK(missing.error().kind == ErrorKind::local_io);
     CHECK(missing.error().message.find(path.string()) != std::string::npos);
     CHECK(hash_file_hex(HashKind::sha1, "/tmp").error().kind == ErrorKind::local_io);  // a folder
+}
+
+TEST_CASE("the hash of a machine without libcrypto is the same, in whatever pieces the bytes arrive") {
+    std::string bytes;
+    for (int size = 0; size <= 200; ++size) {
+        const std::string expected = hash_hex(HashKind::sha256, bytes).value();
+        for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, std::size_t{64}, std::size_t{1000}}) {
+            Sha256 hash;
+            for (std::size_t at = 0; at < bytes.size(); at += piece) {
+                hash.update(std::string_view(bytes).substr(at, piece));
+            }
+            CHECK(hash.hex() == expected);
+        }
+        bytes += static_cast<char>(size * 37);
+    }
 }

@@ -1,6 +1,7 @@
 #include "platform/progress.h"
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -63,7 +64,7 @@ TEST_CASE("progress: a narrow terminal loses the bar first, and no line wraps") 
     world.clock.advance(1s);
     world.terminal.err_text.clear();
     progress.update(500);
-    CHECK(world.terminal.err_text.size() == 4 + 39);
+    CHECK(world.terminal.err_text == "\r\x1b[K[gdnctl] a rather long label: 500 B of");
     CHECK(world.terminal.err_text.find('#') == std::string::npos);
 }
 
@@ -77,7 +78,7 @@ TEST_CASE("progress: elsewhere a line after ten seconds or a tenth of the work")
     world.clock.advance(500ms);
     progress.update(10);
     REQUIRE(g_lines.size() == 1);
-    CHECK(g_lines[0].ends_with("judging: 10 %, 10 cases of 100 cases, 10 cases/s, 9.0 s left"));
+    CHECK(g_lines[0].ends_with("judging: 10 %, 10 of 100 cases, 9.0 s left"));
     world.clock.advance(9s);
     progress.update(11);
     CHECK(g_lines.size() == 1);
@@ -115,4 +116,77 @@ TEST_CASE("progress: quiet shows nothing, secrets are masked, a jump of the wall
     progress.update(5);
     REQUIRE(g_lines.size() == 1);
     CHECK(g_lines[0].find("abcdefghijklmnopqrstuvwxyz") == std::string::npos);
+}
+
+TEST_CASE("progress: short work leaves the terminal alone") {
+    World world;
+    world.terminal.err_tty = true;
+    Progress progress(world.terminal, world.clock,
+                      {.label = "timing", .unit = "turns", .total = 10, .after = std::chrono::seconds(2)});
+    progress.update(0);
+    world.clock.advance(1999ms);
+    progress.update(5);
+    CHECK(world.terminal.err_text.empty());
+    world.clock.advance(1ms);
+    progress.note("builtin:fused");
+    progress.update(5);
+    CHECK(world.terminal.err_text ==
+          "\r\x1b[K[gdnctl] timing: [##########..........]  50% 5 of 10 turns, 2.0 s left, builtin:fused");
+}
+
+TEST_CASE("progress: work that counts nothing shows its time and the latest note") {
+    World world;
+    world.terminal.err_tty = true;
+    Progress progress(world.terminal, world.clock, {.label = "verifying attempt 4"});
+    progress.note("test");
+    progress.tick();
+    CHECK(world.terminal.err_text == "\r\x1b[K[gdnctl] verifying attempt 4: ..., test");
+    world.terminal.err_text.clear();
+    world.clock.advance(500ms);
+    progress.tick();
+    CHECK(world.terminal.err_text.empty());
+    progress.note("pair 1 of at most 9");
+    progress.tick();
+    CHECK(world.terminal.err_text == "\r\x1b[K[gdnctl] verifying attempt 4: ..., pair 1 of at most 9");
+    world.terminal.err_text.clear();
+    world.clock.advance(62s);
+    progress.tick();
+    CHECK(world.terminal.err_text == "\r\x1b[K[gdnctl] verifying attempt 4: 1 min 2 s, pair 1 of at most 9");
+}
+
+TEST_CASE("progress: elsewhere such work writes a line every half minute") {
+    World world;
+    Progress progress(world.terminal, world.clock, {.label = "gcloud compute"});
+    progress.tick();
+    world.clock.advance(29s);
+    progress.tick();
+    CHECK(g_lines.empty());
+    world.clock.advance(1s);
+    progress.tick();
+    REQUIRE(g_lines.size() == 1);
+    CHECK(g_lines[0].ends_with("gcloud compute: 30 s"));
+    CHECK(world.terminal.err_text.empty());
+}
+
+TEST_CASE("progress: a line that is too long ends between two facts") {
+    World world;
+    world.terminal.err_tty = true;
+    world.terminal.width = 60;
+    Progress progress(world.terminal, world.clock, {.label = "judging attempt 12"});
+    progress.note("pair 3 of at most 9, the candidate 1.012x as fast so far");
+    progress.tick();
+    CHECK(world.terminal.err_text == "\r\x1b[K[gdnctl] judging attempt 12: ..., pair 3 of at most 9");
+}
+
+TEST_CASE("progress: a question from another thread draws nothing") {
+    World world;
+    world.terminal.err_tty = true;
+    Progress progress(world.terminal, world.clock, {.label = "comparing"});
+    const auto asked = ticking(progress, [] { return true; });
+    bool answer = false;
+    std::thread([&] { answer = asked(); }).join();
+    CHECK(answer);
+    CHECK(world.terminal.err_text.empty());
+    CHECK(asked());
+    CHECK_FALSE(world.terminal.err_text.empty());
 }

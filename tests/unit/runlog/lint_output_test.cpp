@@ -105,12 +105,12 @@ TEST_CASE("runlog text: other findings, then how many there are, nothing checked
     const LintText text = lint_as_text(found.report, "log.md");
     CHECK(text.blocks.empty());
     CHECK(text.findings.find("log.md:4:") != std::string::npos);
-    CHECK(text.findings.ends_with("\n0 errors, 3 warnings, 1 note, 2 fixable\n"));
+    CHECK(text.counts == "0 errors, 3 warnings, 1 note, 2 fixable\n");
     CHECK(text.verdict == "[gdnctl] log lint passed: log.md\n");
     LintOptions strict;
     strict.strict = true;
     const Linted one(entry("abcdef1", "- Date: 2026-02-18\n"), strict);
-    CHECK(lint_as_text(one.report, "log.md").findings.ends_with("\n1 error, 0 warnings, 0 fixable\n"));
+    CHECK(lint_as_text(one.report, "log.md").counts == "1 error, 0 warnings, 0 fixable\n");
     CHECK(lint_as_text(one.report, "log.md").verdict.empty());
 
     const std::string nothing = "[gdnctl] nothing was checked: no entry in log.md\n";

@@ -261,6 +261,24 @@ std::vector<std::string> contract_field_names() {
     return names;
 }
 
+std::vector<std::string> contract_field_values(std::string_view name) {
+    const Field* field = find_field(name);
+    if (field == nullptr) return {};
+    std::vector<std::string> all = {std::string(k_of_inputs), "none", "dk^-0.5"};
+    const auto add = [&all](const auto& words) {
+        for (const auto& word : words) all.emplace_back(word.text);
+    };
+    add(k_head_maps), add(k_layouts), add(k_token_layouts), add(k_g_kinds), add(k_beta_kinds), add(k_l2norms);
+    add(k_roundings), add(k_out_dtypes), add(k_matmuls), add(k_gate_sums), add(k_state_dtypes), add(k_empties);
+    std::vector<std::string> accepted;
+    for (const std::string& word : all) {
+        GdnContract trial;
+        const bool known = std::find(accepted.begin(), accepted.end(), word) != accepted.end();
+        if (!known && !field->set(trial, word)) accepted.push_back(word);
+    }
+    return accepted;
+}
+
 std::string ResolvedContract::text() const {
     std::string line;
     for (const ContractField& f : fields) line += fmt::format("{}{}={}", line.empty() ? "" : " ", f.name, f.value);

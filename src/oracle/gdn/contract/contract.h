@@ -87,6 +87,8 @@ struct ResolvedContract {
 
 std::vector<std::string> contract_names();
 std::vector<std::string> contract_field_names();
+// The words that the field accepts, without numbers; empty: it accepts only numbers, or there is no such field.
+std::vector<std::string> contract_field_values(std::string_view field);
 
 // Applies the named contract, then the string metadata of the inputs file, then `sets` ("field=value"). Ignores
 // metadata keys that are not fields. bad_input: a metadata `op` other than gdn, or a metadata value that its field does

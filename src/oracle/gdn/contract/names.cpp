@@ -41,9 +41,11 @@ constexpr NameRow k_names[] = {
     {"out", "out", GdnRole::output},
     {"output", "out", GdnRole::output},
     {"o", "out", GdnRole::output},
+    {"core_attn_out", "out", GdnRole::output},  // transformers
     {"final_state", "final_state", GdnRole::output},
     {"new_state", "final_state", GdnRole::output},
     {"ht", "final_state", GdnRole::output},
+    {"last_recurrent_state", "final_state", GdnRole::output},  // transformers
     {"d_out", "d_out", GdnRole::cotangent},
     {"do", "d_out", GdnRole::cotangent},
     {"d_final_state", "d_final_state", GdnRole::cotangent},
