@@ -94,6 +94,9 @@ std::vector<std::string> cluster_names(const ClusterPlaces& places);
 // Reads a file of either kind. `home` replaces a leading `~`. Errors: usage (no such file), local_io, config (not YAML,
 // or not a cluster file).
 Result<ClusterFile> read_cluster_file(const std::filesystem::path& path, const std::filesystem::path& home);
+// The same for the text of the file `path`. Pure.
+Result<ClusterFile> parse_cluster_file(std::string_view text, const std::filesystem::path& path,
+                                       const std::filesystem::path& home);
 
 // The TPU type that `--tpu auto` selects on this cluster: that of its table. Else on Ray that of the node type
 // tpu_worker or the first one with a TPU, and on Iris v5p-8 if it is offered, or the smallest on one machine. Error:

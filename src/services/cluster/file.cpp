@@ -230,7 +230,11 @@ Result<ClusterFile> read_cluster_file(const fs::path& path, const fs::path& home
         return fail(ErrorKind::usage, "no such cluster file: " + path.string(), std::string(k_other_ways));
     }
     GDNCTL_TRY_ASSIGN(const std::string bytes, read_file(path, {k_file_limit, ErrorKind::usage}));
-    GDNCTL_TRY_ASSIGN(const Json yaml, parse_yaml(bytes, path.string()));
+    return parse_cluster_file(bytes, path, home);
+}
+
+Result<ClusterFile> parse_cluster_file(std::string_view text, const fs::path& path, const fs::path& home) {
+    GDNCTL_TRY_ASSIGN(const Json yaml, parse_yaml(text, path.string()));
     ClusterFile file;
     file.path = path;
     if (has_any_key(yaml, {"available_node_types", "provider", "cluster_name"})) {

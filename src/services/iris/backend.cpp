@@ -10,9 +10,7 @@
 #include "platform/signals.h"
 #include "platform/unnamed_file.h"
 #include "services/iris/answers.h"
-#include "services/iris/beside.h"
 #include "services/iris/client.h"
-#include "services/iris/log.h"
 #include "services/iris/request.h"
 
 namespace gdnctl::iris {

@@ -1,12 +1,9 @@
-#include "services/iris/beside.h"
-
+// Commands in the container of an Iris job.
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "core/base64.h"
 #include "core/log.h"
@@ -15,6 +12,7 @@
 #include "platform/hash.h"
 #include "platform/unnamed_file.h"
 #include "services/iris/answers.h"
+#include "services/iris/client.h"
 #include "services/iris/request.h"
 
 namespace gdnctl::iris {

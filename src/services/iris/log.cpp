@@ -1,11 +1,12 @@
-#include "services/iris/log.h"
+// The log of an Iris job.
+#include "core/log.h"
 
 #include <algorithm>
 #include <deque>
 
-#include "core/log.h"
 #include "platform/signals.h"
 #include "services/iris/answers.h"
+#include "services/iris/client.h"
 
 namespace gdnctl::iris {
 

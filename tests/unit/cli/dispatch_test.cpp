@@ -119,4 +119,32 @@ TEST_CASE("words that mean a command suggest it, and are as good as its name aft
     CHECK_FALSE(dispatch(table, {"help", "version"}));
 }
 
+TEST_CASE("a second name finds the same command, in its own group") {
+    static constexpr Command k_rows[] = {
+        make<&test::describe_nothing, &test::run_nothing>("ray-wait", "Jobs", "wait for a job", Tier::none)
+            .also("job wait"),
+        make<&test::describe_nothing, &test::run_nothing>("ray-logs", "Jobs", "print a log", Tier::none)
+            .also("job logs"),
+        make<&test::describe_nothing, &test::run_nothing>("log show", "Logs", "show an entry", Tier::none)};
+    static constexpr TableRow k_references[] = {k_rows[0], k_rows[1], k_rows[2]};
+    const Table table(k_references);
+    const auto found = dispatch(table, {"--json", "job", "-C", "x", "wait", "id"});
+    REQUIRE(found);
+    CHECK(found->command == &k_rows[0]);
+    CHECK(found->words == Words{"--json", "-C", "x", "id"});
+    CHECK(dispatch(table, {"ray-wait"})->command == &k_rows[0]);
+    CHECK(dispatch(table, {"help", "job"})->group == "job");
+    CHECK(group_names(table) == Words{"job", "log"});
+    REQUIRE(members_of(table, "job").size() == 2);
+    CHECK(members_of(table, "job")[1].name == "job logs");
+    CHECK(members_of(table, "job")[1].word == "logs");
+    CHECK(other_name_note(k_rows[0]) == " (also: job wait)");
+    CHECK(other_name_note(k_rows[2]).empty());
+    for (const Words& typo : {Words{"job", "wiat"}, Words{"jb", "wait"}, Words{"wait"}}) {
+        const auto called = dispatch(table, typo);
+        REQUIRE(!called);
+        CHECK(called.error().hint == "did you mean `gdnctl job wait`?");
+    }
+}
+
 }  // namespace gdnctl::cli
