@@ -71,6 +71,33 @@ test_uses_sudo_when_there_is_one() {
     [ "$(grep -c '^sudo' calls)" = 2 ] || fail "calls: $(cat calls)"
 }
 
+# part FUNCTION: defines one function of ./dev here.
+part() { eval "$(sed -n "/^$1() {/,/^}/p" "$REPO/dev")"; }
+test_echoed_commands_can_be_pasted() {
+    part quoted
+    local words=(build/release/gdnctl -C 'a b' "it's" '$x' '*' '' --min=1,2) line
+    line=$(quoted "${words[@]}")
+    [ "$line" = "build/release/gdnctl -C 'a b' 'it'\\''s' '\$x' '*' '' --min=1,2" ] || fail "echoed: $line"
+    eval "set -- $line"
+    [ "$#" = ${#words[@]} ] && [ "$4" = "it's" ] && [ "$5" = '$x' ] && [ "$7" = '' ] || fail "pasted: $*"
+}
+test_a_step_shows_what_matters_and_keeps_the_rest() {
+    part quoted
+    part step
+    say() { printf '%s\n' "$*"; }
+    mkdir -p build/release build/run
+    printf '#!/bin/sh\necho "[gdnctl] 05:30:00+00:00 verdict: $1"; seq 20; exit $2\n' >build/release/gdnctl
+    chmod +x build/release/gdnctl
+    set -o pipefail
+    expect 0 step judge '^verdict|verdict:' 'all OK' 0
+    [ "$(cat "$WORK/out")" = "\$ build/release/gdnctl 'all OK' 0
+  verdict: all OK" ] || fail 'other lines'
+    [ "$(wc -l <build/run/judge.log)" = 21 ] || fail 'the log is not whole'
+    expect 3 step judge '^nothing' bad 3
+    err_has 20
+    out_has 'it failed with 3; the end of build/run/judge.log:'
+}
+
 tally() { bash "$REPO/tests/support/tally.sh" "$@"; }
 # entry NAME RESULT LINE...: one entry of ctest's LastTest.log.
 entry() {
