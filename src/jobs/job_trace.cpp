@@ -229,8 +229,6 @@ void show_trace_report(const fs::path& path, const std::string& device) {
 
 namespace {
 
-constexpr std::chrono::seconds k_file_slack{2};  // of file systems that keep whole seconds
-
 // Whether the trace can be of this job: written after it began, and recorded while it ran.
 Status check_time(const trace::Source& source, const TraceQuestion& question) {
     if (!question.job_began) return {};
@@ -238,7 +236,9 @@ Status check_time(const trace::Source& source, const TraceQuestion& question) {
     const std::string& path = source.files.front().path;
     if (::stat(path.c_str(), &file) != 0) return tl::unexpected(file_error(ErrorKind::local_io, "read", path, errno));
     const WallTime written(std::chrono::milliseconds(file.st_mtim.tv_sec * 1000 + file.st_mtim.tv_nsec / 1'000'000));
-    if (written + k_file_slack < *question.job_began) {
+    // Kernels stamp files by a clock that ticks every few milliseconds; some file systems keep whole seconds.
+    const std::chrono::milliseconds slack(file.st_mtim.tv_nsec == 0 ? 1000 : 50);
+    if (written + slack < *question.job_began) {
         return fail(ErrorKind::nothing_done, fmt::format("{} is older than the job: written {}, the job began {}", path,
                                                          format_iso8601(written), format_iso8601(*question.job_began)));
     }
