@@ -135,3 +135,37 @@ test_errors_of_first_tries() {
   err_has 'dump.pt is a PyTorch file (a pickle), which gdnctl does not read'
   err_has "save_file(torch.load('dump.pt'), 'dump.safetensors')"
 }
+
+test_the_operator_may_be_left_out_where_one_fits() {
+  cp "$FIXTURES"/oracle/gdn_bf16.inputs.safetensors "$FIXTURES"/oracle/gdn_bf16.hf_chunk.outputs.safetensors .
+  expect 0 "$GDNCTL" oracle compare gdn_bf16.inputs.safetensors gdn_bf16.hf_chunk.outputs.safetensors
+  out_has 'verdict: OK'
+  expect 0 "$GDNCTL" oracle verify --kernel builtin:chunk --case golden
+  expect 0 "$GDNCTL" oracle verify --kernel "src:$REPO/examples/cpu-ce/kernel.c" --case small_logits
+  out_has 'verdict: OK'
+  expect 2 "$GDNCTL" oracle verify --kernel builtin:fused
+  err_has '--kernel builtin:fused does not say which is meant'
+  err_has 'OP: gdn or linear-ce'
+  expect 2 "$GDNCTL" oracle compare gnd in.npz out.npz
+  err_has 'did you mean `gdn`?'
+  expect 2 "$GDNCTL" oracle compare in.npz
+  err_has 'the argument OUT is missing'
+  expect 2 "$GDNCTL" oracle compare gdn in.npz out.npz --inputs in.npz
+  err_has 'IN and OUT cannot be combined with --inputs and --outputs'
+}
+
+test_names_of_transformers_are_read() {
+  command -v python3 >/dev/null || skip 'python3 is not installed'
+  expect 0 "$GDNCTL" oracle run gdn --shape 1,2,4,64,16,16 --contract hf --set head_map=interleaved --out in.npz
+  # The members of a .npz are named for the tensors.
+  python3 - <<'P' || fail 'cannot rename'
+import zipfile
+names = {"out.npy": "core_attn_out.npy", "final_state.npy": "last_recurrent_state.npy"}
+with zipfile.ZipFile("in.npz") as file, zipfile.ZipFile("out.npz", "w") as renamed:
+    for old, new in names.items():
+        renamed.writestr(new, file.read(old))
+P
+  expect 0 "$GDNCTL" oracle compare gdn in.npz out.npz --contract hf
+  out_has last_recurrent_state
+  out_has 'verdict: OK'
+}

@@ -314,7 +314,7 @@ void say_stopped(const loop::evolve::EvolveReport& report) {
 void describe_evolve(cli::Args& args, Options& options) {
     EvolveOptions& o = options.evolve;
     constexpr const char* k_group = "Evolve";
-    args.option(options.evolves, k_modes, "--mode MODE", "how to search", {.group = "Run"});
+    args.option(options.evolves, k_modes, "--mode MODE", "how to search", {.group = "Start, resume and end a run"});
     describe_budgets(args, options);
     args.option(o.lineages, "--lineages K", "lineages of candidates", {.group = k_group});
     args.option(o.stagnation, "--stagnation S", "restart a lineage after S attempts without a kept gain",

@@ -48,9 +48,9 @@ std::vector<std::string_view> names_of(const std::vector<const Operator*>& known
     return names;
 }
 
-tl::unexpected<Error> name_it(std::string_view what) {
+tl::unexpected<Error> name_it(std::string_view what, std::string choices) {
     return fail(ErrorKind::usage, fmt::format("the argument OP is missing, and {} does not say which is meant", what),
-                "OP: gdn, gdn-layer or linear-ce");
+                "OP: " + choices);
 }
 
 // What the text of a kernel says about itself: the object that it exports, or the arguments of its adapter.
@@ -100,7 +100,7 @@ Result<std::string> operator_of_kernel(const std::string& kernel, const Context&
         return target->oracle->op;
     }
     std::string found = operator_in_source(source_of(kernel, context), kernel.starts_with("py:"));
-    if (found.empty()) return name_it("--kernel " + kernel);
+    if (found.empty()) return name_it("--kernel " + kernel, "gdn or linear-ce");
     return found;
 }
 
@@ -118,7 +118,7 @@ Result<std::string> operator_of_inputs(const std::vector<std::string>& inputs, c
     if (has({"qkvz", "conv_weight"})) return std::string(oracle_layer::k_operator.name);
     if (has({"labels"})) return std::string(linear_ce::k_operator.name);
     if (has({"q", "query"})) return std::string(oracle_gdn::k_operator.name);
-    return name_it(inputs.front());
+    return name_it(inputs.front(), "gdn, gdn-layer or linear-ce");
 }
 
 }  // namespace gdnctl::commands
