@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t k_most_xplane_bytes = std::size_t{16} << 30;
+constexpr std::size_t k_most_xplane_bytes = std::size_t{2} << 30;  // protobuf's own limit
 
 struct RawFile {
     trace::RawTrace raw;
@@ -175,8 +175,14 @@ struct Session {
 
 // The folders below `root` that hold traces, by path.
 Result<std::vector<Session>> sessions_in(const fs::path& root, Skipped& skipped) {
+    // The walk skips folders that it may not read, but not this one.
+    if (::access(root.c_str(), R_OK | X_OK) != 0) {
+        return tl::unexpected(file_error(ErrorKind::local_io, "list", root, errno));
+    }
     std::map<fs::path, Session> found;
     std::error_code error;
+    const fs::directory_iterator is_readable(root, error);  // what cannot be read below it is passed over
+    if (error) return tl::unexpected(file_error(ErrorKind::local_io, "list", root, error.value()));
     fs::recursive_directory_iterator walk(root, fs::directory_options::skip_permission_denied, error), end;
     constexpr int k_deepest = 12;
     for (; !error && walk != end; walk.increment(error)) {

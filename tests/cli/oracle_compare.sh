@@ -230,7 +230,7 @@ import html.parser, sys
 text = open(sys.argv[1]).read()
 for word in ("WRONG", "head map is interleaved", "prefers-color-scheme: dark", "<svg", "polyline", "head_map", "out[b="):
     assert word in text, word
-assert "<td class=n>0<" not in text.split("Worst elements")[1].split("</table>")[0], "an element that is right"
+assert "<td class=n>0<" not in text.split("Wrong elements")[1].split("</table>")[0], "an element that is right"
 for word in ("http:", "https:", "<script", "src=", "url("):
     assert word not in text, word
 html.parser.HTMLParser().feed(text)
@@ -238,7 +238,7 @@ PY
     expect 0 base --html ok.html --json
     [ -s ok.html ] || fail "no page"
     expect 0 compare --inputs x.safetensors --outputs x.safetensors --html exact.html
-    ! grep -q 'Worst elements' exact.html || fail "an exact result has worst elements"
+    ! grep -q 'Wrong elements' exact.html || fail "an exact result has worst elements"
     expect 8 base --html missing/page.html
 }
 

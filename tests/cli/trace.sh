@@ -77,6 +77,9 @@ test_a_folder_that_cannot_be_written() {
   err_has 'p/x.json'
   chmod 0 p/h.xplane.pb
   expect 8 "${as[@]}" "$GDNCTL" trace info p
+  chmod 0 p
+  expect 8 "${as[@]}" "$GDNCTL" trace info p
+  err_has 'Permission denied'
 }
 
 test_an_export_is_read_back() {

@@ -166,5 +166,6 @@ with zipfile.ZipFile("in.npz") as file, zipfile.ZipFile("out.npz", "w") as renam
         renamed.writestr(new, file.read(old))
 P
   expect 0 "$GDNCTL" oracle compare gdn in.npz out.npz --contract hf
-  out_has 'final_state'
+  out_has last_recurrent_state
+  out_has 'verdict: OK'
 }
