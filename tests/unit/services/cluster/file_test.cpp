@@ -1,5 +1,6 @@
 // Cluster files: which one is meant, what is read out of it, which accelerator it offers.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "services/cluster/cluster.h"
 #include "support/scratch.h"
