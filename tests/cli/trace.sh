@@ -30,7 +30,7 @@ test_cases_of_the_real_v6e_profile() { cases v6e; }
 test_cases_of_the_synthetic_pair() { cases synthetic_diff; }
 test_cases_of_comparisons() { cases diff_step diff_gates diff_statistics baselines; }
 test_cases_of_checks_and_reports() { cases check report budgets export; }
-test_cases_of_folders() { cases folders; }
+test_cases_of_folders() { cases folders times; }
 test_cases_of_options() { cases options; }
 test_invariants_on_random_events() { cases random_tpu random_gpu; }
 test_invariants_on_random_steps() { cases random_step; }

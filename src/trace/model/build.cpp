@@ -16,6 +16,31 @@ namespace {
 
 constexpr std::string_view k_tpu = "/device:TPU:", k_gpu = "/device:GPU:";
 
+// Sums and differences of times must fit into 64 bits. Those of real profiles are far from the limit, which is 26 days.
+Status check_times(const std::vector<RawTrace>& traces) {
+    double first = 0, last = 0, sum = 0, planes = 0;
+    bool any = false;
+    for (const RawTrace& trace : traces) {
+        for (const Plane& plane : trace.planes) {
+            ++planes;
+            for (const Line& line : plane.lines) {
+                for (const Event& event : line.events) {
+                    const auto start = static_cast<double>(event.start), length = static_cast<double>(event.duration);
+                    first = any ? std::min(first, start) : start;
+                    last = any ? std::max(last, start + length) : start + length;
+                    sum += length;
+                    any = true;
+                }
+            }
+        }
+    }
+    constexpr double k_most_ps = 0x1p61;
+    if ((last - first) * planes < k_most_ps && sum < k_most_ps) return {};
+    return fail(ErrorKind::bad_input, fmt::format("the events of the trace span {:.3g} s, which no profile does; its "
+                                                  "times are damaged",
+                                                  (last - first) / 1e12));
+}
+
 // The N of "/device:TPU:N"; nullopt: another plane ("/device:TPU:0 SparseCore 1", "#Chip TPU:0").
 std::optional<std::int64_t> device_number(std::string_view plane, std::string_view prefix) {
     if (!plane.starts_with(prefix)) return std::nullopt;
@@ -38,6 +63,7 @@ public:
     explicit Builder(const ModelOptions& options) : m_options(options) {}
 
     Result<Model> build(std::vector<RawTrace> traces) {
+        GDNCTL_TRY(check_times(traces));
         GDNCTL_TRY(prepare(traces));
         for (std::size_t host = 0; host < traces.size(); ++host) {
             add_trace(traces[host], traces.size() > 1 ? fmt::format("{} ", host_name(traces[host], host)) : "");
