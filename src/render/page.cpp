@@ -53,7 +53,7 @@ svg .axis, svg .edge { stroke: var(--line); stroke-width: 1.2; fill: none; } .zo
 svg polyline { fill: none; stroke: var(--ink); stroke-width: 1.4; } svg polyline.best { fill: none;
   stroke: var(--best); }
 svg path.cross { fill: none; }
-@media (max-width: 760px) { svg[viewBox] { max-width: none; min-width: 720px; } svg[viewBox] text { font-size: 15px; } }
+@media (max-width: 760px) { svg[viewBox] { max-width: none; } }
 svg .mark { stroke: var(--wrong); stroke-width: 1.2; stroke-dasharray: 4 3; }
 svg .mark + text { fill: var(--wrong); font-weight: 600; } circle { fill: var(--ink); }
 svg .chosen { stroke: var(--best); stroke-width: 3; } svg .open { fill: var(--ground); stroke: var(--soft); }
