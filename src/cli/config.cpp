@@ -140,6 +140,9 @@ std::string config_template() {
 # Where jobs run if --cluster is not given (GDNCTL_CLUSTER). `local` is this machine.
 # cluster = "local"
 
+# Command that allocates the development TPU of `codex-loop --hold-dev-tpu` (GDNCTL_DEV_TPU_ALLOCATOR).
+# dev_tpu_allocator = "./allocate-tpu.sh"
+
 # A cluster for --cluster NAME, or additions to the file of that name. Every key is optional.
 # [clusters.marin]
 # kind   = "iris"                          # or "ray"; a cluster file tells by itself
@@ -148,9 +151,6 @@ std::string config_template() {
 # tpu    = "v5p-8"                         # what `--tpu auto` means there
 # oauth_client_id     = "..."              # for the login, if no file of the checkout has it
 # oauth_client_secret = "..."
-
-# Command that allocates the development TPU of `codex-loop --hold-dev-tpu` (GDNCTL_DEV_TPU_ALLOCATOR).
-# dev_tpu_allocator = "./allocate-tpu.sh"
 
 # Options of `gdnctl codex-loop`, by their names without the dashes. An option on the command line wins.
 # [codex-loop]

@@ -306,7 +306,7 @@ struct DevTpuWorld : CommandWorld {
         devtpu::HoldRecord record;
         record.tpu_name = name;
         record.address = record.ray_address = k_cluster;
-        record.submission_id = "hold-" + name;
+        record.submission_id = "gdnctl-hold-" + name;
         record.user = "me";
         record.host.ip_address = ssh.value_or(false) ? "203.0.113.7" : "";
         record.alias = "dev-tpu-" + name;
@@ -348,7 +348,7 @@ TEST_CASE("commands of dev TPUs: what is refused before anything is asked") {
 
 TEST_CASE("dev-tpu commands: nobody holds a TPU of that name") {
     DevTpuWorld world;
-    world.lists(holder("hold-b", "b", "me", "RUNNING") + "," + holder("hold-a", "a", "you", "RUNNING"));
+    world.lists(holder("gdnctl-hold-b", "b", "me", "RUNNING") + "," + holder("gdnctl-hold-a", "a", "you", "RUNNING"));
     for (const std::string_view command : {"dev-tpu-connect", "dev-tpu-setup"}) {
         CHECK(world.ask(command, {"--tpu-name", "a"}) == 4);
         CHECK(world.said.find("run dev-tpu-allocate --tpu-name a first") != std::string::npos);
@@ -366,8 +366,8 @@ TEST_CASE("dev-tpu-execute: the code of the command, and a hold that ended meanw
     CHECK(world.ask("dev-tpu-execute", {"--tpu-name", "a", "--no-sync", "--json", "--", "make"}) == 3);
     CHECK(world.json()["exit_code"] == 3);
     world.host.code = 255;
-    world.http.on("GET " + k_cluster + "/api/jobs/hold-a", 200, holder("hold-a", "a", "me", "STOPPED"));
-    world.http.on("GET " + k_cluster + "/api/jobs/hold-a/logs", 200, R"({"logs":""})");
+    world.http.on("GET " + k_cluster + "/api/jobs/gdnctl-hold-a", 200, holder("gdnctl-hold-a", "a", "me", "STOPPED"));
+    world.http.on("GET " + k_cluster + "/api/jobs/gdnctl-hold-a/logs", 200, R"({"logs":""})");
     CHECK(world.ask("dev-tpu-execute", {"--tpu-name", "a", "--no-sync", "--", "make"}) == 4);
     CHECK(world.said.find("the command did not end by itself") != std::string::npos);
 }
@@ -375,7 +375,7 @@ TEST_CASE("dev-tpu-execute: the code of the command, and a hold that ended meanw
 TEST_CASE("dev-tpu-connect and -setup: a host without ssh") {
     DevTpuWorld world;
     world.remembers("a", false);
-    world.http.on("GET " + k_cluster + "/api/jobs/hold-a", 200, holder("hold-a", "a", "me", "RUNNING"));
+    world.http.on("GET " + k_cluster + "/api/jobs/gdnctl-hold-a", 200, holder("gdnctl-hold-a", "a", "me", "RUNNING"));
     CHECK(world.ask("dev-tpu-connect", {"--tpu-name", "a"}) == 4);
     CHECK(world.said.find("--via ray runs the command as a job on the holder's host") != std::string::npos);
     CHECK(world.host.lines.empty());
@@ -384,7 +384,7 @@ TEST_CASE("dev-tpu-connect and -setup: a host without ssh") {
 TEST_CASE("dev-tpu-list: one's own holds, or everybody's, a hold that has ended is forgotten") {
     DevTpuWorld world;
     world.remembers("a", true);
-    world.lists(holder("hold-a", "a", "me", "RUNNING") + "," + holder("hold-b", "b", "you", "PENDING"));
+    world.lists(holder("gdnctl-hold-a", "a", "me", "RUNNING") + "," + holder("gdnctl-hold-b", "b", "you", "PENDING"));
     CHECK(world.ask("dev-tpu-list", {"--json"}) == 0);
     REQUIRE(world.json()["holds"].size() == 1);
     CHECK(world.json()["holds"][0]["tpu_name"] == "a");
@@ -392,7 +392,7 @@ TEST_CASE("dev-tpu-list: one's own holds, or everybody's, a hold that has ended 
     CHECK(world.json()["holds"].size() == 2);
     DevTpuWorld ended;
     ended.remembers("a", true);
-    ended.lists(holder("hold-a", "a", "me", "FAILED"));
+    ended.lists(holder("gdnctl-hold-a", "a", "me", "FAILED"));
     CHECK(ended.ask("dev-tpu-list", {}) == 0);
     CHECK(ended.said.find("no dev TPU is held") != std::string::npos);
     CHECK(ended.remembered() == 0);
@@ -401,13 +401,13 @@ TEST_CASE("dev-tpu-list: one's own holds, or everybody's, a hold that has ended 
 TEST_CASE("dev-tpu-release: one's own, never another's by name, what has ended is forgotten") {
     DevTpuWorld world;
     world.remembers("a", false);
-    world.lists(holder("hold-a", "a", "me", "RUNNING") + "," + holder("hold-b", "b", "you", "RUNNING"));
+    world.lists(holder("gdnctl-hold-a", "a", "me", "RUNNING") + "," + holder("gdnctl-hold-b", "b", "you", "RUNNING"));
     CHECK(world.ask("dev-tpu-release", {"--tpu-name", "b"}) == 2);
-    CHECK(world.said.find("hint: --submission-id hold-b releases it anyway") != std::string::npos);
-    world.http.on("POST " + k_cluster + "/api/jobs/hold-a/stop", 200, R"({"stopped": true})");
-    world.http.on("GET " + k_cluster + "/api/jobs/hold-a", 200, holder("hold-a", "a", "me", "STOPPED"));
+    CHECK(world.said.find("hint: --submission-id gdnctl-hold-b releases it anyway") != std::string::npos);
+    world.http.on("POST " + k_cluster + "/api/jobs/gdnctl-hold-a/stop", 200, R"({"stopped": true})");
+    world.http.on("GET " + k_cluster + "/api/jobs/gdnctl-hold-a", 200, holder("gdnctl-hold-a", "a", "me", "STOPPED"));
     CHECK(world.ask("dev-tpu-release", {"--all-mine", "--json"}) == 0);
-    CHECK(world.json()["released"] == Json{"hold-a"});
+    CHECK(world.json()["released"] == Json{"gdnctl-hold-a"});
     CHECK(world.remembered() == 0);
     DevTpuWorld ended;
     ended.remembers("a", false);
@@ -492,7 +492,7 @@ TEST_CASE("dev-tpu-watch: a name that nobody holds, and a stop that ends it") {
 
 TEST_CASE("dev-tpu-allocate: a name that is taken, and a cluster that is asked as often as told") {
     DevTpuWorld world;
-    world.lists(holder("hold-a", "a", "you", "RUNNING"));
+    world.lists(holder("gdnctl-hold-a", "a", "you", "RUNNING"));
     CHECK(world.ask("dev-tpu-allocate", {"--tpu-name", "a", "--tpu-type", "v5p-8"}) == 2);
     CHECK(world.said.find("you") != std::string::npos);
     CHECK(world.ask("dev-tpu-allocate", {"--tpu-name", "a", "--tpu-type", "nonsense"}) == 2);
