@@ -65,6 +65,15 @@ def many_runs(n):
     return chrome_json([])[:-2] + b"," + ",".join(rows).encode() + b"]}"
 
 
+def overlapping(n):
+    """JSON: n programs' runs, calls of a kernel and stages of it, each as long as all of them."""
+    names = (2, "jit_f(1)"), (1, "kernel.1"), (4, "ep_run")
+    rows = ('{"ph":"X","pid":3,"tid":%d,"ts":%d,"dur":%d,"name":"%s","args":{"hlo_category":"custom-call"}}' % (tid, i, n, name)
+            for i in range(n) for tid, name in names)
+    spans = {"ph": "M", "pid": 3, "tid": 4, "name": "thread_name", "args": {"name": "XLA TraceMe"}}
+    return chrome_json([spans])[:-2] + b"," + ",".join(rows).encode() + b"]}"
+
+
 def deep_args(depth):
     """JSON: an operation with lists nested so deep in its args."""
     row = '{"ph":"X","pid":3,"tid":1,"ts":5,"dur":7,"name":"a","args":{"x":%s1%s}}' % ("[" * depth, "]" * depth)

@@ -46,38 +46,52 @@ struct Collector {
         }
     }
 
-    // The stages within one call: outermost spans, and those nested in them.
-    void add_spans(const Device& device, std::size_t row, const Event& call) {
-        const Ps end = call.start + call.duration;
-        auto span = std::lower_bound(device.spans.begin(), device.spans.end(), call.start,
-                                     [](const Event& one, Ps start) { return one.start < start; });
-        Ps outer_end = call.start;
-        for (; span != device.spans.end() && span->start < end; ++span) {
-            const bool nested = span->start < outer_end;
-            if (!nested) outer_end = span->start + span->duration;
-            const std::string& name = model.ops[span->op].name;
-            KernelStage& stage = (nested ? scopes : stages)[row][name];
+    struct Call {
+        Ps start = 0, end = 0;
+        std::size_t row = 0;
+        Ps outer_end = 0;  // of the outermost span so far
+    };
+
+    // The stages within calls: outermost spans, and those nested in them. A span belongs to the innermost call around
+    // its start.
+    void add_spans(const Device& device, std::vector<Call> calls) {
+        std::stable_sort(calls.begin(), calls.end(), [](const Call& a, const Call& b) { return a.start < b.start; });
+        std::vector<Call> open;
+        auto next = calls.begin();
+        for (const Event& span : device.spans) {
+            for (; next != calls.end() && next->start <= span.start; ++next) open.push_back(*next);
+            while (!open.empty() && open.back().end <= span.start) open.pop_back();
+            if (open.empty()) continue;
+            Call& call = open.back();
+            const Ps end = span.start + span.duration;
+            const bool nested = span.start < call.outer_end;
+            if (!nested) call.outer_end = end;
+            const std::string& name = model.ops[span.op].name;
+            KernelStage& stage = (nested ? scopes : stages)[call.row][name];
             stage.name = name;
-            stage.time += std::min(span->start + span->duration, end) - span->start;
+            stage.time += std::min(end, call.end) - span.start;
             ++stage.calls;
         }
     }
 
     void add_device(const Device& device) {
+        std::vector<Call> calls;
         for (const Line& lane : device.lanes) {
             Ps last_end = 0;
             bool any = false;
             for (const Event& event : lane.events) {
+                const Ps end = event.start + event.duration;
                 if (const std::int64_t index = row_of_op[event.op]; index >= 0) {
                     KernelRow& row = rows[static_cast<std::size_t>(index)];
                     row.durations.push_back(static_cast<double>(event.duration));
                     if (any) row.gaps.push_back(static_cast<double>(std::max<Ps>(0, event.start - last_end)));
-                    add_spans(device, static_cast<std::size_t>(index), event);
+                    calls.push_back({event.start, end, static_cast<std::size_t>(index), event.start});
                 }
-                last_end = any ? std::max(last_end, event.start + event.duration) : event.start + event.duration;
+                last_end = any ? std::max(last_end, end) : end;
                 any = true;
             }
         }
+        add_spans(device, std::move(calls));
     }
 };
 

@@ -1,6 +1,7 @@
 // What comparisons and rules need of a model.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -14,28 +15,39 @@ namespace gdnctl::trace {
 
 namespace {
 
-// Of each counted step: what `of` says of its part of a device, mean over devices.
+// Of each counted step: what `of(device)` says of its part of a device, mean over devices.
 template <class Of>
 std::vector<Ps> over_steps(const Model& model, Of of) {
     std::vector<double> sums(static_cast<std::size_t>(model.counted()));
     for (std::size_t i = 0; i < model.devices.size(); ++i) {
         const Intervals steps = model.counted_steps(i);
-        for (std::size_t k = 0; k < steps.size(); ++k) sums[k] += static_cast<double>(of(model.devices[i], steps, k));
+        const auto part = of(model.devices[i]);
+        for (std::size_t k = 0; k < steps.size(); ++k) sums[k] += static_cast<double>(part(steps, k));
     }
     std::vector<Ps> means;
     for (const double sum : sums) means.push_back(round_ps(sum / static_cast<double>(model.devices.size())));
     return means;
 }
 
-Ps busy_in(const Device& device, const Interval& step) {
-    auto at = std::lower_bound(device.busy.begin(), device.busy.end(), step.start,
-                               [](const Interval& one, Ps start) { return one.end <= start; });
-    Ps sum = 0;
-    for (; at != device.busy.end() && at->start < step.end; ++at) {
-        sum += std::min(at->end, step.end) - std::max(at->start, step.start);
+// How much of any interval a device was busy.
+class BusyTime {
+public:
+    explicit BusyTime(const Device& device) : m_busy(device.busy) {
+        for (const Interval& one : m_busy) m_before.push_back(m_before.back() + one.end - one.start);
     }
-    return sum;
-}
+    Ps within(const Interval& step) const { return until(step.end) - until(step.start); }
+
+private:
+    Ps until(Ps time) const {
+        const auto at = std::lower_bound(m_busy.begin(), m_busy.end(), time,
+                                         [](const Interval& one, Ps end) { return one.end <= end; });
+        const Ps whole = m_before[static_cast<std::size_t>(at - m_busy.begin())];
+        return at == m_busy.end() || at->start >= time ? whole : whole + time - at->start;
+    }
+
+    const Intervals& m_busy;
+    std::vector<Ps> m_before{0};  // sums of what ends before each interval
+};
 
 std::string class_text(const Model& model, std::size_t op) { return std::string(name_of(model.classes[op])); }
 
@@ -154,10 +166,13 @@ Profile profile_of(const Model& model, const InputFile& file) {
         profile.steps.push_back(std::llround(step.mean_ps));  // halves away from 0: exchanging the sides negates
         profile.mean_step_ps += step.mean_ps / counted;
     }
-    profile.step_busy = over_steps(
-        model, [](const Device& device, const Intervals& steps, std::size_t k) { return busy_in(device, steps[k]); });
-    profile.step_gap = over_steps(model, [](const Device&, const Intervals& steps, std::size_t k) {
-        return k + 1 < steps.size() ? std::max<Ps>(0, steps[k + 1].start - steps[k].end) : 0;
+    profile.step_busy = over_steps(model, [](const Device& device) {
+        return [busy = BusyTime(device)](const Intervals& steps, std::size_t k) { return busy.within(steps[k]); };
+    });
+    profile.step_gap = over_steps(model, [](const Device&) {
+        return [](const Intervals& steps, std::size_t k) {
+            return k + 1 < steps.size() ? std::max<Ps>(0, steps[k + 1].start - steps[k].end) : 0;
+        };
     });
     add_ops(profile, model);
     for (const KernelRow& row : kernel_rows(model, {})) {
@@ -216,14 +231,22 @@ Result<Objective> objective_of(const Model& model, std::string_view metric) {
         any = any || wanted[i];
     }
     if (!any) return fail(ErrorKind::bad_input, fmt::format("no operation of the trace matches '{}'", glob));
-    const std::vector<Ps> sums = over_steps(model, [&](const Device& device, const Intervals& steps, std::size_t k) {
-        Ps sum = 0;
+    const std::vector<Ps> sums = over_steps(model, [&](const Device& device) {
+        std::map<Ps, Ps> until;  // a start: what begins until then takes so long
         for (const Line& lane : device.lanes) {
-            auto at = std::lower_bound(lane.events.begin(), lane.events.end(), steps[k].start,
-                                       [](const Event& one, Ps start) { return one.start < start; });
-            for (; at != lane.events.end() && at->start < steps[k].end; ++at) sum += wanted[at->op] ? at->duration : 0;
+            for (const Event& event : lane.events) {
+                if (wanted[event.op]) until[event.start] += event.duration;
+            }
         }
-        return sum;
+        Ps sum = 0;
+        for (auto& [start, time] : until) time = sum += time;
+        return [until = std::move(until)](const Intervals& steps, std::size_t k) {
+            const auto before = [&until](Ps time) {
+                const auto at = until.lower_bound(time);
+                return at == until.begin() ? 0 : std::prev(at)->second;
+            };
+            return before(steps[k].end) - before(steps[k].start);
+        };
     });
     return Objective{quantile(std::vector<double>(sums.begin(), sums.end()), 0.5) / 1e6, "us"};
 }

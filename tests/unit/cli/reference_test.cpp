@@ -82,8 +82,8 @@ TEST_CASE("completion: commands, groups, options and choices for the last word")
         for (const auto& [word, help] : complete(test::k_sample_table, typed).words) all += word + " ";
         return all;
     };
-    CHECK(words({""}) == "help sample log lint-log ");
-    CHECK(words({"help", ""}) == "help sample log lint-log ");
+    CHECK(words({""}) == "help lint-log sample log ");
+    CHECK(words({"help", ""}) == "help lint-log sample log ");
     CHECK(words({"--color", "always", "log", ""}) == "append init ");
     CHECK(words({"sample", "run", "--format", ""}) == words({"sample", "run", "-v", "--format", ""}));
     CHECK(words({"sample", "run", "--format", ""}).find("json ") != std::string::npos);

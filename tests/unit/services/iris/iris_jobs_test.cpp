@@ -270,6 +270,25 @@ TEST_CASE("iris log: the last lines, and lines that come after the end") {
     CHECK(read_all(**log) == "late\n");
 }
 
+TEST_CASE("iris log: a clock that is set neither cuts nor prolongs the wait for late lines") {
+    for (const int hours : {-48, 0, 48}) {
+        IrisFixture world;
+        const auto jobs = world.backend();
+        world.post("GetJobStatus").reply(200, IrisFixture::status("j", "RUNNING"));
+        world.post("ListTasks").reply(200, "{}");
+        const auto log = jobs->open_log("j", {.follow = true});
+        REQUIRE(log);
+        world.clock.jump_wall(std::chrono::hours(hours));
+        world.post("GetJobStatus").reply(200, IrisFixture::status("j", "SUCCEEDED"));
+        world.post("ListTasks").reply(200, IrisFixture::task("j", "SUCCEEDED", true));
+        CHECK(jobs->details("j"));
+        world.clock.jump_wall(std::chrono::hours(-2 * hours));
+        for (int look = 0; look < 9; ++look) world.post("FetchLogs").reply(200, R"({"cursor":"0"})");
+        CHECK(read_all(**log).empty());
+        CHECK(world.clock.sleeps().size() == 8);
+    }
+}
+
 TEST_CASE("iris beside: a command in the holder's container, byte for byte") {
     IrisFixture world;
     const auto jobs = world.backend();
