@@ -195,11 +195,11 @@ std::string change_text(const PerfQuestion& q, const PerfDecision& decision) {
     gain.unit = unit_in_recipe(gain.unit);
     const std::string words = runlog::gain_text(gain);
     const bool moved = !decision.labels.empty();
-    return fmt::format(
-        "{} ({}%, source={}){}{}{}{}", runlog::compared_text(gain),
-        gain.factor ? runlog::percent_text(gain) : signed_number(decision.gain_pct.value_or(0.0), 2),
-        q.candidate.source, words.empty() ? "" : "; ", words,
-        moved ? "; moved: the rest of the step gave back more than half of it" : "", busy_text(decision));
+    return fmt::format("{} ({}%, source={}){}{}{}{}", runlog::compared_text(gain),
+                       gain.factor ? runlog::percent_text(gain) : signed_number(decision.gain_pct.value_or(0.0), 2),
+                       q.candidate.source, words.empty() ? "" : "; ", words,
+                       moved ? "; moved: the rest of the step gave back more than half of it" : "",
+                       busy_text(decision));
 }
 
 runlog::Gain gain_of(const PerfQuestion& q) {
