@@ -1,6 +1,7 @@
 // gdnctl trace: what profiler traces say. The views are a table of the trace room; here are their options and printing.
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -264,7 +265,12 @@ Result<std::int64_t> write_export(trace::RawTrace& raw, const std::filesystem::p
         return tl::unexpected(stopped_error());
     }
     if (failed == 0 && ::fsync(fd.get()) != 0) failed = errno;
-    if (failed == 0 && ::link(draft.c_str(), path.c_str()) != 0) failed = errno;
+    // Never over a file that appeared meanwhile. NFS knows only the first way, file systems without hard links the
+    // second.
+    if (failed == 0 && ::link(draft.c_str(), path.c_str()) != 0 &&
+        ::renameat2(AT_FDCWD, draft.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
+        failed = errno;
+    }
     ::unlink(draft.c_str());
     if (failed != 0) return tl::unexpected(file_error(ErrorKind::local_io, "write", path, failed));
     return events;

@@ -379,7 +379,7 @@ Status Builder::keep_module() {
     }
     m_annotations.clear();
     if (any) return {};
-    return fail(ErrorKind::usage, fmt::format("--module {}: no program of this profile matches", m_options.module),
+    return fail(ErrorKind::usage, fmt::format("--module {}: no program with operations matches", m_options.module),
                 fmt::format("its programs are: {}", text::join(m_model.programs, ", ")));
 }
 
