@@ -334,6 +334,18 @@ Result<std::filesystem::path> fetch_from_host(const FoundHold& hold, const std::
                                                : "tar could not unpack it: " + text::visible(text::trim(unpacked.err)));
 }
 
+// Copies what the plan wants from the host. What cannot be copied is only told; an error is an interruption.
+Status bring_back(const FoundHold& hold, const JobPlan& plan, JobRun& run, Context& context) {
+    auto fetched = fetch_from_host(hold, plan.bring_back, context);
+    if (!fetched && is_interruption(fetched.error())) return tl::unexpected(std::move(fetched).error());
+    if (fetched) {
+        run.brought_back = std::move(*fetched);
+    } else {
+        log::warning("{} was not copied back: {}", plan.bring_back, fetched.error().text());
+    }
+    return {};
+}
+
 Result<JobRun> run_by_connection(const FoundHold& hold, const JobPlan& plan, const HeldRunOptions& options,
                                  Context& context) {
     JobRun run;
@@ -383,14 +395,7 @@ Result<JobRun> run_by_connection(const FoundHold& hold, const JobPlan& plan, con
     if (code) {
         set_end(run, *code);
         run.verdict = classify(run.details, run.output.tail());
-        if (*code != 0 || plan.bring_back.empty()) return run;
-        auto fetched = fetch_from_host(hold, plan.bring_back, context);
-        if (!fetched && is_interruption(fetched.error())) return tl::unexpected(std::move(fetched).error());
-        if (fetched) {
-            run.brought_back = std::move(*fetched);
-        } else {
-            log::warning("{} was not copied back: {}", plan.bring_back, fetched.error().text());
-        }
+        if (*code == 0 && !plan.bring_back.empty()) GDNCTL_TRY(bring_back(hold, plan, run, context));
         return run;
     }
     run.details.state = JobState::stopped;

@@ -45,9 +45,9 @@ Result<hub::Selection> newest_session(std::string prefix) {
 }
 
 // Fetches all of these files. Errors: that of the first one that fails, local_io.
-Status fetch_files(std::vector<hub::Wanted> files, hub::OutFolder& folder, hub::RetryingClient& client,
+Status fetch_files(const std::vector<hub::Wanted>& files, hub::OutFolder& folder, hub::RetryingClient& client,
                    const hub::Explain& explain, const std::string& commit, Context& context) {
-    for (hub::Wanted& file : files) {
+    for (const hub::Wanted& file : files) {
         const auto why = hub::why_unsafe(file.local);
         if (why) return fail(ErrorKind::local_io, fmt::format("{} cannot be written: {}", hub::shown(file.path), *why));
     }
