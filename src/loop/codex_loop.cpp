@@ -200,10 +200,12 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, Context& contex
 // JSON text for the `run` record.
 std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request) {
     const LoopOptions& options = plan.options;
+    const bool codex = options.agent == AgentKind::codex;
     const Json config = {{"target", request.target.name},
-                         {"agent", options.agent == AgentKind::codex ? "codex" : "command"},
-                         {"model", options.model},
-                         {"reasoning_effort", options.reasoning_effort},
+                         {"agent", codex ? "codex" : "command"},
+                         {"agent_command", redact(options.agent_command)},
+                         {"model", codex ? options.model : ""},
+                         {"reasoning_effort", codex ? options.reasoning_effort : ""},
                          {"prompt", plan.prompt.file.empty() ? plan.prompt.name : plan.prompt.file.string()},
                          {"directives", plan.directives.size()},
                          {"post_checks", options.post_checks},
@@ -238,7 +240,8 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
     if (checks != was.end() && !checks->empty() && options.post_checks.empty()) return missing("--post-check");
     const auto differs = [&](const char* what, const std::string& now) {
         const auto then = json::maybe_text(was, what);
-        if (then && *then != now) log::warning("{}: {} now, {} when the run started", what, now, *then);
+        // Earlier versions noted a model for --agent command, too.
+        if (then && *then != now && !now.empty()) log::warning("{}: {} now, {} when the run started", what, now, *then);
     };
     const Json now = Json::parse(config_of(plan, request));
     for (const char* what : {"target", "agent", "model", "prompt", "stamp_mode", "oracle"})
