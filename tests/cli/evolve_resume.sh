@@ -196,7 +196,7 @@ test_a_run_without_budget_for_the_verification_says_so() {
   evolve 0 --max-attempts 9 --max-device-seconds "$spent" --reserve-final 1% --operator-mix exploit=1 --resume
   last_line 'reason=max-device-seconds attempt=2 rc=0'
   err_has 'no budget is left for the final verification'
-  err_has 'hint: gdnctl evolve promote best'
+  err_has 'hint: `gdnctl evolve promote best`'
 }
 
 test_resume_restores_no_ref_that_gc_removed() {

@@ -143,3 +143,31 @@ test_results_of_a_sweep_have_colours() {
   expect 0 "$GDNCTL" sweep report "$seed"/*.log
   plain "$WORK/out"
 }
+
+# On a terminal of so many columns: the lines that COMMAND writes there, in $WORK/out, without colours.
+on_terminal() { # COLUMNS CODE COMMAND...
+  COLUMNS=$1 in_terminal "${@:2}"
+  sed -i 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\r$//' "$WORK/out"
+}
+# Continuation lines joined to their first ones.
+joined() { sed -e ':a' -e '$!N' -e 's/\n         \([^ ]\)/ \1/' -e 'ta' -e 'P' -e 'D' "$WORK/out"; }
+
+test_long_lines_are_wrapped_at_words_on_a_terminal() {
+  expect 2 "$GDNCTL" --color never codex-loop --iterations 1 --max-wall 12345678901234
+  cp "$WORK/err" whole
+  awk 'length($0) > 80 { found = 1 } END { exit !found }' whole || fail 'no line is long'
+  on_terminal 80 2 "$GDNCTL" --color never codex-loop --iterations 1 --max-wall 12345678901234
+  awk 'length($0) > 80' "$WORK/out" >long
+  [ ! -s long ] || fail "too long: $(head -1 long)"
+  joined | cmp - whole || fail 'other words'
+}
+
+test_a_command_in_a_hint_is_not_broken() {
+  log=a-folder-with-a-long-name/and-another-one/log.md
+  expect 2 "$GDNCTL" lint-log --log-file $log
+  cp "$WORK/err" whole
+  grep -q '`gdnctl log init ' whole || fail 'no command'
+  on_terminal 60 2 "$GDNCTL" lint-log --log-file $log
+  out_has "\`gdnctl log init --log-file $log\`"
+  joined | cmp - whole || fail 'other words'
+}
