@@ -171,3 +171,41 @@ test_a_command_in_a_hint_is_not_broken() {
   out_has "\`gdnctl log init --log-file $log\`"
   joined | cmp - whole || fail 'other words'
 }
+
+test_the_clock_of_a_submission_ticks() {
+  target '"true"'
+  serve
+  ctl '{"fault": {"match": "PUT /api/packages/", "hang": 4}}'
+  in_terminal 0 "$GDNCTL" ray-test $RAY --submission-id slow --no-wait
+  out_has 'submitting slow: 3 s'
+  expect 0 "$GDNCTL" ray-test $RAY --submission-id other --no-wait
+  err_lacks 'submitting other: '
+}
+
+test_the_clock_of_a_silent_job_ticks() {
+  target '"echo begun; sleep 5; printf half; sleep 4; echo \" done\""'
+  in_terminal 0 "$GDNCTL" ray-test --cluster local --submission-id silent
+  out_has 'waiting for silent: 3 s'
+  out_has 'half done'
+  tr '\r' '\n' <"$WORK/out" | grep -q 'half.*waiting' && fail 'beside an unfinished line'
+  in_terminal 0 "$GDNCTL" ray-test --cluster local --submission-id quiet -q
+  out_lacks 'waiting for'
+  expect 0 "$GDNCTL" ray-test --cluster local --submission-id other
+  err_lacks 'waiting for'
+}
+
+test_the_clock_of_a_loops_profile_ticks() {
+  git init -q .
+  cat >gdnctl.toml <<'TOML'
+target = "t"
+[targets.t]
+kernel = ["k"]
+test = ["true"]
+profile = ["sh", "-c", "sleep 4; echo '{\"ms\": 1}'"]
+metric = { name = "ms", better = "lower", unit = "ms", from = "json:/ms" }
+TOML
+  echo 1 >k && echo prompt >prompt.md && git add -A && git commit -qm one
+  in_terminal 0 "$GDNCTL" codex-loop --iterations 1 --agent command --agent-command 'cat >/dev/null; echo 2 >k; git commit -qam two' \
+    --prompt-file prompt.md --validation-mode profile-only --validation-ray-cluster local --perf-mode off
+  out_has 'validation profile on local: 3 s'
+}
