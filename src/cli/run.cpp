@@ -234,6 +234,11 @@ bool asked_for_short_help(const Dispatch& called) {
     });
 }
 
+log::Settings log_settings(log::Level level, const Terminal& terminal) {
+    const auto columns = [] { return system_terminal(ColorMode::automatic).columns(); };
+    return {level, terminal.color_err(), terminal.err_is_tty() ? +columns : nullptr};
+}
+
 // Prints help or the version, or runs the command.
 Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& words, Called& meant) {
     GlobalFlags flags;
@@ -264,7 +269,7 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
     const log::Level level = flags.common.quiet         ? log::Level::warning
                              : flags.common.verbose > 0 ? log::Level::debug
                                                         : log::Level::info;
-    log::configure({level, terminal.color_err()});
+    log::configure(log_settings(level, terminal));
     if (flags.version) {
         terminal.out(version_text(process_env(), flags.common.json, terminal.out_is_tty() ? 2 : -1));
         return ExitCode::ok;
@@ -312,7 +317,7 @@ int finish(const Result<ExitCode>& result, Called& meant) {
 int run(const Table& table, int argc, char** argv) {
     const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
     Terminal& terminal = system_terminal(color_asked_for(words));
-    log::configure({log::Level::info, terminal.color_err()});
+    log::configure(log_settings(log::Level::info, terminal));
     try {
         Called meant;
         const auto result = run_words(table, words, meant);

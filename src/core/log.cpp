@@ -20,6 +20,7 @@ namespace {
 
 std::atomic<Level> g_level{Level::info};
 std::atomic<bool> g_color{false};
+std::atomic<int (*)()> g_columns{nullptr};
 std::atomic<Sink> g_sink{nullptr};
 std::atomic<void (*)()> g_before_line{nullptr};
 std::atomic<int> g_timed{0};  // number of live Timed instances
@@ -70,7 +71,8 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
         if (const auto hook = g_before_line.load()) hook();
         const std::string_view color = g_color.load() ? color_of(level) : std::string_view();
         std::string line(color);
-        line += body;
+        const auto columns = g_columns.load();
+        line += columns == nullptr ? std::string(body) : text::wrapped_line(body, static_cast<std::size_t>(columns()));
         if (!color.empty()) line += "\x1b[0m";
         line += '\n';
         std::string_view rest = line;
@@ -98,6 +100,7 @@ spdlog::logger& logger() {
 void configure(const Settings& settings) {
     g_level = settings.level;
     g_color = settings.color;
+    g_columns = settings.columns;
 }
 
 bool enabled(Level level) {

@@ -14,8 +14,9 @@ namespace gdnctl::log {
 enum class Level { debug, info, warning, error, off };
 
 struct Settings {
-    Level level = Level::info;  // --quiet: warning; -v: debug
-    bool color = false;         // resolved from --color, NO_COLOR and the terminal
+    Level level = Level::info;   // --quiet: warning; -v: debug
+    bool color = false;          // resolved from --color, NO_COLOR and the terminal
+    int (*columns)() = nullptr;  // of the terminal, to which lines are wrapped; nullptr: they stay whole
 };
 
 void configure(const Settings& settings);

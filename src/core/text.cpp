@@ -67,6 +67,53 @@ std::string without_colour(std::string_view s) {
     return out;
 }
 
+namespace {
+
+// On a terminal: one for each code point, none for a colour.
+std::size_t columns_of(std::string_view s) {
+    const std::string plain = without_colour(s);
+    const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; };
+    return static_cast<std::size_t>(std::count_if(plain.begin(), plain.end(), begins));
+}
+
+// The end of the word that begins at `at`: the next blank outside a command in backquotes.
+std::size_t end_of_word(std::string_view line, std::size_t at) {
+    while (at < line.size() && line[at] != ' ') {
+        const std::size_t close = line[at] == '`' ? line.find('`', at + 1) : std::string_view::npos;
+        at = (close == std::string_view::npos ? at : close) + 1;
+    }
+    return at;
+}
+
+}  // namespace
+
+std::string wrapped_line(std::string_view line, std::size_t columns) {
+    constexpr std::string_view k_tag = "[gdnctl] ";
+    if (columns_of(line) <= columns) return std::string(line);
+    const std::size_t tag = line.starts_with(k_tag) ? k_tag.size() : 0;
+    const std::size_t indent = std::min(line.find_first_not_of(' ', tag), line.size());
+    std::string out(line.substr(0, indent));
+    std::size_t used = indent;
+    bool command = indent > tag && line.substr(indent).starts_with("gdnctl ");  // all that follows is one
+    for (std::size_t at = indent, words = 0; at < line.size(); ++words) {
+        const std::size_t from = std::min(line.find_first_not_of(' ', at), line.size());
+        const std::size_t end = command ? line.size() : end_of_word(line, from);
+        const std::string_view word = line.substr(from, end - from);
+        if (words > 0 && used + (from - at) + columns_of(word) > columns) {
+            out += '\n' + std::string(indent, ' ');
+            used = indent;
+        } else {
+            out += line.substr(at, from - at);
+            used += from - at;
+        }
+        out += word;
+        used += columns_of(word);
+        command = words < 2 && (word == "next:" || word == "run:" || word == "$");  // after a time or not
+        at = end;
+    }
+    return out;
+}
+
 std::string visible_line(std::string_view line) {
     std::string plain = without_colour(line);
     while (plain.ends_with('\r')) plain.pop_back();

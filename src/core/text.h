@@ -26,6 +26,10 @@ std::string visible(std::string_view s);
 std::string without_colour(std::string_view s);
 // A line of a program's output: visible(), without its colours and the carriage return at its end.
 std::string visible_line(std::string_view line);
+// A line of stderr ("[gdnctl] hint: ...") in lines of at most `columns`, broken at blanks, the further ones indented
+// like the first. Words stay whole, and so do commands that can be pasted: in backquotes, all that follows "next:",
+// "run:" or "$", and an indented line that begins with "gdnctl". Colours take no room.
+std::string wrapped_line(std::string_view line, std::size_t columns);
 // The first character that visible() escapes, as a part of `s`; empty: there is none. Invalid UTF-8 is skipped.
 std::string_view find_unseen(std::string_view s);
 // Replaces each of them; everything else stays as it is.

@@ -28,6 +28,8 @@ constexpr std::array k_results = {
     ToneRow{"keep", Tone::good},
     ToneRow{"accepted", Tone::good},
     ToneRow{"promoted", Tone::good},
+    ToneRow{"promote_corrupt_champion", Tone::good},
+    ToneRow{"improved", Tone::good},
     ToneRow{"SUSPECT", Tone::undecided},
     ToneRow{"NO_DATA", Tone::undecided},
     ToneRow{"UNSTABLE_INPUT", Tone::undecided},
@@ -54,6 +56,9 @@ constexpr std::array k_results = {
     ToneRow{"failed", Tone::bad},
     ToneRow{"rejected", Tone::bad},
     ToneRow{"refuse", Tone::bad},
+    ToneRow{"regression", Tone::bad},
+    ToneRow{"control_flow_regression", Tone::bad},
+    ToneRow{"regressed", Tone::bad},
     ToneRow{"invalid", Tone::bad},
     ToneRow{"tampered", Tone::bad},
 };

@@ -12,6 +12,7 @@
 #include "platform/env.h"
 #include "platform/fs.h"
 #include "platform/process.h"
+#include "platform/progress.h"
 #include "platform/ssh_options.h"
 #include "services/devtpu/holds.h"
 #include "services/devtpu/ssh_config.h"
@@ -231,6 +232,11 @@ Result<SyncedTree> sync_to_host(const HoldRecord& record, const fs::path& root, 
     request.replaces_other = replaces_other;
     request.has_commit = [&](const std::string& commit) { return has_commit(root, commit, context); };
     request.hashes = context.state_dir / "sync" / record.tpu_name;
+    Progress progress(context.terminal, context.clock,
+                      {.label = "copying the tree to " + record.tpu_name,
+                       .quiet = context.global.quiet,
+                       .after = std::chrono::seconds(2)});
+    progress.tick();
     GDNCTL_TRY_ASSIGN(const auto report,
                       devtpu::sync_tree(*connection, request, context.process, context.clock, context.stop));
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(context.clock.monotonic() - began);

@@ -187,7 +187,7 @@ Status fetch_one(const StoredOutput& output, const fs::path& folder, Context& co
     fs::copy_file(archive, kept, fs::copy_options::overwrite_existing, problem);
     if (problem) return tl::unexpected(file_error(ErrorKind::local_io, "copy", archive, problem.value()));
     log::warning("tar or zstd is missing: the outputs are kept as {}", kept.string());
-    log::warning("hint: apt-get install tar zstd; tar --zstd -xf {} -C {}", kept.string(), folder.string());
+    log::warning("hint: `apt-get install tar zstd; tar --zstd -xf {} -C {}`", kept.string(), folder.string());
     return {};
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "core/log.h"
 #include "core/text.h"
 #include "core/time.h"
@@ -9,6 +11,7 @@
 #include "platform/clock.h"
 #include "platform/http.h"
 #include "platform/http_policy.h"
+#include "platform/progress.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 
@@ -194,6 +197,7 @@ private:
 // `[YYYY-mm-dd HH:MM:SS] <id> status=<S> <message>` on stderr.
 void print_status(Context& context, const JobDetails& details, bool whole_message) {
     if (context.global.quiet) return;
+    Progress::step_aside();
     std::string_view message = details.message;
     // The excerpt at the end of a failed job's message is what the reader has just seen.
     if (!whole_message)
@@ -218,6 +222,34 @@ private:
     Context& m_context;
     bool m_whole;
     std::optional<std::pair<std::string, std::string>> m_last;
+};
+
+// Shows on a terminal how long nothing has come of a job. Never beside an unfinished line of its output.
+class SilenceClock {
+public:
+    SilenceClock(std::string_view id, bool quiet, Context& context)
+        : m_label(fmt::format("waiting for {}", id)),
+          m_quiet(quiet || context.global.quiet || !context.terminal.err_is_tty() || Progress::is_live()),
+          m_context(context) {
+        restart();
+    }
+    void before(std::string_view output) {
+        m_clock.reset();
+        m_at_line_start = output.empty() ? m_at_line_start : output.ends_with('\n');
+    }
+    void restart() {
+        if (m_quiet || m_clock || !m_at_line_start) return;
+        m_clock.emplace(m_context.terminal, m_context.clock,
+                        Progress::Options{.label = m_label, .after = std::chrono::seconds(2)});
+        m_clock->tick();
+    }
+
+private:
+    std::string m_label;
+    bool m_quiet;
+    Context& m_context;
+    bool m_at_line_start = true;
+    std::optional<Progress> m_clock;
 };
 
 // Sleeps at most until the deadline. False: stopped.
@@ -352,6 +384,7 @@ Result<Watched> wait_for_job(JobBackend& backend, std::string_view id, const Wat
     StatusLines lines(context, options.whole_messages);
     const auto deadline = deadline_of(options, context);
     const RequestLimit limit(backend, deadline);
+    const SilenceClock silence(id, options.quiet, context);
     std::optional<JobDetails> last;
     for (;;) {
         GDNCTL_TRY_ASSIGN(auto now, poller.ask());
@@ -370,8 +403,10 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
     Poller poller(backend, id, options, context);
     StatusLines lines(context, options.whole_messages);
     Clock::Monotonic heard = context.clock.monotonic();
+    SilenceClock silence(id, options.quiet, context);
     const std::function<void(std::string_view)> hear = [&](std::string_view bytes) {
         heard = context.clock.monotonic();
+        silence.before(bytes);
         sink(bytes);
     };
     LogDrain drain(log, hear, context);
@@ -407,6 +442,7 @@ Result<Watched> follow_job(JobBackend& backend, std::string_view id, JobLog& log
         const bool idle = options.idle_timeout && context.clock.monotonic() - heard >= *options.idle_timeout;
         const bool left = options.leave_when_closed && context.terminal.out_closed();
         if (over || idle || left) return Watched{last.value_or(unknown(id)), over || idle, idle && !over};
+        silence.restart();
         if (!pause(context, poller.delay(std::min({options.poll, pace.log, pace.status})), deadline)) {
             return tl::unexpected(stopped_error());
         }

@@ -200,10 +200,12 @@ Result<LoopPlan> make_loop_plan(const CodexLoopRequest& request, Context& contex
 // JSON text for the `run` record.
 std::string config_of(const LoopPlan& plan, const CodexLoopRequest& request) {
     const LoopOptions& options = plan.options;
+    const bool codex = options.agent == AgentKind::codex;
     const Json config = {{"target", request.target.name},
-                         {"agent", options.agent == AgentKind::codex ? "codex" : "command"},
-                         {"model", options.model},
-                         {"reasoning_effort", options.reasoning_effort},
+                         {"agent", codex ? "codex" : "command"},
+                         {"agent_command", redact(options.agent_command)},
+                         {"model", codex ? options.model : ""},
+                         {"reasoning_effort", codex ? options.reasoning_effort : ""},
                          {"prompt", plan.prompt.file.empty() ? plan.prompt.name : plan.prompt.file.string()},
                          {"directives", plan.directives.size()},
                          {"post_checks", options.post_checks},
@@ -238,7 +240,8 @@ Status check_resumed(const Record& run, const LoopPlan& plan, const CodexLoopReq
     if (checks != was.end() && !checks->empty() && options.post_checks.empty()) return missing("--post-check");
     const auto differs = [&](const char* what, const std::string& now) {
         const auto then = json::maybe_text(was, what);
-        if (then && *then != now) log::warning("{}: {} now, {} when the run started", what, now, *then);
+        // Earlier versions noted a model for --agent command, too.
+        if (then && *then != now && !now.empty()) log::warning("{}: {} now, {} when the run started", what, now, *then);
     };
     const Json now = Json::parse(config_of(plan, request));
     for (const char* what : {"target", "agent", "model", "prompt", "stamp_mode", "oracle"})
@@ -345,7 +348,7 @@ Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const Loop
     report.log_dir = plan.log_dir.string();
     report.isolation = in_slot ? "worktree" : "inplace";
     report.iterations_total = options.iterations;
-    report.agent_argv = agent.words(words);
+    report.preview.agent_argv = agent.words(words);
     std::vector<std::string> directives = plan.directives;
     if (options.hold.on) {
         const HoldOptions& hold = options.hold;
@@ -353,8 +356,8 @@ Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const Loop
     }
     const auto gate = gate_directive(plan.gates, request.target, context.cwd, plan.log_dir);
     if (gate) directives.push_back(*gate);
-    report.prompt = assemble_prompt(plan.prompt.text, {1, options.iterations, head.sha}, directives);
-    auto& lines = report.plan;
+    report.preview.prompt = assemble_prompt(plan.prompt.text, {1, options.iterations, head.sha}, directives);
+    auto& lines = report.preview.plan;
     lines.push_back(fmt::format("{} iteration(s) on {} from {}", options.iterations,
                                 head.branch.empty() ? "a detached HEAD" : head.branch, head.sha.substr(0, 12)));
     lines.push_back(fmt::format("target {}, prompt {}", request.target.name,

@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "platform/progress.h"
+
 namespace gdnctl {
 
 namespace {
@@ -31,7 +33,14 @@ public:
         std::mutex mutex;
         std::condition_variable_any wakes;
         std::unique_lock lock(mutex);
-        return !wakes.wait_for(lock, stop, std::min(d, k_longest), [&] { return stop.stop_requested(); });
+        const auto stopped = [&] { return stop.stop_requested(); };
+        constexpr std::chrono::milliseconds k_tick{250};
+        auto left = std::min(d, k_longest);
+        for (Progress::keep_ticking(); Progress::is_live() && left > k_tick; left -= k_tick) {
+            if (wakes.wait_for(lock, stop, k_tick, stopped)) return false;
+            Progress::keep_ticking();
+        }
+        return !wakes.wait_for(lock, stop, left, stopped);
     }
 };
 

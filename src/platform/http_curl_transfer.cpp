@@ -17,6 +17,7 @@
 #include "core/redact.h"
 #include "core/text.h"
 #include "platform/http_curl.h"
+#include "platform/progress.h"
 #include "platform/signals.h"
 
 namespace gdnctl::http {
@@ -458,6 +459,7 @@ std::optional<CURLcode> Transfer::drive(CURLM* multi) {
             return std::nullopt;
         }
         if (overdue()) return std::nullopt;
+        Progress::keep_ticking();
         m_api.curl_multi_poll(multi, nullptr, 0, k_poll_ms, nullptr);
     }
 }

@@ -29,6 +29,7 @@
 #include "platform/descendants.h"
 #include "platform/env.h"
 #include "platform/fs.h"
+#include "platform/progress.h"
 #include "platform/signals.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
@@ -443,6 +444,7 @@ public:
             look_at_leader();
             Family::instance().reap_adopted();
             if (m_phase == Phase::running) look_at_limits();
+            Progress::keep_ticking();
             if (m_phase == Phase::interrupting) look_at_interrupt();
             if (m_phase == Phase::ending) end_members();
         }

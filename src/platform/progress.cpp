@@ -21,6 +21,9 @@ constexpr std::string_view k_erase_line = "\r\x1b[K";
 // The instance whose bar is on the terminal.
 Progress* g_shown = nullptr;
 
+// The instance of this thread that was created last.
+thread_local Progress* t_innermost = nullptr;
+
 std::string scaled(double bytes) {
     constexpr std::array<std::string_view, 5> k_units = {"B", "kB", "MB", "GB", "TB"};
     std::size_t unit = 0;
@@ -37,8 +40,9 @@ std::string counted(double amount, const std::string& unit) {
 }  // namespace
 
 Progress::Progress(Terminal& terminal, const Clock& clock, Options options)
-    : m_terminal(terminal), m_clock(clock), m_options(std::move(options)) {
+    : m_terminal(terminal), m_clock(clock), m_options(std::move(options)), m_outer(t_innermost) {
     m_options.label = redact(m_options.label);
+    t_innermost = this;
 }
 
 Progress::~Progress() { finish(); }
@@ -55,6 +59,7 @@ bool Progress::begins(Clock::Monotonic now) {
 
 void Progress::update(std::uint64_t done) {
     m_done = done;
+    m_counts = true;
     if (m_options.quiet || m_finished) return;
     const auto now = m_clock.monotonic();
     if (!begins(now)) return;
@@ -97,6 +102,16 @@ void Progress::tick() {
     m_last_shown = now;
 }
 
+void Progress::keep_ticking() {
+    const auto shows = [](const Progress& one) { return !one.m_options.quiet && one.m_terminal.err_is_tty(); };
+    Progress* on_terminal = t_innermost;
+    while (on_terminal != nullptr && !shows(*on_terminal)) on_terminal = on_terminal->m_outer;
+    Progress* one = on_terminal != nullptr ? on_terminal : t_innermost;
+    if (one != nullptr && !one->m_counts) one->tick();
+}
+
+bool Progress::is_live() { return t_innermost != nullptr; }
+
 void Progress::step_aside() {
     if (g_shown == nullptr || !g_shown->m_bar_drawn) return;
     g_shown->m_terminal.move_err(k_erase_line);
@@ -109,6 +124,12 @@ void Progress::finish() {
     if (g_shown == this) g_shown = nullptr;
     if (g_shown == nullptr) log::before_each_line(nullptr);
     m_finished = true;
+    if (std::this_thread::get_id() != m_owner) return;
+    for (Progress** one = &t_innermost; *one != nullptr; one = &(*one)->m_outer) {
+        if (*one != this) continue;
+        *one = m_outer;
+        return;
+    }
 }
 
 // "12.3 MB of 27.0 MB", "3 of 8 rounds"

@@ -45,6 +45,11 @@ public:
     // seconds. Calls from other threads than the one that created this do nothing, so that a question like "has a stop
     // been requested?", which any thread of the work may ask, can bring it up to date.
     void tick();
+    // Ticks the instance of this thread that was created last, if it counts nothing. Whatever waits calls it (sleeps,
+    // requests, programs), so that no clock stands still. On a terminal, one that shows nothing there is passed over.
+    static void keep_ticking();
+    // Whether this thread has one that is not finished.
+    static bool is_live();
     // Clears the line of whichever instance is on the terminal, before text of the same terminal; the next update draws
     // it again. Lines of the log do it by themselves.
     static void step_aside();
@@ -71,6 +76,8 @@ private:
     bool m_bar_drawn = false;
     bool m_news = false;  // a note that was not shown yet
     bool m_finished = false;
+    bool m_counts = false;  // update() was called
+    Progress* m_outer;      // of this thread
 };
 
 // A stop check for work in other folders that also shows the progress: `asked`, after a tick.

@@ -143,7 +143,7 @@ public:
     void err(std::string_view bytes) override {
         if (m_out_tty) drain();  // keeps the two streams in order on a terminal
         if (m_err_tty) {
-            write_all(m_err_fd, m_screened_err.take(bytes));
+            write_all(m_err_fd, m_screened_err.take(wrapped(bytes)));
         } else {
             write_all(m_err_fd, bytes);
         }
@@ -180,6 +180,21 @@ public:
     bool color_err() const override { return color(m_err_tty); }
 
 private:
+    // Our own whole lines, as the log's; what a job or an agent prints stays as it is.
+    std::string wrapped(std::string_view bytes) const {
+        std::string out;
+        while (!bytes.empty()) {
+            const std::size_t end = bytes.find('\n');
+            const bool ours = end != std::string_view::npos && bytes.starts_with("[gdnctl] ");
+            const std::string_view line = bytes.substr(0, end);
+            out += ours ? text::wrapped_line(line, static_cast<std::size_t>(columns())) : std::string(line);
+            if (end == std::string_view::npos) break;
+            out += '\n';
+            bytes.remove_prefix(end + 1);
+        }
+        return out;
+    }
+
     void drain() {
         if (m_buffer.empty() || m_out_errno != 0) return;
         m_out_errno = write_all(m_out_fd, m_buffer);

@@ -64,7 +64,7 @@ Measured measure(Record record, std::vector<Warning>& warnings);
 // gdnctl.sweep-report/1 without its schema.
 Json report_json(const Report& report);
 
-std::string report_table(const Report& report);
+std::string report_table(const Report& report, bool color = false);
 std::string report_markdown(const Report& report);
 std::string report_patch(const Report& report);
 std::string report_html(const Report& report);

@@ -7,6 +7,7 @@
 #include "core/for_people.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "core/tone.h"
 #include "oracle/linear_ce/blocks/block_sizes.h"
 #include "render/chart.h"
 #include "render/page.h"
@@ -48,7 +49,7 @@ std::vector<Group> groups_of(const Report& report) {
     return groups;
 }
 
-std::string counts_text(const Report& report) {
+std::string counts_text(const Report& report, bool color = false) {
     std::size_t ok = 0;
     std::array<std::size_t, 9> failed{};
     std::size_t wrong = 0;
@@ -59,12 +60,13 @@ std::string counts_text(const Report& report) {
             ++failed[static_cast<std::size_t>(*m.record.failure.kind)];
         }
     }
-    std::string text =
-        fmt::format("{} configuration{}: {} ok", report.results.size(), report.results.size() == 1 ? "" : "s", ok);
+    const auto bad = [color](std::string_view word) { return toned(word, Tone::bad, color); };
+    std::string text = fmt::format("{} configuration{}: {} {}", report.results.size(),
+                                   report.results.size() == 1 ? "" : "s", ok, toned("ok", color && ok > 0));
     for (std::size_t i = 0; i < failed.size(); ++i) {
-        if (failed[i] > 0) text += fmt::format(", {} {}", failed[i], to_text(static_cast<FailureKind>(i)));
+        if (failed[i] > 0) text += fmt::format(", {} {}", failed[i], bad(to_text(static_cast<FailureKind>(i))));
     }
-    if (wrong > 0) text += fmt::format(", {} wrong", wrong);
+    if (wrong > 0) text += fmt::format(", {} {}", wrong, bad("wrong"));
     return text;
 }
 
@@ -84,9 +86,19 @@ std::string best_text(const Measured& m) {
                        m.step_tok_s ? "step" : "forward");
 }
 
+// Ten columns; faster is green, slower red.
+std::string gain_cell(std::optional<double> ratio, bool color) {
+    constexpr double k_shown = 0.0005;  // what rounds to 0.0 % is neither
+    const double gain = ratio.value_or(1) - 1;
+    const Tone tone = gain >= k_shown ? Tone::good : gain <= -k_shown ? Tone::bad : Tone::none;
+    return toned(fmt::format("{:>10}", ratio_text(ratio)), tone, color);
+}
+
 // A row of the table: what failed has no figures. `spread`: this group has them, and then no combined rates.
-std::string table_row(const Measured& m, bool spread) {
-    if (m.record.status != ResultStatus::ok) return fmt::format("{:<28} {}\n", name_of(m), remark_of(m));
+std::string table_row(const Measured& m, bool spread, bool color) {
+    if (m.record.status != ResultStatus::ok) {
+        return fmt::format("{:<28} {}\n", name_of(m), toned(remark_of(m), Tone::bad, color));
+    }
     std::string row = fmt::format("{:<28} {:>10} {:>10} {:>9} {:>7} {:>7}  {}", name_of(m), rate_text(m.forward_tok_s),
                                   rate_text(m.step_tok_s), spread ? spread_text(m) : rate_text(m.combined_tok_s),
                                   percent_text(m.forward_mfu), percent_text(m.step_mfu), remark_of(m));
@@ -167,14 +179,14 @@ std::vector<std::string> notes_of(const Report& report) {
     return notes;
 }
 
-std::string report_table(const Report& report) {
-    std::string out = counts_text(report) + "\n";
+std::string report_table(const Report& report, bool color) {
+    std::string out = counts_text(report, color) + "\n";
     for (const Group& group : groups_of(report)) {
         const bool spread = std::any_of(group.members.begin(), group.members.end(),
                                         [](const Measured* m) { return m->record.spread.has_value(); });
         out += fmt::format("\n{}\n{:<28} {:>10} {:>10} {:>9} {:>7} {:>7}\n", group.title, "tok/s of a chip", "forward",
                            "step", spread ? "spread" : "combined", "fwd MFU", "MFU");
-        for (const Measured* m : group.members) out += table_row(*m, spread);
+        for (const Measured* m : group.members) out += table_row(*m, spread, color);
     }
     if (!report.best.empty()) out += "\n";
     for (const std::size_t i : report.best) out += best_text(report.results[i]) + "\n";
@@ -182,9 +194,9 @@ std::string report_table(const Report& report) {
         out += fmt::format("\n{:<24} {:<24} {:>10} {:>10} {:>10}\n", "beside " + text::visible(*report.base),
                            "B x H x V", "forward", "step", "combined");
         for (const Comparison& c : report.comparisons) {
-            out +=
-                fmt::format("{:<24} {:<24} {:>10} {:>10} {:>10}\n", text::visible(c.implementation), comparison_name(c),
-                            ratio_text(c.forward_ratio), ratio_text(c.step_ratio), ratio_text(c.combined_ratio));
+            out += fmt::format("{:<24} {:<24} {} {} {}\n", text::visible(c.implementation), comparison_name(c),
+                               gain_cell(c.forward_ratio, color), gain_cell(c.step_ratio, color),
+                               gain_cell(c.combined_ratio, color));
         }
     }
     const auto notes = notes_of(report);

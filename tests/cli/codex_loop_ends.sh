@@ -49,7 +49,7 @@ test_work_that_does_not_fit_any_more_stays_in_its_stash() {
   local stash
   stash=$(git rev-parse 'stash@{0}')
   err_has "it stays in the stash $stash"
-  err_has "hint: cp -a $PWD/.git/gdnctl-shelf/"
+  err_has "hint: \`cp -a $PWD/.git/gdnctl-shelf/"
   [ "$(git show "$stash:kernel.c")" = 'int mine;' ] || fail 'mine is lost'
   [ "$(cat kernel.c)" = 'int speed = 2;' ] || fail 'half of it is in the tree'
   echo 'int mine2;' >kernel.c

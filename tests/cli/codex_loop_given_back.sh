@@ -214,7 +214,7 @@ test_files_that_conflict_are_named_with_their_exact_copies_and_a_hint_that_works
   err_has "your uncommitted work conflicts with the iteration's result; it stays in the stash"
   err_has 'changed by you and by the branch: new.env'
   err_has "exact copies of your files are in $PWD/.git/gdnctl-shelf/"
-  hint=$(sed -n 's/.*hint: \(cp -a .*\) copies all of them back.*/\1/p' "$WORK/err")
+  hint=$(sed -n 's/.*hint: `\(cp -a .*\)` copies all of them back.*/\1/p' "$WORK/err")
   rmdir empty && bash -c "$hint" || fail "the hint fails: $hint"
   everything | diff "$WORK/before" - >&2 || fail 'not as it was'
   # A stash of its owner's has its shelf; it goes once both are gone.

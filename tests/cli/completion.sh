@@ -252,20 +252,25 @@ test_zsh_script_is_read_by_zsh() {
 }
 
 # Calls the script in zsh, in whose place of a terminal stands what the script hands to _describe, one a line.
+in_zsh() { # WORD...: after gdnctl
+  "$GDNCTL" completion zsh >"$WORK/_gdnctl"
+  PATH=$(dirname "$GDNCTL"):$PATH expect 0 zsh -f -c '
+    compdef() { : }
+    _call_program() { shift; eval "$*" }
+    _describe() { print -rl -- "${(@P)3}" }
+    _files() { print -rl -- "files $*" }
+    compset() { : }
+    source "$WORK/_gdnctl"
+    words=(gdnctl "$@") CURRENT=$(($# + 1))
+    _gdnctl; true' zsh "$@"
+}
+in_fish() { # LINE: what is typed
+  "$GDNCTL" completion fish >"$WORK/gdnctl.fish"
+  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c "source $WORK/gdnctl.fish; complete -C '$1'"
+}
+
 test_zsh_script_completes() {
   command -v zsh >/dev/null || skip 'zsh is not installed'
-  "$GDNCTL" completion zsh >_gdnctl
-  in_zsh() { # WORD...: after gdnctl
-    PATH=$(dirname "$GDNCTL"):$PATH expect 0 zsh -f -c '
-      compdef() { : }
-      _call_program() { shift; eval "$*" }
-      _describe() { print -rl -- "${(@P)3}" }
-      _files() { print -rl -- "files $*" }
-      compset() { : }
-      source ./_gdnctl
-      words=(gdnctl "$@") CURRENT=$(($# + 1))
-      _gdnctl; true' zsh "$@"
-  }
   in_zsh config ''
   out_has 'show:print each setting'
   in_zsh --color a
@@ -289,26 +294,58 @@ test_fish_script_is_read_by_fish_and_completes() {
   command -v fish >/dev/null || skip 'fish is not installed'
   "$GDNCTL" completion fish >gdnctl.fish
   expect 0 fish --no-execute gdnctl.fish
-  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl config "'
-  grep -q '^show' "$WORK/out" || fail "show is not offered"
-  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl --color a"'
-  grep -q '^always' "$WORK/out" || fail "always is not offered"
-  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl config init --fo"'
-  grep -q '^--force' "$WORK/out" || fail "--force is not offered"
-  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl oracle verify gdn --kernel builtin:ch"'
-  grep -q '^builtin:chunk' "$WORK/out" || fail "builtin:chunk is not offered"
-  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl lint-log --rule L001=w"'
-  grep -q '^L001=warning' "$WORK/out" || fail "L001=warning is not offered"
-  mkdir kernels && touch kernels/mine.c
-  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl oracle verify gdn --kernel src:kernels/m"'
-  grep -q '^src:kernels/mine.c' "$WORK/out" || fail "src:kernels/mine.c is not offered"
-  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl oracle verify gdn --set head_map=t"'
-  grep -q '^head_map=tiled' "$WORK/out" || fail "head_map=tiled is not offered"
-  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl lint"'
-  grep -q '^lint-log' "$WORK/out" || fail "lint-log is not offered"
-  mkdir other && touch other/here.trace.json
-  PATH=$(dirname "$GDNCTL"):$PATH expect 0 fish --no-config -c 'source gdnctl.fish; complete -C "gdnctl hf-download-trace --output-dir other --path-prefix he"'
-  grep -q '^here.trace.json' "$WORK/out" || fail "here.trace.json is not offered"
+  mkdir kernels other && touch kernels/mine.c other/here.trace.json
+  offered() { # LINE WORD
+    in_fish "$1"
+    grep -q "^$2" "$WORK/out" || fail "$2 is not offered"
+  }
+  offered 'gdnctl config ' show
+  offered 'gdnctl --color a' always
+  offered 'gdnctl config init --fo' --force
+  offered 'gdnctl oracle verify gdn --kernel builtin:ch' builtin:chunk
+  offered 'gdnctl lint-log --rule L001=w' L001=warning
+  offered 'gdnctl oracle verify gdn --kernel src:kernels/m' src:kernels/mine.c
+  offered 'gdnctl oracle verify gdn --set head_map=t' head_map=tiled
+  offered 'gdnctl lint' lint-log
+  offered 'gdnctl hf-download-trace --output-dir other --path-prefix he' here.trace.json
+}
+
+# in_every_shell WORDS VALUE...: all values, and no others, complete the last of the words, after gdnctl.
+in_every_shell() {
+  local words=$1 shell
+  shift
+  printf '%s\n' "$@" | sed '/^$/d' | sort >"$WORK/want"
+  prepare
+  # shellcheck disable=SC2086
+  offers gdnctl $words '' >"$WORK/offers.bash"
+  # shellcheck disable=SC2086
+  ! command -v zsh >/dev/null || { in_zsh $words ''; sed 's/:.*//' "$WORK/out" >"$WORK/offers.zsh"; }
+  ! command -v fish >/dev/null || { in_fish "gdnctl $words "; cut -f 1 "$WORK/out" >"$WORK/offers.fish"; }
+  for shell in "$WORK"/offers.*; do
+    sed '/^-/d; /^$/d' "$shell" | sort | cmp -s - "$WORK/want" || fail "${shell##*.}: gdnctl $words: $(tr '\n' ' ' <"$shell")"
+  done
+}
+
+test_iterations_of_a_loop_in_every_shell() {
+  . "$REPO/tests/support/loop_repo.sh"
+  repo && agent "$works"
+  loop 0 --iterations 2
+  in_every_shell loop-explain 1 2 last
+  loop 0 --iterations 1 --log-dir elsewhere
+  in_every_shell 'loop-explain --log-dir elsewhere' 1 last
+  in_every_shell 'loop explain --log-dir none'
+}
+
+test_attempts_and_runs_of_evolve_in_every_shell() {
+  git init -q .
+  for run in 20260101t000000z-aaaa 20260102t000000z-bbbb; do
+    expect 0 "$GDNCTL" codex-loop --mode evolve --agent scripted --max-attempts 3 --seed 3 --log-dir .gdnctl/evolve/$run
+  done
+  for command in show diff replay promote; do in_every_shell "evolve $command" 1 2 3 best last; done
+  in_every_shell 'evolve diff 1' 1 2 3 best last
+  in_every_shell loop-explain\ --log-dir\ .gdnctl/evolve/$run 1 2 3 best last
+  in_every_shell 'evolve log --run' 20260101t000000z-aaaa 20260102t000000z-bbbb last
+  in_every_shell 'codex-loop --mode evolve --from' 20260101t000000z-aaaa 20260102t000000z-bbbb last
 }
 
 test_every_option_of_every_command_is_offered() {

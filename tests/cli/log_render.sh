@@ -121,6 +121,18 @@ test_stamp_a_recorded_entry() {
   expect 3 "$GDNCTL" log stamp --commit "$sha" --record other --log-file log.md
 }
 
+test_stamp_the_last_record() {
+  git init -q . && "$GDNCTL" log init --log-file log.md 2>/dev/null
+  expect 3 "$GDNCTL" log stamp --commit deadbeef --record last --log-file log.md
+  err_has 'no record last'
+  for title in a b; do "$GDNCTL" log append --log-file log.md --title $title --commit 'this commit' 2>/dev/null; done
+  printf '\n### Iteration 7 - by hand\n\n- Date: 2026-03-01\n- Commit: this commit\n' >>log.md
+  git add -A && git commit -qm one
+  expect 0 "$GDNCTL" log stamp --record last --log-file log.md
+  sed -n '/Iteration 1/,/Iteration 7/p' log.md | grep -q -- "- Commit: $(git rev-parse HEAD)" || fail 'the newest record is not stamped'
+  [ "$(grep -c 'Commit: this commit' log.md)" = 2 ] || fail 'another entry was stamped'
+}
+
 test_stamp_leaves_records_alone_when_a_person_wrote_the_last_entry() {
   git init -q . && "$GDNCTL" log init --log-file log.md 2>/dev/null
   "$GDNCTL" log append --log-file log.md --title recorded --commit 'this commit' 2>/dev/null

@@ -163,3 +163,15 @@ test_a_thousand_iterations() {
   grep -q "'details': 1000" count.txt || fail "$(cat count.txt)"
   [ "$(wc -c <page.html)" -lt 4000000 ] || fail "$(wc -c <page.html) bytes"
 }
+
+test_the_heading_names_the_agents_command() {
+  . "$REPO/tests/support/loop_repo.sh"
+  repo && agent "$works"
+  loop 0 --iterations 1
+  expect 0 "$GDNCTL" loop-report --html page.html
+  expect 0 "$GDNCTL" loop-report
+  for page in "$WORK/out" page.html; do
+    grep -qF "command $WORK/agent" $page || fail "no command in $page"
+    ! grep -q gpt- $page || fail "a model in $page"
+  done
+}

@@ -221,7 +221,7 @@ ExitCode exit_of(const sweep::SweepResult& result) {
 Status show(const sweep::SweepResult& result, const fs::path& journal, Context& context) {
     GDNCTL_TRY_ASSIGN(const sweep::Report report, sweep::make_report(result.records, std::nullopt));
     if (!context.global.json) {
-        context.terminal.out(sweep::report_table(report));
+        context.terminal.out(sweep::report_table(report, context.terminal.color_out()));
         return {};
     }
     Json out = {{"schema", "gdnctl.sweep-run/1"}};
@@ -330,7 +330,7 @@ Result<std::string> read_log(const std::string& name, const Context& context) {
     return read_file(context.cwd / name, {k_log_limit, ErrorKind::usage});
 }
 
-std::string text_of(Format format, const sweep::Report& report) {
+std::string text_of(Format format, const sweep::Report& report, bool color) {
     switch (format) {
         case Format::json: break;
         case Format::patch: return sweep::report_patch(report);
@@ -338,7 +338,7 @@ std::string text_of(Format format, const sweep::Report& report) {
         case Format::html: return sweep::report_html(report);
         case Format::table: break;
     }
-    return sweep::report_table(report);
+    return sweep::report_table(report, color);
 }
 
 }  // namespace
@@ -392,7 +392,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         out.update(sweep::report_json(report));
         print_json(out, context);
     } else {
-        context.terminal.out(text_of(options.format, report));
+        context.terminal.out(text_of(options.format, report, context.terminal.color_out()));
     }
     return options.strict && !report.warnings.empty() ? ExitCode::check_failed : ExitCode::ok;
 }

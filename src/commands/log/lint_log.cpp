@@ -293,8 +293,9 @@ Status print_report(const Options& options, Context& context, const LogPath& whe
         case Format::text:
         case Format::text_for_ci:
         case Format::automatic: {
+            const bool color = !options.output && context.terminal.color_out();
             const runlog::LintText lines =
-                runlog::lint_as_text(report, where.shown, {code != ExitCode::usage, options.since.value_or("")});
+                runlog::lint_as_text(report, where.shown, {code != ExitCode::usage, options.since.value_or(""), color});
             context.terminal.err(lines.blocks);
             text = lines.findings + (options.output ? lines.counts : "") + lines.verdict;
             if (format == Format::text_for_ci) {
@@ -403,7 +404,8 @@ Result<ExitCode> check(const Options& options, Context& context, const LogPath& 
     if (history.problem()) log::warning("git history is not available: {}", history.problem()->text());
     const ExitCode code = !records ? ExitCode::usage : report.failed() ? ExitCode::check_failed : ExitCode::ok;
     if (options.diff) {
-        const runlog::LintText lines = runlog::lint_as_text(report, where.shown);
+        const runlog::LintText lines =
+            runlog::lint_as_text(report, where.shown, {true, {}, context.terminal.color_err()});
         context.terminal.err(lines.blocks + lines.findings + lines.counts);
     } else {
         GDNCTL_TRY(print_report(options, context, where, document, report, code));

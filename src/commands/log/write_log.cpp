@@ -423,7 +423,7 @@ void describe(cli::Args& args, Options& options) {
         "commit then fails. Commit the stamped log separately.");
     describe_log_file(args, options.log_file);
     args.option(options.commit, "--commit SHA", "the commit", {.default_text = "HEAD"});
-    args.option(options.record, "--record ID", "stamp the entry of this record");
+    args.option(options.record, "--record ID", "stamp the entry of this record; `last`: of the newest iteration");
     args.example("gdnctl log stamp", "HEAD");
     args.example("gdnctl log stamp --commit 1a2b3c4");
     args.exit_code(static_cast<int>(ExitCode::nothing_done), "nothing to stamp; the file is untouched");
@@ -476,6 +476,13 @@ const Json* find_record(const std::vector<Json>& current, const std::vector<Json
     return found == current.end() ? nullptr : &*found;
 }
 
+const Json* last_record(const std::vector<Json>& current) {
+    const auto found = std::max_element(current.begin(), current.end(), [](const Json& a, const Json& b) {
+        return runlog::iteration_of(a).before(runlog::iteration_of(b));
+    });
+    return found == current.end() ? nullptr : &*found;
+}
+
 Result<ExitCode> stamp_record(runlog::LogWriter& writer, const Json& old, const std::string& sha, Context& context) {
     const std::string status = json::text(old, "commit_status");
     if (status != "self" && status != "pending") {
@@ -513,7 +520,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(auto writer, runlog::LogWriter::open(path, writer_wait(context)));
     const auto current = runlog::current_records(writer.records());
     if (options.record) {
-        const Json* record = find_record(current, writer.records(), *options.record);
+        const Json* record =
+            *options.record == "last" ? last_record(current) : find_record(current, writer.records(), *options.record);
         if (record == nullptr) return nothing("no record " + *options.record, context);
         return stamp_record(writer, *record, sha, context);
     }

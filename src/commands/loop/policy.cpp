@@ -13,6 +13,7 @@
 #include "core/for_people.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "core/tone.h"
 #include "loop/gates/validation_options.h"
 #include "loop/perf/gates.h"
 #include "loop/perf/policy_trial.h"
@@ -104,14 +105,15 @@ Json case_json(const Judged& one) {
     return out;
 }
 
-std::string case_text(const Judged& one) {
+std::string case_text(const Judged& one, bool color) {
     const auto& [input, decision, differs] = one.replayed;
     const std::string commit = input.record.commit.empty() ? std::string("-") : input.record.commit.substr(0, 12);
     std::string out = fmt::format("{:>9}  {:<12}  ", input.record.iteration, commit);
     if (!input.skipped.empty()) return out + "not judged: " + input.skipped + "\n";
     const std::string delta = decision.delta_pct ? signed_number(*decision.delta_pct, 2) + "%" : std::string("-");
-    out += fmt::format("{:>8}  {:<24}  {}\n", delta, input.decided.empty() ? std::string("-") : input.decided,
-                       differs ? "-> " + std::string(loop::to_text(decision.verdict)) : std::string("same"));
+    const std::string recorded = fmt::format("{:<24}", input.decided.empty() ? "-" : input.decided);
+    out += fmt::format("{:>8}  {}  {}\n", delta, toned(recorded, color),
+                       differs ? "-> " + toned(loop::to_text(decision.verdict), color) : std::string("same"));
     if (!differs) return out;
     for (const std::string& reason : decision.reasons) out += "             - " + reason + "\n";
     return out;
@@ -179,7 +181,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     } else {
         std::string out =
             fmt::format("{:>9}  {:<12}  {:>8}  {:<24}  {}\n", "ITERATION", "COMMIT", "DELTA", "RECORDED", "NOW");
-        for (const Judged& one : all) out += case_text(one);
+        for (const Judged& one : all) out += case_text(one, context.terminal.color_out());
         out += fmt::format("{} records, {} not judged, {} decided differently by policy {}\n", all.size(), skipped,
                            differing, policy.name);
         context.terminal.out(out);

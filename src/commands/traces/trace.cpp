@@ -15,6 +15,7 @@
 #include "commands/common.h"
 #include "commands/table.h"
 #include "core/text.h"
+#include "core/tone.h"
 #include "core/version.h"
 #include "harness/gdn/read.h"
 #include "jobs/trace_input.h"
@@ -196,7 +197,9 @@ Status print(const trace::View& view, std::vector<trace::Source>& sources, const
         // Whoever reads a file or a pipe can scroll; names are not cut there.
         constexpr int k_uncut = 400;
         const int width = context.terminal.out_is_tty() ? context.terminal.columns() : k_uncut;
-        context.terminal.out(trace::as_text(answer.blocks, width));
+        const std::string text = trace::as_text(answer.blocks, width);
+        const bool judges = view.name() == "check" || view.name() == "diff";
+        context.terminal.out(toned_rows(text, judges && context.terminal.color_out()));
     } else if (options.digest || context.global.agent) {
         context.terminal.out(answer.digest);
     } else {

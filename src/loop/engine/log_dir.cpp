@@ -235,7 +235,7 @@ Status look_at_earlier_run(const fs::path& journal, Clock& clock, const StopJob&
     if (stash != nullptr && !stash->word("commit").empty() && (restored == nullptr || restored < stash)) {
         log::warning("the previous run was interrupted with your uncommitted work in the stash {}",
                      stash->word("commit"));
-        log::warning("hint: git stash apply {} restores it (--resume would have)", stash->word("commit"));
+        log::warning("hint: `git stash apply {}` restores it (--resume would have)", stash->word("commit"));
     }
     return stop_job_of(*records, stop);
 }

@@ -54,7 +54,8 @@ struct SyncOptions {
     std::string remote = "origin", branch = "main";
 };
 
-enum class AgentKind { codex, command };
+// `scripted` makes changes and scores up, in a repository of its own: a demo of --mode evolve.
+enum class AgentKind { codex, command, scripted };
 enum class IsolationChoice { automatic, worktree, inplace };
 
 struct LoopOptions {

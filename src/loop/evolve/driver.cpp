@@ -816,7 +816,7 @@ Status Driver::verify_best() {
     if (!reserved || best.number == 0 || verification_of(state(), best.number)) return {};
     if (used_up(budget, state().spent)) {
         log::warning("no budget is left for the final verification");
-        log::warning("hint: gdnctl evolve promote best");
+        log::warning("hint: `gdnctl evolve promote best`");
         return {};
     }
     log::info("final verification of attempt {} against the base commit", best.number);

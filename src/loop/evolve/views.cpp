@@ -588,11 +588,10 @@ Json heading_json(const RunView& view) {
     };
     const Attempt& best = state.at(state.best);
     const auto root = find_repository_root(view.log_dir);
-    const std::string model = word("/model");
     const std::string standing = status_heading(state.run, state.stopped, view.running);
     return {{"target", word("/target/name")},
             {"repository", root ? text::visible(root->filename().string()) : std::string()},
-            {"agent", word("/agent") + (model.empty() ? "" : ", " + model)},
+            {"agent", agent_text(config)},
             {"dates", dates_text(state.attempts.size() > 1 ? state.at(1).started : "", state.last_time)},
             {"standing", text::visible(std::string(text::trim(standing.substr(standing.find(": ") + 2))))},
             {"result", best.number == 0

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -16,6 +17,7 @@
 #include "jobs/stop.h"
 #include "platform/clock.h"
 #include "platform/fs.h"
+#include "platform/progress.h"
 #include "platform/signals.h"
 #include "platform/terminal.h"
 
@@ -304,6 +306,13 @@ JobReport job_report(const JobRun& run, const PlannedJob& job) {
 
 Result<JobAnswer> InProcessJobs::run(const JobSpec& spec) {
     GDNCTL_TRY_ASSIGN(const auto log, JobLogFile::open(spec.log));
+    // The job's own lines go to its log; whoever started the loop by hand sees that it works.
+    const bool shown = m_context.terminal.err_is_tty() && !m_context.global.quiet && !Progress::is_live();
+    Progress progress(m_context.terminal, m_context.clock,
+                      {.label = fmt::format("{} on {}", to_text(spec.kind), to_text(spec.site)),
+                       .quiet = !shown,
+                       .after = std::chrono::seconds(2)});
+    progress.tick();
     const log::Diverted diverted([&](std::string_view line) { log->err(std::string(line) + "\n"); });
     const auto answer = [&]() -> Result<JobAnswer> {
         GDNCTL_TRY_ASSIGN(const Config config, m_config(spec.tree));

@@ -353,6 +353,15 @@ std::string title_and_why(std::string_view title, std::string_view why, std::siz
     return shown(shown(title, std::max(room, k_least_title)) + ": " + shown(why), columns);
 }
 
+std::string agent_text(const Json& config) {
+    constexpr std::size_t k_columns = 80;
+    if (!config.is_object()) return {};
+    const std::string agent = json::text(config, "agent");
+    const bool named = agent == "command";  // the journals of earlier versions name a model that it does not use
+    const std::string detail = json::text(config, named ? "agent_command" : "model");
+    return shown(agent + (detail.empty() ? "" : (named ? " " : ", ") + detail), k_columns);
+}
+
 std::string dates_text(std::string_view from, std::string_view to) {
     if (!parse_iso8601(from) || !parse_iso8601(to)) return {};
     constexpr std::size_t k_date = 10, k_minute = 16;

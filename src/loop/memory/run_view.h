@@ -36,6 +36,9 @@ std::string shown(std::string_view text, std::size_t columns);
 // no room for it beside a short title.
 std::string title_and_why(std::string_view title, std::string_view why, std::size_t columns);
 
+// The agent in the configuration of a run: "codex, gpt-5", "command ./agent.sh"; empty: unknown.
+std::string agent_text(const Json& config);
+
 // Two times of a journal, in local time: "2026-03-10 17:53 to 18:20"; empty: one of them is not a time.
 std::string dates_text(std::string_view from, std::string_view to);
 

@@ -91,12 +91,6 @@ Json failures_json(const Report& report) {
 
 using loop::shown;
 
-// "codex, gpt-5", "command"
-std::string agent_of(const Json& config) {
-    const std::string model = json::text(config, "model");
-    return shown(json::text(config, "agent") + (model.empty() ? "" : ", " + model), 80);
-}
-
 std::string result_sentence(const Report& report) {
     const RunView& view = report.run.view;
     if (view.ended == 0) return "No iteration has ended yet.";
@@ -118,8 +112,7 @@ Heading heading_of(const Report& report) {
     const Json config = Json::parse(report.run.view.config, nullptr, false);
     const auto root = find_repository_root(report.run.log_dir);
     return {config.is_object() ? shown(json::text(config, "target"), 60) : std::string(),
-            root ? shown(root->filename().string(), 60) : std::string(),
-            config.is_object() ? agent_of(config) : std::string(),
+            root ? shown(root->filename().string(), 60) : std::string(), loop::agent_text(config),
             dates_text(report.run.view.started, report.run.view.last), result_sentence(report)};
 }
 

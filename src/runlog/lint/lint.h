@@ -154,6 +154,7 @@ struct LintText {
 struct LintTextOptions {
     bool complete = true;    // everything requested was checked, so the log may be reported as passed
     std::string_view since;  // revision that the entries were compared with; empty: none
+    bool color = false;      // errors among the findings are red
 };
 LintText lint_as_text(const LintReport& report, std::string_view path, const LintTextOptions& options = {});
 std::string lint_as_json(const LintReport& report, const LintOutput& output);

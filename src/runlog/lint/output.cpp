@@ -6,6 +6,7 @@
 #include "core/json.h"
 #include "core/redact.h"
 #include "core/text.h"
+#include "core/tone.h"
 #include "runlog/lint/lint.h"
 #include "runlog/parse/block.h"
 
@@ -288,8 +289,10 @@ LintText lint_as_text(const LintReport& report, std::string_view path, const Lin
     }
     for (const Finding& finding : report.findings) {
         if (in_block(finding)) continue;
+        const Tone tone = finding.severity == Severity::error ? Tone::bad : Tone::none;
         text.findings += fmt::format("{}:{}:{}: {} {} {}\n", path, finding.line, finding.column,
-                                     name_of(finding.severity), finding.rule->id, text::repair_utf8(finding.message));
+                                     toned(name_of(finding.severity), tone, options.color), finding.rule->id,
+                                     text::repair_utf8(finding.message));
     }
     if (report.left_out != 0) {
         text.counts +=

@@ -646,11 +646,11 @@ Status say_conflict(const GitCheckout& checkout, const git::Calls& calls, const 
     GDNCTL_TRY_ASSIGN(const auto backup, backup_of(calls, stash));
     const auto files = backup.files();
     if (!files) {
-        log::warning("hint: git stash branch my-work {} checks them out on a separate branch", stash);
+        log::warning("hint: `git stash branch my-work {}` checks them out on a separate branch", stash);
         return {};
     }
     log::warning("exact copies of your files are in {}", files->string());
-    log::warning("hint: cp -a {} {} copies all of them back and replaces the current files",
+    log::warning("hint: `cp -a {} {}` copies all of them back and replaces the current files",
                  text::shell_quote((*files / ".").string()), text::shell_quote(checkout.root().string()));
     return {};
 }

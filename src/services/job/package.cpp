@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "platform/fs.h"
+#include "platform/progress.h"
 #include "platform/signals.h"
 #include "platform/zip.h"
 #include "services/job/job.h"
@@ -154,6 +155,7 @@ Error package_too_large(const WorkingTree& tree, std::uint64_t limit) {
 Result<std::uint64_t> pack_tree(const WorkingTree& tree, const fs::path& package, std::stop_token stop,
                                 std::uint64_t limit) {
     const auto watch = [&](std::uint64_t bytes) -> Status {
+        Progress::keep_ticking();
         if (stop.stop_requested()) return tl::unexpected(stopped_error());
         // A file that does not shrink is stored after all; until then the archive may be slightly larger.
         const std::uint64_t slack = limit / 1024;

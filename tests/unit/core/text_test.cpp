@@ -121,6 +121,22 @@ TEST_CASE("the end of a text within a number of bytes") {
     CHECK(end_within("abc\n", 1).empty());
 }
 
+TEST_CASE("text: a long line is wrapped at blanks, words and commands stay whole") {
+    CHECK(wrapped_line("[gdnctl] one two", 16) == "[gdnctl] one two");
+    CHECK(wrapped_line("[gdnctl] one two", 15) == "[gdnctl] one\n         two");
+    CHECK(wrapped_line("[gdnctl]   one two", 15) == "[gdnctl]   one\n           two");
+    CHECK(wrapped_line("one  two three", 8) == "one  two\nthree");
+    CHECK(wrapped_line("[gdnctl] hint: `a b c d e f`, or g", 20) ==
+          "[gdnctl] hint:\n         `a b c d e f`,\n         or g");
+    CHECK(wrapped_line("[gdnctl] it's `a b c d e f", 20) == "[gdnctl] it's `a b c\n         d e f");
+    CHECK(wrapped_line("[gdnctl] next: gdnctl trace report x", 20) == "[gdnctl] next:\n         gdnctl trace report x");
+    CHECK(wrapped_line("[gdnctl] 12:00:00 next: a b c d e f", 30) == "[gdnctl] 12:00:00 next:\n         a b c d e f");
+    CHECK(wrapped_line("[gdnctl]   gdnctl ray-wait --cluster a b", 20) == "[gdnctl]   gdnctl ray-wait --cluster a b");
+    CHECK(wrapped_line("[gdnctl] \x1b[31mone\x1b[0m two", 16) == "[gdnctl] \x1b[31mone\x1b[0m two");
+    CHECK(wrapped_line("[gdnctl] äöü äöü", 16) == "[gdnctl] äöü äöü");
+    CHECK(wrapped_line("[gdnctl] toolongaword x", 12) == "[gdnctl] toolongaword\n         x");
+}
+
 TEST_CASE("text: percent-encoding keeps what it is told to") {
     CHECK(percent_encode("a b/ü", "/") == "a%20b/%C3%BC");
     CHECK(percent_decode("%41%2f") == "A/");

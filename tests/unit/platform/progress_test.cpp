@@ -190,3 +190,30 @@ TEST_CASE("progress: a question from another thread draws nothing") {
     CHECK(asked());
     CHECK_FALSE(world.terminal.err_text.empty());
 }
+
+TEST_CASE("progress: what waits keeps the innermost clock ticking, one on the terminal before one that is not") {
+    World world, file;
+    world.terminal.err_tty = true;
+    CHECK_FALSE(Progress::is_live());
+    Progress::keep_ticking();
+    Progress outer(world.terminal, world.clock, {.label = "outer"});
+    {
+        Progress inner(file.terminal, world.clock, {.label = "inner"});
+        Progress::keep_ticking();
+        CHECK(world.terminal.err_text == "\r\x1b[K[gdnctl] outer: ...");
+    }
+    {
+        Progress inner(world.terminal, world.clock, {.label = "inner"});
+        Progress::keep_ticking();
+        CHECK(world.terminal.err_text.ends_with("[gdnctl] inner: ..."));
+        inner.update(1);
+        world.terminal.err_text.clear();
+        world.clock.advance(5s);
+        Progress::keep_ticking();  // it counts
+        CHECK(world.terminal.err_text.empty());
+    }
+    Progress::keep_ticking();
+    CHECK(world.terminal.err_text.ends_with("[gdnctl] outer: 5 s"));
+    outer.finish();
+    CHECK_FALSE(Progress::is_live());
+}

@@ -112,6 +112,8 @@ TEST_CASE("runlog text: other findings, then how many there are, nothing checked
     const Linted one(entry("abcdef1", "- Date: 2026-02-18\n"), strict);
     CHECK(lint_as_text(one.report, "log.md").counts == "1 error, 0 warnings, 0 fixable\n");
     CHECK(lint_as_text(one.report, "log.md").verdict.empty());
+    CHECK(lint_as_text(one.report, "log.md", {.color = true}).findings.find(": \x1b[31merror\x1b[0m L") !=
+          std::string::npos);
 
     const std::string nothing = "[gdnctl] nothing was checked: no entry in log.md\n";
     CHECK(lint_as_text(Linted("# Log\n").report, "log.md").verdict == nothing);
