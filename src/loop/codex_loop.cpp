@@ -348,7 +348,7 @@ Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const Loop
     report.log_dir = plan.log_dir.string();
     report.isolation = in_slot ? "worktree" : "inplace";
     report.iterations_total = options.iterations;
-    report.preview.agent_argv = agent.words(words);
+    report.agent_argv = agent.words(words);
     std::vector<std::string> directives = plan.directives;
     if (options.hold.on) {
         const HoldOptions& hold = options.hold;
@@ -356,8 +356,8 @@ Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const Loop
     }
     const auto gate = gate_directive(plan.gates, request.target, context.cwd, plan.log_dir);
     if (gate) directives.push_back(*gate);
-    report.preview.prompt = assemble_prompt(plan.prompt.text, {1, options.iterations, head.sha}, directives);
-    auto& lines = report.preview.plan;
+    report.prompt = assemble_prompt(plan.prompt.text, {1, options.iterations, head.sha}, directives);
+    auto& lines = report.plan;
     lines.push_back(fmt::format("{} iteration(s) on {} from {}", options.iterations,
                                 head.branch.empty() ? "a detached HEAD" : head.branch, head.sha.substr(0, 12)));
     lines.push_back(fmt::format("target {}, prompt {}", request.target.name,

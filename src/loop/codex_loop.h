@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/result.h"
-#include "loop/engine/loop_agent.h"
 #include "loop/engine/options.h"
 #include "loop/gates/job_service.h"
 #include "loop/gates/validation_options.h"
@@ -34,7 +33,10 @@ struct CodexLoopReport {
     std::int64_t iterations_total = 0, iterations_ended = 0, failures = 0, promotions = 0;
     std::map<std::string, int> outcomes;
     std::int64_t tokens = 0, agent_ms = 0, tpu_ms = 0, wall_ms = 0;
-    LoopPreview preview;  // of a dry run
+    // For a dry run only.
+    std::vector<std::string> agent_argv;
+    std::string prompt;
+    std::vector<std::string> plan;  // lines for people
 };
 
 // Errors are those before anything has begun: usage, config, conflict (another loop is at work). What happens in a run

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """evolve.py GDNCTL [ATTEMPTS]: what `codex-loop --mode evolve` adds to an attempt beyond its agent and its evaluations, in
-repositories of 200 and of 10,000 files; and a demo of ATTEMPTS (300): peak of its memory, time of `loop-status`, `git fsck`.
+repositories of 200 and of 10,000 files; and a dry run of ATTEMPTS (300): peak of its memory, time of `loop-status`, `git fsck`.
 
 Of the first, a run of 9 attempts and one of 3 are compared; what the journal says of agent and stages is taken off. Before
-the demo ends, it is paused, and its repository is checked.
+the dry run ends, it is paused, and its repository is checked.
 """
 import glob
 import json
@@ -104,9 +104,9 @@ def status(log):
     return took, json.loads(done.stdout) if done.returncode == 0 else {}
 
 
-def demo(folder):
-    log = f"{folder}/demo"
-    run = subprocess.Popen([GDNCTL, "codex-loop", "--mode", "evolve", "--agent", "scripted", "--max-attempts", str(ATTEMPTS), "--seed", "1",
+def dry_run(folder):
+    log = f"{folder}/dry"
+    run = subprocess.Popen([GDNCTL, "codex-loop", "--mode", "evolve", "--dry-run", "--max-attempts", str(ATTEMPTS), "--seed", "1",
                             "--log-dir", log], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                            cwd=folder, env=dict(os.environ, TMPDIR=folder))
     begun, done, early = time.monotonic(), 0, 0.0
@@ -143,4 +143,4 @@ with tempfile.TemporaryDirectory(prefix="gdnctl-bench-") as folder:
     if ATTEMPTS < 1000:
         for files in LIMITS_MS:
             overhead(folder, files)
-    demo(folder)
+    dry_run(folder)

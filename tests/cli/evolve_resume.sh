@@ -45,9 +45,9 @@ test_an_emptied_journal_is_damage_and_no_new_run() {
   done
 }
 
-test_candidates_of_the_demo_or_of_another_repository() {
+test_candidates_of_a_dry_run_or_of_another_repository() {
   world && agent 'echo 9 >kernel.txt'
-  demo 0 --max-attempts 4 --seed 3 --log-dir "$WORK/log"
+  dry 0 --max-attempts 4 --seed 3 --log-dir "$WORK/log"
   missing() { # WORDS: what each command says
     for command in 'diff base best' 'replay best' 'promote best' "export best --to $WORK/export"; do
       # shellcheck disable=SC2086
@@ -57,7 +57,7 @@ test_candidates_of_the_demo_or_of_another_repository() {
     done
     [ ! -e "$WORK/export" ] || fail 'something was exported'
   }
-  missing 'was a demo: its candidates were in a temporary repository'
+  missing 'was a dry run: its candidates were in a temporary repository'
   rm -r "$WORK/log"
   evolve 0 --max-attempts 1
   mkdir ../other && cd ../other && git init -q . && cp ../cwd/gdnctl.toml . && git add . && git commit -qm other

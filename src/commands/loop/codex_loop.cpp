@@ -279,7 +279,6 @@ Status check_evolve_options(const Options& options) {
                        o.max_shape_regression_pct != none.max_shape_regression_pct || !o.from.empty() ||
                        !o.operator_mix.empty() || o.lineages != none.lineages || o.stagnation != none.stagnation ||
                        o.target_gain_pct != none.target_gain_pct || options.infra_max_wait;
-    if (options.loop.agent == loop::AgentKind::scripted) return usage("--agent scripted needs --mode evolve");
     if (!given) return {};
     return usage("this option needs --mode evolve", "see the group Evolve of `gdnctl codex-loop --help`");
 }
@@ -325,8 +324,8 @@ void describe_evolve(cli::Args& args, Options& options) {
         {.group = k_group, .default_text = "explore .35, exploit .3, repair .15, cross .1, simplify .05, ablate .05"});
     args.option(options.seed, "--seed N", "seed of all random draws",
                 {.group = k_group, .default_text = "random, and recorded"});
-    args.option(o.from, "--from REF|RUN", "commit to start from, or a run (`last`: the newest): its best candidate",
-                {.group = k_group, .default_text = "HEAD", .complete = cli::Complete::evolve_run});
+    args.option(o.from, "--from REF|RUN", "commit to start from, or a run: its best candidate",
+                {.group = k_group, .default_text = "HEAD"});
     args.option(o.edits, k_protocols, "--edit-protocol KIND", "how the agent changes files", {.group = k_group});
     args.option(o.target_gain_pct, "--target-gain-pct P", "do not start if noise would hide a gain of P percent",
                 {.group = k_group});
@@ -363,20 +362,6 @@ Status check_mode(const Options& options) {
     return {};
 }
 
-constexpr std::string_view k_preview_schema = "gdnctl.codex-loop-preview/1";
-
-void show_preview(const loop::LoopPreview& preview, Json facts, Context& context) {
-    if (context.global.json) {
-        facts["agent_argv"] = preview.agent_argv;
-        facts["prompt"] = preview.prompt;
-        facts["plan"] = preview.plan;
-        return print_json(facts, context);
-    }
-    std::string text = "agent: " + text::shell_join(preview.agent_argv) + "\n";
-    for (const auto& line : preview.plan) text += line + "\n";
-    context.terminal.out(text + "prompt:\n" + preview.prompt);
-}
-
 Result<ExitCode> run_evolve_mode(const Options& options, const loop::CodexLoopRequest& common, Context& context) {
     loop::evolve::EvolveRequest request;
     request.evolve = options.evolve;
@@ -388,17 +373,7 @@ Result<ExitCode> run_evolve_mode(const Options& options, const loop::CodexLoopRe
     request.target = common.target;
     request.config = common.config;
     request.words = loop::to_text(common.words);
-    if (options.dry_run) {
-        GDNCTL_TRY_ASSIGN(const auto preview, loop::evolve::preview_evolve(request, context));
-        show_preview(preview,
-                     {{"schema", k_preview_schema},
-                      {"mode", "evolve"},
-                      {"reason", "dry-run"},
-                      {"rc", 0},
-                      {"log_dir", preview.log_dir}},
-                     context);
-        return ExitCode::ok;
-    }
+    request.dry_run = options.dry_run;
     GDNCTL_TRY_ASSIGN(const auto report, loop::evolve::run_evolve(request, context));
     if (context.global.json) {
         print_json(json_of(report), context);
@@ -449,8 +424,8 @@ Result<loop::CodexLoopRequest> request_of(const Options& options, loop::SavedOpt
     GDNCTL_TRY_ASSIGN(request.allocator, allocator_words(options, context));
     GDNCTL_TRY_ASSIGN(request.target, target_in_use(context));
     GDNCTL_TRY_ASSIGN(const loop::GateModes modes, loop::resolve_modes(request.gates));
-    const bool scripted = options.loop.agent == loop::AgentKind::scripted;  // brings a target of its own
-    if (options.evolves ? !scripted : modes.validation != loop::ValidationMode::off) {
+    // A dry run of a population judges nothing: its scores are made up.
+    if (options.evolves ? !options.dry_run : modes.validation != loop::ValidationMode::off) {
         GDNCTL_TRY(check_target_is_named(request.target, true, context));
     }
     words.cwd = context.cwd.lexically_relative(project_root(context)).string();
@@ -460,19 +435,20 @@ Result<loop::CodexLoopRequest> request_of(const Options& options, loop::SavedOpt
     return request;
 }
 
-// The keys that a run and its preview share.
-Json head_json(const loop::CodexLoopReport& report, std::string_view schema) {
-    return {{"schema", schema},
-            {"reason", report.reason},
-            {"rc", report.rc},
-            {"iteration", report.iteration},
-            {"isolation", report.isolation},
-            {"log_dir", report.log_dir},
-            {"iterations_total", report.iterations_total}};
-}
-
-Json json_of(const loop::CodexLoopReport& report) {
-    Json json = head_json(report, "gdnctl.codex-loop/1");
+Json json_of(const loop::CodexLoopReport& report, bool dry_run) {
+    Json json = {{"schema", dry_run ? "gdnctl.codex-loop-preview/1" : "gdnctl.codex-loop/1"},
+                 {"reason", report.reason},
+                 {"rc", report.rc},
+                 {"iteration", report.iteration},
+                 {"isolation", report.isolation},
+                 {"log_dir", report.log_dir},
+                 {"iterations_total", report.iterations_total}};
+    if (dry_run) {
+        json["agent_argv"] = report.agent_argv;
+        json["prompt"] = report.prompt;
+        json["plan"] = report.plan;
+        return json;
+    }
     Json outcomes = Json::object();
     for (const auto& [name, count] : report.outcomes) outcomes[name] = count;
     json["run"] = report.run;
@@ -485,6 +461,13 @@ Json json_of(const loop::CodexLoopReport& report) {
     json["tpu_ms"] = report.tpu_ms;
     json["wall_ms"] = report.wall_ms;
     return json;
+}
+
+void show_preview(const loop::CodexLoopReport& report, Context& context) {
+    std::string text = "agent: " + text::shell_join(report.agent_argv) + "\n";
+    for (const auto& line : report.plan) text += line + "\n";
+    text += "prompt:\n" + report.prompt;
+    context.terminal.out(text);
 }
 
 void show_end(const loop::CodexLoopReport& report) {
@@ -651,15 +634,14 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     const auto report = run_it(options, context);
     if (!report) return refused(report.error(), "iteration");
-    if (options.dry_run) {
-        show_preview(report->preview, head_json(*report, k_preview_schema), context);
-        return ExitCode::ok;
-    }
     if (context.global.json) {
-        print_json(json_of(*report), context);
+        print_json(json_of(*report, options.dry_run), context);
+    } else if (options.dry_run) {
+        show_preview(*report, context);
     } else {
         show_end(*report);
     }
+    if (options.dry_run) return ExitCode::ok;
     GDNCTL_TRY(context.terminal.flush());
     say_stopped(report->reason, report->iteration, report->rc);
     return static_cast<ExitCode>(report->rc);

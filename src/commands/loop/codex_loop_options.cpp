@@ -261,11 +261,9 @@ constexpr std::array<cli::Choice<ConflictPolicy>, 2> k_conflicts = {
      {"skip", ConflictPolicy::skip, "continue without the merge"}}};
 constexpr std::array<cli::Choice<SyncPolicy>, 3> k_sync = {
     {{"off", SyncPolicy::off}, {"once", SyncPolicy::once}, {"each-iteration", SyncPolicy::each_iteration}}};
-constexpr std::array<cli::Choice<AgentKind>, 3> k_agents = {
+constexpr std::array<cli::Choice<AgentKind>, 2> k_agents = {
     {{"codex", AgentKind::codex, "the Codex CLI"},
-     {"command", AgentKind::command, "any program that reads the prompt on standard input and edits the tree"},
-     {"scripted", AgentKind::scripted,
-      "with --mode evolve: a demo with invented changes and times, in a temporary repository"}}};
+     {"command", AgentKind::command, "any program that reads the prompt on standard input and edits the tree"}}};
 constexpr std::array<cli::Choice<IsolationChoice>, 3> k_isolations = {
     {{"auto", IsolationChoice::automatic, "worktree with a gate or a budget, otherwise in place"},
      {"worktree", IsolationChoice::worktree, "in a separate checkout; only accepted work moves the branch"},
@@ -410,7 +408,9 @@ void describe_run(cli::Args& args, Options& options) {
                 {.group = k_group});
     args.option(o.plateau, "--plateau K", "stop after K iterations without a new champion", {.group = k_group});
     args.flag(o.fail_if_no_win, "--fail-if-no-win", "exit with 3 if nothing was accepted", {.group = k_group});
-    args.flag(options.dry_run, "--dry-run", "show the agent's command line, the first prompt and the plan; run nothing",
+    args.flag(options.dry_run, "--dry-run",
+              "show the agent's command line, the prompt and the plan; do nothing (evolve: a "
+              "whole run with a scripted agent in a temporary repository)",
               {.group = k_group, .common = true});
 }
 

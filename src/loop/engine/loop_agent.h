@@ -24,14 +24,6 @@ struct LoopAgent {
     std::vector<std::string> words(const AgentRequest& request) const;
 };
 
-// What a run would do, for --dry-run.
-struct LoopPreview {
-    std::vector<std::string> agent_argv;
-    std::string prompt;             // of the first iteration or attempt
-    std::vector<std::string> plan;  // lines for people
-    std::string log_dir;
-};
-
 // `home`: where the run's own codex home would be created. With `dry`, nothing is written. Errors: usage, config.
 Result<LoopAgent> make_loop_agent(const LoopOptions& options, const std::string& loop_id,
                                   const std::filesystem::path& home, bool dry, Context& context);

@@ -54,8 +54,7 @@ struct SyncOptions {
     std::string remote = "origin", branch = "main";
 };
 
-// `scripted` makes changes and scores up, in a repository of its own: a demo of --mode evolve.
-enum class AgentKind { codex, command, scripted };
+enum class AgentKind { codex, command };
 enum class IsolationChoice { automatic, worktree, inplace };
 
 struct LoopOptions {

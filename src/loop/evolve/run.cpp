@@ -13,7 +13,6 @@
 #include "loop/engine/log_dir.h"
 #include "loop/engine/loop_agent.h"
 #include "loop/engine/prompt.h"
-#include "loop/evolve/agent_dialogue.h"
 #include "loop/evolve/driver.h"
 #include "loop/evolve/synthetic.h"
 #include "loop/evolve/verify.h"
@@ -115,8 +114,6 @@ Status check_numbers(const EvolveOptions& evolve, const LoopOptions& loop, const
     return {};
 }
 
-bool is_scripted(const EvolveRequest& request) { return request.loop.agent == AgentKind::scripted; }
-
 // Checks the options of an evolve run. Error usage.
 Status check_evolve(const EvolveRequest& request) {
     const EvolveOptions& evolve = request.evolve;
@@ -129,8 +126,8 @@ Status check_evolve(const EvolveRequest& request) {
                      "--max-no-improve");
     }
     if (!evolve.operator_mix.empty()) GDNCTL_TRY(parse_mix(evolve.operator_mix));
-    if (is_scripted(request)) {
-        if (loop.resume) return wrong("--agent scripted and --resume cannot be combined: its repository was temporary");
+    if (request.dry_run) {
+        if (loop.resume) return wrong("--dry-run and --resume cannot be combined: a dry run's repository is temporary");
         return {};
     }
     const Target& target = request.target;
@@ -157,12 +154,6 @@ std::string goal_of(const Target& target) {
     return fmt::format("\nThe goal: a {} {}{}, measured by the target `{}`, with all its tests passing.\n",
                        target.metric->lower_is_better ? "lower" : "higher", target.metric->name,
                        target.metric->unit.empty() ? "" : " (" + target.metric->unit + ")", target.name);
-}
-
-Result<std::vector<std::string>> directives_of(const LoopOptions& loop, const Target& target, const fs::path& root) {
-    std::vector<std::string> presets = target.presets;
-    presets.insert(presets.end(), loop.directive_presets.begin(), loop.directive_presets.end());
-    return session_directives({presets, loop.directive_files, loop.directives}, root);
 }
 
 // Ends what the run has started, and forgets what only the run needed.
@@ -194,13 +185,12 @@ public:
         GDNCTL_TRY(check_evolve(m_request));
         const auto& clusters = m_request.gates.validation.clusters;
         const std::string cluster = clusters.empty() ? std::string() : clusters.front();
-        const bool scripted = is_scripted(m_request);
-        if (!scripted) GDNCTL_TRY(check_trace_places(m_request.target, {cluster}, m_context));
-        if (scripted) GDNCTL_TRY(use_synthetic_world());
+        if (!m_request.dry_run) GDNCTL_TRY(check_trace_places(m_request.target, {cluster}, m_context));
+        if (m_request.dry_run) GDNCTL_TRY(use_synthetic_world());
         GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(m_cwd, m_context.process, m_context.clock));
         GDNCTL_TRY_ASSIGN(EvolvePlan plan, make_plan(m_request, repository, m_cwd, m_context));
         // It may be refused, so that it comes before the agent and everything else.
-        if (!scripted) GDNCTL_TRY(make_agent(plan));
+        if (!m_request.dry_run) GDNCTL_TRY(make_agent(plan));
         const fs::path usual = repository.root() / k_usual_root;
         GDNCTL_TRY(repository.exclude(is_inside(usual, plan.log_dir) ? usual : plan.log_dir));
         GDNCTL_TRY(make_private_directory(plan.log_dir));
@@ -222,8 +212,8 @@ private:
     // Does not change the user's repository: everything is in a temporary folder.
     Status use_synthetic_world() {
         const auto base = m_context.env.get("TMPDIR").value_or("");
-        GDNCTL_TRY_ASSIGN(m_demo, TempFolder::make(base.empty() ? "/tmp" : base, "gdnctl-evolve"));
-        m_cwd = m_demo.path() / "repository";
+        GDNCTL_TRY_ASSIGN(m_dry, TempFolder::make(base.empty() ? "/tmp" : base, "gdnctl-evolve"));
+        m_cwd = m_dry.path() / "repository";
         GDNCTL_TRY(make_private_directory(m_cwd));
         GDNCTL_TRY(make_synthetic_repository(m_cwd, m_context.process));
         m_target = synthetic_target();
@@ -384,15 +374,14 @@ private:
         settings.shape_regression = m_request.evolve.max_shape_regression_pct / 100;
         settings.edits = m_request.evolve.edits;
         settings.goal = goal_of(m_target);
-        const bool scripted = is_scripted(m_request);
-        settings.model = scripted ? "scripted" : m_request.loop.model;
-        settings.effort = scripted ? "" : m_request.loop.reasoning_effort;
+        settings.model = m_request.dry_run ? "scripted" : m_request.loop.model;
+        settings.effort = m_request.dry_run ? "" : m_request.loop.reasoning_effort;
         settings.price = plan.price;
         settings.directives = directives;
         settings.environment = m_agent.environment;
         settings.limits = m_agent.limits;
         settings.infra_max_wait = std::chrono::seconds(m_request.evolve.infra_max_wait_s);
-        settings.sleep = std::chrono::seconds(scripted ? 0 : m_request.loop.sleep_seconds);
+        settings.sleep = std::chrono::seconds(m_request.dry_run ? 0 : m_request.loop.sleep_seconds);
         settings.empty_folder = plan.worktrees / "empty";
         settings.log_dir = plan.log_dir;
         return settings;
@@ -400,11 +389,15 @@ private:
 
     Result<EvolveReport> drive(const EvolvePlan& plan, EvolveJournal& journal, const GitCheckout& repository,
                                bool resumed) {
-        GDNCTL_TRY_ASSIGN(const auto directives, directives_of(m_request.loop, m_target, repository.root()));
+        std::vector<std::string> presets = m_target.presets;
+        const LoopOptions& loop = m_request.loop;
+        presets.insert(presets.end(), loop.directive_presets.begin(), loop.directive_presets.end());
+        GDNCTL_TRY_ASSIGN(const auto directives,
+                          session_directives({presets, loop.directive_files, loop.directives}, repository.root()));
         Store store(repository, plan.run, path_rules(m_target), plan.worktrees, m_context.process, m_context.clock);
         const Ending ending(plan.loop_id, m_agent.codex_home, m_context.clock);
         std::unique_ptr<Evaluator> evaluator;
-        if (is_scripted(m_request)) {
+        if (m_request.dry_run) {
             evaluator = std::make_unique<SyntheticScorer>(repository, plan.seed);
             m_agent.agent = std::make_unique<ScriptedAgent>(plan.seed);
         } else {
@@ -437,7 +430,7 @@ private:
     Target m_target = m_request.target;
     fs::path m_cwd = m_context.cwd;
     std::optional<fs::file_time_type> m_alive;  // of an earlier session of this run
-    TempFolder m_demo;
+    TempFolder m_dry;
     LoopAgent m_agent;
 };
 
@@ -475,12 +468,12 @@ Result<EvolvePlan> make_plan(const EvolveRequest& request, const GitCheckout& re
                         "start one without --resume, or name its --log-dir");
         }
     } else if (names_log_dir(request.loop.log_dir)) {
-        plan.log_dir = (is_scripted(request) ? context.cwd : repository.root()) / request.loop.log_dir;
+        plan.log_dir = (request.dry_run ? context.cwd : repository.root()) / request.loop.log_dir;
     } else {
         plan.log_dir = runs / plan.run;
     }
     plan.log_dir = plan.log_dir.lexically_normal();
-    plan.worktrees = is_scripted(request) ? cwd.parent_path() / "worktrees" : worktrees_of(context, plan.run);
+    plan.worktrees = request.dry_run ? cwd.parent_path() / "worktrees" : worktrees_of(context, plan.run);
     const EvolveOptions& evolve = request.evolve;
     plan.budget.attempts = evolve.max_attempts;
     plan.budget.no_improve = evolve.no_improve;
@@ -491,7 +484,7 @@ Result<EvolvePlan> make_plan(const EvolveRequest& request, const GitCheckout& re
     plan.budget.reserve = evolve.reserve_pct / 100;
     plan.pairs = pair_rule(request.gates);
     plan.price = price_of(context, request.loop.model);
-    if (evolve.max_usd && !plan.price && !is_scripted(request)) {
+    if (evolve.max_usd && !plan.price && !request.dry_run) {
         return fail(ErrorKind::usage, fmt::format("--max-usd: the price of model {} is not known", request.loop.model),
                     fmt::format("add [codex-loop.prices.\"{}\"] with in, cached and out (USD per million tokens) to "
                                 "gdnctl.toml",
@@ -502,8 +495,7 @@ Result<EvolvePlan> make_plan(const EvolveRequest& request, const GitCheckout& re
 
 Result<std::string> base_commit(const std::string& from, const GitCheckout& repository) {
     if (from.empty()) return repository.head().map([](const GitHead& head) { return head.sha; });
-    const std::string run = from == "last" ? newest_run(repository.root() / k_usual_root) : from;
-    for (const std::string& name : {run.empty() ? from : ref_of(run, "best"), from}) {
+    for (const std::string& name : {ref_of(from, "best"), from}) {
         GDNCTL_TRY_ASSIGN(const auto commit, repository.resolve(name));
         if (commit) return *commit;
     }
@@ -516,11 +508,11 @@ Status complete_config(EvolvePlan& plan, const EvolveRequest& request, const Tar
     const EvolveOptions& evolve = request.evolve;
     GDNCTL_TRY_ASSIGN(const auto mix, evolve.operator_mix.empty() ? Result<OperatorMix>(k_default_mix)
                                                                   : parse_mix(evolve.operator_mix));
-    const bool codex = loop.agent == AgentKind::codex;
+    const bool codex = loop.agent == AgentKind::codex && !request.dry_run;
     const Json config = {{"target", target_json(target)},
-                         {"agent", is_scripted(request) ? "scripted"
-                                   : codex              ? "codex"
-                                                        : "command"},
+                         {"agent", request.dry_run ? "scripted"
+                                   : codex         ? "codex"
+                                                   : "command"},
                          {"agent_command", loop.agent_command},
                          {"model", codex ? loop.model : ""},
                          {"effort", codex ? loop.reasoning_effort : ""},
@@ -583,75 +575,6 @@ Result<fs::path> find_run(const std::optional<std::string>& run, const std::opti
 
 Result<EvolveReport> run_evolve(const EvolveRequest& request, Context& context) {
     return EvolveRun(request, context).run();
-}
-
-namespace {
-
-// The run as its first two records make it.
-Result<State> first_attempt(const EvolvePlan& plan) {
-    State state;
-    GDNCTL_TRY_ASSIGN(const Json config, parse_json(plan.config, "configuration"));
-    const Json start = {
-        {"type", "run_start"}, {"run", plan.run}, {"seed", plan.seed}, {"base", plan.base}, {"config", config}};
-    GDNCTL_TRY(state.apply(start, "journal", 1));
-    const Pick one = pick(state.members(), 1, state.rules);
-    const Json attempt = {{"type", "attempt_start"},
-                          {"attempt", 1},
-                          {"operator", to_text(one.op)},
-                          {"lineage", one.lineage},
-                          {"parents", {{{"attempt", 0}, {"commit", plan.base}}}}};
-    GDNCTL_TRY(state.apply(attempt, "journal", 2));
-    return state;
-}
-
-std::vector<std::string> plan_lines(const EvolveRequest& request, const EvolvePlan& plan) {
-    std::vector<std::string> lines = {fmt::format("evolve from {}", plan.base.substr(0, 12)),
-                                      "target " + request.target.name};
-    std::string budget;
-    const auto limit = [&budget](std::string_view name, const auto& value) {
-        if (value) budget += fmt::format("{}{} {}", budget.empty() ? "" : ", ", name, *value);
-    };
-    limit("attempts", plan.budget.attempts);
-    limit("attempts without a gain", plan.budget.no_improve);
-    limit("seconds", plan.budget.wall_s);
-    limit("device seconds", plan.budget.device_s);
-    limit("tokens", plan.budget.tokens);
-    limit("USD", plan.budget.usd);
-    lines.push_back("at most: " + budget);
-    lines.push_back("candidates in " + plan.worktrees.string());
-    for (const auto& glob : request.target.protected_paths) lines.push_back("protected: " + glob);
-    lines.push_back("log directory " + plan.log_dir.string());
-    return lines;
-}
-
-}  // namespace
-
-Result<LoopPreview> preview_evolve(const EvolveRequest& request, Context& context) {
-    if (request.loop.resume) return wrong("--dry-run and --resume cannot be combined: it shows a run's first attempt");
-    if (is_scripted(request))
-        return wrong("--dry-run and --agent scripted cannot be combined: the demo changes nothing");
-    GDNCTL_TRY(check_evolve(request));
-    GDNCTL_TRY_ASSIGN(const GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
-    GDNCTL_TRY_ASSIGN(EvolvePlan plan, make_plan(request, repository, context.cwd, context));
-    GDNCTL_TRY_ASSIGN(plan.base, base_commit(request.evolve.from, repository));
-    GDNCTL_TRY(complete_config(plan, request, request.target, repository));
-    const Store store(repository, plan.run, path_rules(request.target), plan.worktrees, context.process, context.clock);
-    GDNCTL_TRY_ASSIGN(const LoopAgent agent, make_loop_agent(request.loop, plan.loop_id, {}, true, context));
-    AgentRequest words;
-    words.worktree = plan.worktrees / (request.evolve.edits ? "empty" : "agent");
-    words.files.last_message = plan.log_dir / attempt_folder(1) / "last-message.txt";
-    PromptInput input;
-    input.goal = goal_of(request.target);
-    input.kernel = request.target.kernel;
-    input.guarded = request.target.protected_paths;
-    input.edits = request.evolve.edits;
-    GDNCTL_TRY_ASSIGN(input.directives, directives_of(request.loop, request.target, repository.root()));
-    if (input.edits) {
-        GDNCTL_TRY_ASSIGN(input.files, store.mutable_text(plan.base));
-    }
-    GDNCTL_TRY_ASSIGN(const State state, first_attempt(plan));
-    return LoopPreview{agent.words(words), attempt_prompt(state, input), plan_lines(request, plan),
-                       plan.log_dir.string()};
 }
 
 }  // namespace gdnctl::loop::evolve

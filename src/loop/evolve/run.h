@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/result.h"
-#include "loop/engine/loop_agent.h"
 #include "loop/engine/options.h"
 #include "loop/evolve/state.h"
 #include "loop/evolve/store.h"
@@ -44,6 +43,7 @@ struct EvolveRequest {
     Target target;
     ConfigAt config;    // for jobs of a tree of the run
     std::string words;  // the options as they were given, for the journal: to_text(SavedOptions)
+    bool dry_run = false;
 };
 
 struct EvolveReport {
@@ -57,9 +57,6 @@ struct EvolveReport {
 
 // Errors are those before anything has begun: usage, config, conflict (another loop is at work).
 Result<EvolveReport> run_evolve(const EvolveRequest& request, Context& context);
-
-// What the run would do; nothing starts and nothing is written. Errors: usage, config.
-Result<LoopPreview> preview_evolve(const EvolveRequest& request, Context& context);
 
 // The log directory that --resume continues: `log_dir`, else the newest run below `root`. Empty: there is none.
 std::filesystem::path resumed_folder(const std::string& log_dir, const std::filesystem::path& root);
@@ -93,8 +90,7 @@ struct EvolvePlan {
 // Errors: usage, config (no price for --max-usd). Nothing is written.
 Result<EvolvePlan> make_plan(const EvolveRequest& request, const GitCheckout& repository,
                              const std::filesystem::path& cwd, const Context& context);
-// The commit that is meant by --from: a revision, or the best candidate of a run (`last`: of the newest). Error usage:
-// there is none.
+// The commit that is meant by --from. Error usage: there is none.
 Result<std::string> base_commit(const std::string& from, const GitCheckout& repository);
 // Fills `config` (JSON text) and `evaluator`, once the base is known.
 Status complete_config(EvolvePlan& plan, const EvolveRequest& request, const Target& target,

@@ -45,7 +45,7 @@ Status make_synthetic_repository(const fs::path& folder, Process& process) {
     GDNCTL_TRY(make_private_directory(folder / "tests"));
     GDNCTL_TRY(atomic_replace(folder / "kernel.c", kernel_of(10'000, "base")));
     GDNCTL_TRY(atomic_replace(folder / "tests" / "cases.txt", "cases\n"));
-    GDNCTL_TRY(atomic_replace(folder / "gdnctl.toml", "# of a demo\n"));
+    GDNCTL_TRY(atomic_replace(folder / "gdnctl.toml", "# of a dry run\n"));
     const std::array<std::vector<std::string>, 3> calls = {
         {{"init", "-q", "-b", "main", "."},
          {"add", "-A"},
@@ -66,7 +66,7 @@ Status make_synthetic_repository(const fs::path& folder, Process& process) {
 
 Target synthetic_target() {
     Target target;
-    target.name = "demo";
+    target.name = "dry-run";
     target.kernel = {"kernel.c"};
     target.protected_paths = {"tests/**"};
     target.metric = TargetMetric{"step_ms", "ms", true, "json:/step_ms"};

@@ -1,5 +1,5 @@
-// A whole run without a model or a device, for --agent scripted: a scripted agent, a scorer that reads a number from
-// the kernel, and a repository for both.
+// A whole run without a model or a device, for --dry-run: a scripted agent, a scorer that reads a number from the
+// kernel, and a repository for both.
 #pragma once
 
 #include <cstdint>

@@ -263,8 +263,8 @@ Result<GitCheckout> repository_of(const State& state, std::span<const std::strin
     const Json config = Json::parse(state.config, nullptr, false);
     if (config.is_object() && config.value("agent", "") == "scripted") {
         return fail(ErrorKind::remote_missing,
-                    fmt::format("run {} was a demo: its candidates were in a temporary repository", state.run),
-                    "start a run without --agent scripted");
+                    fmt::format("run {} was a dry run: its candidates were in a temporary repository", state.run),
+                    "start a run without --dry-run");
     }
     GDNCTL_TRY_ASSIGN(GitCheckout repository, GitCheckout::open(context.cwd, context.process, context.clock));
     for (const std::string& commit : commits) {

@@ -70,7 +70,7 @@ struct FailedVerification {
 std::optional<FailedVerification> failed_verification(const State& state);
 
 // The repository of the working directory, which must have these commits of the run. Errors: those of
-// GitCheckout::open(), remote_missing (exit 6: it has not, as after a demo).
+// GitCheckout::open(), remote_missing (exit 6: it has not, as after a dry run).
 Result<GitCheckout> repository_of(const State& state, std::span<const std::string> commits, Context& context);
 
 // Moves the run's branch to the candidate, fast-forward. Errors: conflict (exit 7: the branch moved), config (exit 2:
