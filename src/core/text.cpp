@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -325,6 +326,95 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
         extended = &candidate;
     }
     return extended == nullptr ? std::nullopt : std::optional<std::string>(*extended);
+}
+
+namespace {
+
+std::size_t columns_of(std::string_view word) {
+    const std::string plain = without_colour(word);
+    return static_cast<std::size_t>(std::count_if(
+        plain.begin(), plain.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
+}
+
+// Below the text of "name      text", else two columns after the line's start.
+std::size_t hang_of(std::string_view line, std::size_t width) {
+    const std::size_t start = std::min(line.find_first_not_of(' '), line.size());
+    const std::size_t gap = line.rfind("  ");
+    if (gap != std::string_view::npos && gap > start && columns_of(line.substr(0, gap + 2)) <= width / 3) {
+        return columns_of(line.substr(0, gap + 2));
+    }
+    return start + 2;
+}
+
+// Lays out a line within `columns`; what does not fit goes on at column `hang`.
+class FoldedLine {
+public:
+    FoldedLine(std::size_t columns, std::size_t hang) : m_columns(columns), m_hang(hang) {}
+
+    // A column of a table, after `gap` blanks: whole on the next line if it fits only there.
+    void add_cell(std::string_view cell, std::size_t gap) {
+        const std::size_t width = columns_of(cell);
+        if (!fits(gap, width) && m_column > m_hang && m_column + gap > m_hang && m_hang + width <= m_columns)
+            start_line();
+        while (!cell.empty()) {
+            const std::string_view word = cell.substr(0, cell.find(' '));
+            add_word(word, std::exchange(gap, 1));
+            cell.remove_prefix(std::min(word.size() + 1, cell.size()));
+        }
+    }
+    std::string&& text() && { return std::move(m_text); }
+
+private:
+    bool fits(std::size_t gap, std::size_t width) const { return m_column + gap + width <= m_columns; }
+
+    void start_line() {
+        m_text += '\n' + std::string(m_hang, ' ');
+        m_column = m_hang;
+        m_fresh = true;
+    }
+
+    void add_word(std::string_view word, std::size_t gap) {
+        const std::size_t width = columns_of(word);
+        if (!fits(gap, width) && m_column > m_hang && !word.starts_with('%')) start_line();  // "94 %" stays together
+        if (std::exchange(m_fresh, false)) gap = 0;
+        m_text.append(gap, ' ') += word;
+        m_column += gap + width;
+    }
+
+    std::size_t m_columns, m_hang, m_column = 0;
+    bool m_fresh = false;  // only indented so far
+    std::string m_text;
+};
+
+std::string folded_line(std::string_view line, std::size_t columns, std::size_t hang) {
+    FoldedLine out(columns, hang);
+    while (!line.empty()) {
+        const std::size_t start = std::min(line.find_first_not_of(' '), line.size());
+        const std::size_t end = std::min(line.find("  ", start), line.size());
+        out.add_cell(line.substr(start, end - start), start);
+        line.remove_prefix(end);
+    }
+    return std::move(out).text();
+}
+
+}  // namespace
+
+std::string folded(std::string_view text, int columns, std::optional<int> hang) {
+    const auto width = static_cast<std::size_t>(columns);
+    std::string out;
+    while (!text.empty()) {
+        const std::string_view line = text.substr(0, text.find('\n'));
+        if (columns_of(line) <= width) {
+            out += line;
+        } else {
+            const std::size_t at = hang ? static_cast<std::size_t>(*hang) : hang_of(line, width);
+            out += folded_line(line, width, std::min(at, width / 2));
+        }
+        text.remove_prefix(line.size());
+        if (!text.empty()) out += '\n';
+        text.remove_prefix(text.empty() ? 0 : 1);
+    }
+    return out;
 }
 
 std::string_view last_lines(std::string_view text, std::size_t count) {

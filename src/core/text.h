@@ -48,6 +48,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
 // `word` is a prefix of exactly one candidate. nullopt: none is near enough.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
 
+// For a terminal of so many columns: longer lines are broken at blanks, between columns of a table if possible, and
+// continue at column `hang`, or below the text of "name      text", or two columns after their own start. Longer words
+// stay whole; colours take no column.
+std::string folded(std::string_view text, int columns, std::optional<int> hang = std::nullopt);
+
 // The end of a text.
 
 // The last `count` lines with their newlines; a last line without one counts.

@@ -103,6 +103,20 @@ TEST_CASE("text: nearest suggests what was meant and nothing else") {
     CHECK_FALSE(nearest("", names).has_value());
 }
 
+TEST_CASE("text: lines are folded at blanks for a terminal") {
+    CHECK(folded("one two three\nfour\n", 80) == "one two three\nfour\n");
+    CHECK(folded("one two three", 8) == "one two\n  three");
+    CHECK(folded("  one two three", 9) == "  one two\n    three");
+    CHECK(folded("name  one two three\n", 12, 6) == "name  one\n      two\n      three\n");
+    CHECK(folded("why  one two three four", 18) == "why  one two three\n     four");
+    CHECK(folded("/a/path/that/is/long is whole", 10) == "/a/path/that/is/long\n  is whole");
+    CHECK(folded("\x1b[31mred\x1b[0m and blue", 12) == "\x1b[31mred\x1b[0m and blue");
+    CHECK(folded("äöü äöü", 7) == "äöü äöü");
+    CHECK(folded("out  0.3 x budget  rms 1e-7", 26) == "out  0.3 x budget\n  rms 1e-7");
+    CHECK(folded("\n\n", 40) == "\n\n");
+    CHECK(folded("", 40).empty());
+}
+
 TEST_CASE("the last lines of a text") {
     CHECK(last_lines("a\nb\nc\n", 2) == "b\nc\n");
     CHECK(last_lines("a\nb\nc", 2) == "b\nc");
