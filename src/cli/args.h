@@ -28,6 +28,7 @@ enum class Complete {
     oracle_case,     // a named case of the oracle
     kernel,          // builtin:NAME, and the prefixes of the other forms
     timed_kernel,    // the same for kernels that can be timed
+    adapter,         // of Python kernels, by name
     outcome,         // of an iteration
     lint_rule,       // ID=SEVERITY
     lint_rule_id,    // ID

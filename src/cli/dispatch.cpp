@@ -149,6 +149,9 @@ std::string hint_for(const Table& table, std::string_view typed, std::string_vie
     for (const Command& command : table) {
         for (const std::string_view name : shown_names(command)) names.emplace_back(name);
     }
+    std::string spaced(typed);  // "evolve-log"
+    std::replace(spaced.begin(), spaced.end(), '-', ' ');
+    if (std::find(names.begin(), names.end(), spaced) != names.end()) return did_you_mean({spaced});
     if (!second.empty()) {
         const auto both = text::nearest(both_typed, names);
         if (both && both->find(' ') != std::string::npos) return did_you_mean({*both});

@@ -95,7 +95,9 @@ Result<std::filesystem::path> working_directory(const std::optional<std::string>
 }
 
 Error with_help_hint(Error error, std::string_view command) {
-    if (error.kind == ErrorKind::usage && error.hint.empty()) {
+    const bool lacks_file =
+        error.message.ends_with(" does not exist") || error.message.ends_with(": No such file or directory");
+    if (error.kind == ErrorKind::usage && error.hint.empty() && !lacks_file) {
         error.hint = command.empty() ? "`gdnctl --help` lists the commands"
                                      : fmt::format("`gdnctl {} --help` shows the options", command);
     }

@@ -72,7 +72,7 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
         const std::string_view color = g_color.load() ? color_of(level) : std::string_view();
         std::string line(color);
         const auto columns = g_columns.load();
-        line += columns == nullptr ? std::string(body) : text::wrapped_line(body, static_cast<std::size_t>(columns()));
+        line += columns == nullptr ? std::string(body) : text::folded_message(body, columns());
         if (!color.empty()) line += "\x1b[0m";
         line += '\n';
         std::string_view rest = line;

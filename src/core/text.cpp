@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -63,53 +64,6 @@ std::string without_colour(std::string_view s) {
         }
         i += 2;
         while (i < s.size() && !((s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= 'a' && s[i] <= 'z'))) ++i;
-    }
-    return out;
-}
-
-namespace {
-
-// On a terminal: one for each code point, none for a colour.
-std::size_t columns_of(std::string_view s) {
-    const std::string plain = without_colour(s);
-    const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; };
-    return static_cast<std::size_t>(std::count_if(plain.begin(), plain.end(), begins));
-}
-
-// The end of the word that begins at `at`: the next blank outside a command in backquotes.
-std::size_t end_of_word(std::string_view line, std::size_t at) {
-    while (at < line.size() && line[at] != ' ') {
-        const std::size_t close = line[at] == '`' ? line.find('`', at + 1) : std::string_view::npos;
-        at = (close == std::string_view::npos ? at : close) + 1;
-    }
-    return at;
-}
-
-}  // namespace
-
-std::string wrapped_line(std::string_view line, std::size_t columns) {
-    constexpr std::string_view k_tag = "[gdnctl] ";
-    if (columns_of(line) <= columns) return std::string(line);
-    const std::size_t tag = line.starts_with(k_tag) ? k_tag.size() : 0;
-    const std::size_t indent = std::min(line.find_first_not_of(' ', tag), line.size());
-    std::string out(line.substr(0, indent));
-    std::size_t used = indent;
-    bool command = indent > tag && line.substr(indent).starts_with("gdnctl ");  // all that follows is one
-    for (std::size_t at = indent, words = 0; at < line.size(); ++words) {
-        const std::size_t from = std::min(line.find_first_not_of(' ', at), line.size());
-        const std::size_t end = command ? line.size() : end_of_word(line, from);
-        const std::string_view word = line.substr(from, end - from);
-        if (words > 0 && used + (from - at) + columns_of(word) > columns) {
-            out += '\n' + std::string(indent, ' ');
-            used = indent;
-        } else {
-            out += line.substr(at, from - at);
-            used += from - at;
-        }
-        out += word;
-        used += columns_of(word);
-        command = words < 2 && (word == "next:" || word == "run:" || word == "$");  // after a time or not
-        at = end;
     }
     return out;
 }
@@ -372,6 +326,133 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
         extended = &candidate;
     }
     return extended == nullptr ? std::nullopt : std::optional<std::string>(*extended);
+}
+
+namespace {
+
+// On a terminal: one for each code point, none for a colour.
+std::size_t columns_of(std::string_view s) {
+    const std::string plain = without_colour(s);
+    return static_cast<std::size_t>(std::count_if(
+        plain.begin(), plain.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
+}
+
+// The end of a line's first word: the next blank outside a command in backquotes.
+std::size_t end_of_word(std::string_view line) {
+    std::size_t at = 0;
+    while (at < line.size() && line[at] != ' ') {
+        const std::size_t close = line[at] == '`' ? line.find('`', at + 1) : std::string_view::npos;
+        at = (close == std::string_view::npos ? at : close) + 1;
+    }
+    return at;
+}
+
+// Where a command begins that ends with the line: after "next:", "run:" or "$", with a time before or not.
+std::size_t start_of_command(std::string_view line, std::size_t at) {
+    for (int words = 0; words < 2 && at < line.size(); ++words) {
+        const std::size_t end = std::min(line.find(' ', at), line.size() - 1);
+        const std::string_view word = line.substr(at, end - at);
+        at = end + 1;
+        if (word == "next:" || word == "run:" || word == "$") return at;
+    }
+    return line.size();
+}
+
+// Below the text of "name      text", else two columns after the line's start.
+std::size_t hang_of(std::string_view line, std::size_t width) {
+    const std::size_t start = std::min(line.find_first_not_of(' '), line.size());
+    const std::size_t gap = line.rfind("  ");
+    if (gap != std::string_view::npos && gap > start && columns_of(line.substr(0, gap + 2)) <= width / 3) {
+        return columns_of(line.substr(0, gap + 2));
+    }
+    return start + 2;
+}
+
+// Lays out a line within `columns`; what does not fit goes on at column `hang`.
+class FoldedLine {
+public:
+    FoldedLine(std::size_t columns, std::size_t hang) : m_columns(columns), m_hang(hang) {}
+
+    // A column of a table, after `gap` blanks: whole on the next line if it fits only there.
+    void add_cell(std::string_view cell, std::size_t gap) {
+        const std::size_t width = columns_of(cell);
+        if (!fits(gap, width) && m_column > m_hang && m_column + gap > m_hang && m_hang + width <= m_columns)
+            start_line();
+        while (!cell.empty()) {
+            const std::string_view word = cell.substr(0, end_of_word(cell));
+            add_word(word, std::exchange(gap, 1));
+            cell.remove_prefix(std::min(word.size() + 1, cell.size()));
+        }
+    }
+    void add_word(std::string_view word, std::size_t gap) {
+        const std::size_t width = columns_of(word);
+        if (!fits(gap, width) && m_column > m_hang && !word.starts_with('%')) start_line();  // "94 %" stays together
+        if (std::exchange(m_fresh, false)) gap = 0;
+        m_text.append(gap, ' ') += word;
+        m_column += gap + width;
+    }
+
+    std::string&& text() && { return std::move(m_text); }
+
+private:
+    bool fits(std::size_t gap, std::size_t width) const { return m_column + gap + width <= m_columns; }
+
+    void start_line() {
+        m_text += '\n' + std::string(m_hang, ' ');
+        m_column = m_hang;
+        m_fresh = true;
+    }
+
+    std::size_t m_columns, m_hang, m_column = 0;
+    bool m_fresh = false;  // only indented so far
+    std::string m_text;
+};
+
+// What begins at `command` is one word.
+std::string folded_line(std::string_view line, std::size_t columns, std::size_t hang,
+                        std::size_t command = std::string_view::npos) {
+    FoldedLine out(columns, hang);
+    const std::string_view last = line.substr(std::min(command, line.size()));
+    line.remove_suffix(last.size());
+    const std::size_t last_gap = line.size() - (line.find_last_not_of(' ') + 1);
+    while (!line.empty()) {
+        const std::size_t gap = std::min(line.find_first_not_of(' '), line.size());
+        const std::size_t end = std::min(line.find("  ", gap), line.size());
+        out.add_cell(line.substr(gap, end - gap), gap);
+        line.remove_prefix(end);
+    }
+    if (!last.empty()) out.add_word(last, last_gap);
+    return std::move(out).text();
+}
+
+}  // namespace
+
+std::string folded(std::string_view text, int columns, std::optional<int> hang) {
+    const auto width = static_cast<std::size_t>(columns);
+    std::string out;
+    while (!text.empty()) {
+        const std::string_view line = text.substr(0, text.find('\n'));
+        if (columns_of(line) <= width) {
+            out += line;
+        } else {
+            const std::size_t at = hang ? static_cast<std::size_t>(*hang) : hang_of(line, width);
+            out += folded_line(line, width, std::min(at, width / 2));
+        }
+        text.remove_prefix(line.size());
+        if (!text.empty()) out += '\n';
+        text.remove_prefix(text.empty() ? 0 : 1);
+    }
+    return out;
+}
+
+std::string folded_message(std::string_view line, int columns) {
+    constexpr std::string_view k_tag = "[gdnctl] ";
+    const auto width = static_cast<std::size_t>(columns);
+    if (columns_of(line) <= width) return std::string(line);
+    const std::size_t tag = line.starts_with(k_tag) ? k_tag.size() : 0;
+    const std::size_t indent = std::min(line.find_first_not_of(' ', tag), line.size());
+    const bool is_command = indent > tag && line.substr(indent).starts_with("gdnctl ");
+    return folded_line(line, width, indent, is_command ? indent : start_of_command(line, indent));
 }
 
 std::string_view last_lines(std::string_view text, std::size_t count) {

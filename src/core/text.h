@@ -26,10 +26,6 @@ std::string visible(std::string_view s);
 std::string without_colour(std::string_view s);
 // A line of a program's output: visible(), without its colours and the carriage return at its end.
 std::string visible_line(std::string_view line);
-// A line of stderr ("[gdnctl] hint: ...") in lines of at most `columns`, broken at blanks, the further ones indented
-// like the first. Words stay whole, and so do commands that can be pasted: in backquotes, all that follows "next:",
-// "run:" or "$", and an indented line that begins with "gdnctl". Colours take no room.
-std::string wrapped_line(std::string_view line, std::size_t columns);
 // The first character that visible() escapes, as a part of `s`; empty: there is none. Invalid UTF-8 is skipped.
 std::string_view find_unseen(std::string_view s);
 // Replaces each of them; everything else stays as it is.
@@ -51,6 +47,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
 // The candidate that `word` was probably meant to be: distance <= 1 for short words, <= 1/3 of the length otherwise, or
 // `word` is a prefix of exactly one candidate. nullopt: none is near enough.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
+
+// For a terminal of so many columns: longer lines are broken at blanks, between columns of a table if possible, and
+// continue at column `hang`, or below the text of "name      text", or two columns after their own start. Longer words
+// and commands in backquotes stay whole; colours take no column.
+std::string folded(std::string_view text, int columns, std::optional<int> hang = std::nullopt);
+// The same for one line of stderr ("[gdnctl] hint: ..."), which continues below its text. A command that can be pasted
+// stays whole: what follows "next:", "run:" or "$", and an indented line that begins with "gdnctl".
+std::string folded_message(std::string_view line, int columns);
 
 // The end of a text.
 

@@ -67,7 +67,7 @@ Error no_trace(std::string message) { return {ErrorKind::nothing_done, std::move
 
 Status download_from_wandb(const std::string& run_url, WallTime began, const fs::path& into, Context& context) {
     const auto run = parse_wandb_url(run_url);
-    if (!run) return tl::unexpected(no_trace("the output of the profile names no run at W&B"));
+    if (!run) return tl::unexpected(no_trace("the profile's output does not name a W&B run"));
     GDNCTL_TRY_ASSIGN(WandbAccess access, find_wandb(context.env, run->server));
     GDNCTL_TRY_ASSIGN(const auto pool, context.http.open_pool({}));
     const auto url = http::parse_url(access.url);

@@ -45,7 +45,7 @@ Result<std::string> job_named(std::string id, const JobBackend& backend, const C
     return fail(
         ErrorKind::remote_missing,
         fmt::format("this machine has submitted no job to {}", place.cluster.empty() ? "this server" : place.cluster),
-        "`gdnctl ray-list` shows the jobs that are there");
+        "`gdnctl ray-list` lists the jobs");
 }
 
 }  // namespace gdnctl

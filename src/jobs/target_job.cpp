@@ -57,7 +57,7 @@ std::string lack_of_target(bool here, const Context& context) {
         std::error_code ignored;
         for (auto at = context.cwd.lexically_normal();; at = at.parent_path()) {
             if (std::filesystem::exists(at / "gdnctl.toml", ignored)) {
-                return (at / "gdnctl.toml").string() + " names no target";
+                return (at / "gdnctl.toml").string() + " does not name a target";
             }
             if (at == *root || !at.has_relative_path()) return "no target is named for " + root->string();
         }

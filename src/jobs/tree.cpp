@@ -166,7 +166,7 @@ private:
         }
         constexpr std::size_t k_most = 100'000;
         if (m_linked.size() > k_most) {
-            return fail(ErrorKind::usage, fmt::format("the working directory has links to more than {} files", k_most),
+            return fail(ErrorKind::usage, fmt::format("the working directory links to more than {} files", k_most),
                         "exclude links to large folders with .gitignore, such as " + name);
         }
         bool any = m_linked.size() > before;
@@ -175,7 +175,7 @@ private:
             any = true;
             GDNCTL_TRY(follow(name + "/" + inner.name.substr(folder.size()), inner, within));
         }
-        if (!any) leave_out(name, "a link to a folder of which git tracks nothing");
+        if (!any) leave_out(name, "a link to a folder without tracked files");
         return {};
     }
 

@@ -358,7 +358,7 @@ Result<CodexLoopReport> preview_loop(const CodexLoopRequest& request, const Loop
     if (gate) directives.push_back(*gate);
     report.prompt = assemble_prompt(plan.prompt.text, {1, options.iterations, head.sha}, directives);
     auto& lines = report.plan;
-    lines.push_back(fmt::format("{} iteration(s) on {} from {}", options.iterations,
+    lines.push_back(fmt::format("{} iteration{} on {} from {}", options.iterations, options.iterations == 1 ? "" : "s",
                                 head.branch.empty() ? "a detached HEAD" : head.branch, head.sha.substr(0, 12)));
     lines.push_back(fmt::format("target {}, prompt {}", request.target.name,
                                 plan.prompt.file.empty() ? plan.prompt.name : plan.prompt.file.string()));
@@ -453,7 +453,7 @@ private:
         std::vector<fs::path> folders = {measure_folder(slot)};
         if (m_plan.isolation == Isolation::worktree) folders.push_back(slot);
         if (const Status gone = remove_worktrees(repository, folders); !gone) {
-            log::warning("a worktree is left: {}", gone.error().text());
+            log::warning("a worktree was left behind: {}", gone.error().text());
         }
     }
 
@@ -502,7 +502,8 @@ private:
         const std::string name = earlier_name(file, m_plan.run);
         GDNCTL_TRY_ASSIGN(const int moved, artefacts.set_earlier_aside(name));
         if (moved > 0) {
-            log::info("{} file(s) of an earlier run are in {}", moved, (artefacts.folder() / "previous").string());
+            log::info("moved {} file{} of an earlier run to {}", moved, moved == 1 ? "" : "s",
+                      (artefacts.folder() / "previous").string());
         }
         if (broken_off) log::warning("{}", broken_off->farewell());
         GDNCTL_TRY_ASSIGN(m_journal, LoopJournal::open(file));

@@ -187,7 +187,7 @@ private:
             const std::size_t end = bytes.find('\n');
             const bool ours = end != std::string_view::npos && bytes.starts_with("[gdnctl] ");
             const std::string_view line = bytes.substr(0, end);
-            out += ours ? text::wrapped_line(line, static_cast<std::size_t>(columns())) : std::string(line);
+            out += ours ? text::folded_message(line, columns()) : std::string(line);
             if (end == std::string_view::npos) break;
             out += '\n';
             bytes.remove_prefix(end + 1);

@@ -17,8 +17,13 @@ namespace gdnctl::sweep {
 
 namespace {
 
-std::string device_text(const Record& r) {
-    return r.device_kind.empty() ? "unknown device" : text::visible(r.device_kind);
+// What a log does not say is left out.
+std::string after(std::string_view separator, const std::string& word) {
+    return word.empty() ? std::string() : fmt::format("{}{}", separator, text::visible(word));
+}
+std::string logged_shape(const Record& r, std::string_view axes = {}) {
+    const bool none = !r.kernel_batch && !r.hidden && !r.vocab;
+    return none ? "shape not in the log" : fmt::format("{}{}", shape_text(r), axes);
 }
 
 // Groups results by shape, device kind and dtype: the fastest first, failures last.
@@ -31,8 +36,8 @@ std::vector<Group> groups_of(const Report& report) {
     std::vector<Group> groups;
     for (const Measured& m : report.results) {
         const Record& r = m.record;
-        std::string title = fmt::format("{}, {} (B x H x V), {}", device_text(r), shape_text(r),
-                                        r.x_dtype.empty() ? "dtype unknown" : text::visible(r.x_dtype));
+        std::string title = r.device_kind.empty() ? "" : text::visible(r.device_kind) + ", ";
+        title += logged_shape(r, " (B x H x V)") + after(", ", r.x_dtype);
         if (m.bucket) title += ", bucket " + *m.bucket;
         auto at = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.title == title; });
         if (at == groups.end()) at = groups.insert(groups.end(), {std::move(title), {}});
@@ -82,8 +87,8 @@ std::string comparison_name(const Comparison& c) {
 std::string best_text(const Measured& m) {
     const std::string place = m.bucket ? "of " + *m.bucket : "at " + shape_text(m.record);
     const auto rate = m.step_tok_s ? m.step_tok_s : m.forward_tok_s;
-    return fmt::format("best {} on {}: {}, {} tok/s a {}", place, device_text(m.record), name_of(m), rate_text(rate),
-                       m.step_tok_s ? "step" : "forward");
+    return fmt::format("best {}{}: {}, {} tok/s a {}", place, after(" on ", m.record.device_kind), name_of(m),
+                       rate_text(rate), m.step_tok_s ? "step" : "forward");
 }
 
 // Ten columns; faster is green, slower red.
@@ -471,9 +476,7 @@ Json settings_json(const Report& report) {
     std::vector<std::pair<std::string, std::vector<std::size_t>>> settings;
     for (std::size_t i = 0; i < report.results.size(); ++i) {
         const Record& r = report.results[i].record;
-        const std::string name =
-            fmt::format("{} on {}, {}", shape_text(r), r.device_kind.empty() ? "an unknown device" : r.device_kind,
-                        r.x_dtype.empty() ? "unknown dtype" : r.x_dtype);
+        const std::string name = logged_shape(r) + after(" on ", r.device_kind) + after(", ", r.x_dtype);
         auto found = std::find_if(settings.begin(), settings.end(), [&](const auto& s) { return s.first == name; });
         if (found == settings.end()) found = settings.insert(settings.end(), {name, {}});
         found->second.push_back(i);

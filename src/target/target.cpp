@@ -108,7 +108,7 @@ std::string enter_project(const Target& target) {
     return std::string(target.here ? k_use_given : "") +
            "venv=${VIRTUAL_ENV:-${UV_PROJECT_ENVIRONMENT:-.venv}}; "
            "case $venv in /*) ;; *) venv=$PWD/$venv ;; esac; export UV_PROJECT_ENVIRONMENT=$venv; cd " +
-           workdir + " || { step=\"find \"" + workdir + "\", which is not there\"; exit 1; }";
+           workdir + " || { step=\"find the folder \"" + workdir + "\"\"; exit 1; }";
 }
 
 std::string sync_step() {

@@ -47,15 +47,15 @@ test_list() {
   repository
   echo 'a: [' >infra/marin-broken.yaml
   expect 0 "$GDNCTL" cluster list
-  out_has 'us-central1            marin-us-central1        us-central1-a  v5p-8        v5p-8  (in use)'
-  out_has 'us-east5               marin-us-east5           us-east5-b     -            -'
+  out_has 'us-central1            marin-us-central1    us-central1-a  v5p-8        v5p-8  (in use)'
+  out_has 'us-east5               marin-us-east5       us-east5-b     -            -'
   out_has 'infra/marin-broken.yaml:2: not YAML'
   expect 0 "$GDNCTL" cluster list --json
   out_has '{"schema":"gdnctl.cluster-list/1","clusters":[{"name":"local","in_use":false,"backend":"local"},{"name":"broken","in_use":false,"error":'
   out_has '"cluster_name":"marin-us-central1","zone":"us-central1-a","project":"proj","tpu":"v5p-8","tpu_types":["v5p-8"],"backend":"ray"}'
   rm -r infra
   expect 0 "$GDNCTL" cluster list
-  out_has 'local                  this machine             -              -            -  (in use)'
+  out_has 'local                  this machine         -              -            -  (in use)'
   [ ! -e "$WORK/gcloud" ] || fail "somebody was asked"
 }
 

@@ -32,11 +32,11 @@ test_list_shows_every_place() {
   mkdir infra && printf 'cluster_name: marin-us-east5\n' >infra/marin-us-east5.yaml
   printf '[clusters.mine]\nkind = "iris"\nurl = "http://127.0.0.1:9"\ntpu = "v6e-8"\n[clusters.odd]\nkind = "slurm"\n' >gdnctl.toml
   expect 0 "$GDNCTL" cluster list
-  out_has 'local                  this machine             -              -            -'
-  out_has 'marin                  iris                     -              v5litepod-4  v5litepod-4 v5litepod-16  (in use)'
-  out_has 'dev                    iris                     us-west1-b     v5p-8        v5p-8'
-  out_has 'mine                   iris                     -              v6e-8        -'
-  out_has 'us-east5               marin-us-east5           -              -            -'
+  out_has 'local                  this machine         -              -            -'
+  out_has 'marin                  iris                 -              v5litepod-4  v5litepod-4 v5litepod-16  (in use)'
+  out_has 'dev                    iris                 us-west1-b     v5p-8        v5p-8'
+  out_has 'mine                   iris                 -              v6e-8        -'
+  out_has 'us-east5               marin-us-east5       -              -            -'
   out_has "odd                    gdnctl.toml:6: clusters.odd.kind: unknown kind 'slurm'"
   expect 0 "$GDNCTL" cluster list --json
   out_has '{"name":"mine","in_use":false,"file":null,"cluster_name":"mine","zone":null,"project":null,"tpu":"v6e-8","tpu_types":[],"backend":"iris"}'
@@ -109,7 +109,7 @@ test_user_and_project_tables_are_merged_key_by_key() {
   expect 0 "$GDNCTL" cluster check c
   out_has "address    http://127.0.0.1:$PORT (gdnctl.toml:2)"
   expect 0 "$GDNCTL" cluster list
-  out_has 'c                      iris                     -              v6e-8'
+  out_has 'c                      iris                 -              v6e-8'
 }
 
 test_a_dead_cluster_never_becomes_local() {

@@ -358,7 +358,7 @@ test_what_is_left_out_of_the_package_is_named() {
   expect 0 "$GDNCTL" ray-test --cluster local --dry-run
   expect 0 "$GDNCTL" ray-test --cluster local
   err_has "not in the job's working directory: vendor (a submodule that is not checked out: git submodule update --init)"
-  err_has 'out (a link to a folder of which git tracks nothing)'
+  err_has 'out (a link to a folder without tracked files)'
   err_has 'broken (a broken link)'
   err_has 'self (a link to a folder that contains it)'
   err_has 'sub/up (a link to a folder that contains it)'

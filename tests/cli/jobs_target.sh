@@ -289,7 +289,7 @@ test_the_example_kernel_is_not_judged_in_place_of_yours() {
   done
   : >repo/gdnctl.toml
   unnamed -C repo/sub ray-test --dry-run
-  err_has "$PWD/repo/gdnctl.toml names no target"
+  err_has "$PWD/repo/gdnctl.toml does not name a target"
   echo 'target = "cpu-gdn"' >repo/gdnctl.toml
   expect 0 "$GDNCTL" -C repo ray-test --dry-run
   [ ! -e "$XDG_STATE_HOME/gdnctl/local/jobs" ] || fail 'a job was submitted'

@@ -19,7 +19,7 @@ test_forward_backward_and_decode_are_measured_in_one_run() {
     expect 0 all_passes --peer builtin:chunk --peer builtin:decode-in-place
     out_has 'builtin:chunk takes'
     out_has 'builtin:decode-in-place takes'
-    out_has 'times as long as builtin:decode'
+    grep -qE 'x (slower|faster) than builtin:decode' "$WORK/out" || fail 'no comparison'
     [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
 }
 
@@ -137,7 +137,7 @@ test_a_kernel_that_is_wrong_or_fails_has_no_time() {
     expect 1 bench --kernel src:kernel.c --json
     jq -e '.forward.fault.kind == "CRASHED" and .forward.median_ms == null' "$WORK/out" >/dev/null || fail "no fault"
     expect 1 bench --kernel src:kernel.c
-    out_has 'no time, because the kernel died: CRASHED'
+    out_has 'not timed, because the kernel died: CRASHED'
     spoiled 'for (volatile int x = 1; x;) {}'
     expect 124 bench --kernel src:kernel.c --time-limit 0.3
     out_has 'TIMED_OUT'
@@ -169,7 +169,7 @@ test_all_passes_of_a_loaded_kernel_are_timed() {
     expect 0 bench --kernel lib:full.so --peer builtin:backward
     out_has 'lib:full.so, backward'
     out_has 'builtin:backward takes'
-    out_has 'times as long as lib:full.so, backward'
+    grep -qE 'x (slower|faster) than lib:full.so, backward' "$WORK/out" || fail 'no comparison'
     out_has 'backward of a loaded kernel: includes recomputing the forward'
     out_has 'decode of a loaded kernel: one token per call, in place'
     [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
@@ -183,7 +183,7 @@ test_one_wrong_pass_has_no_time_and_the_others_have() {
     jq -e '[.forward, .decode] | all(.verified)' "$WORK/out" >/dev/null || fail "the others"
     full '-DDECODE_FAULT=static int calls;if(++calls>90)((float*)c->out.data)[0]+=1;'
     expect 1 bench --kernel lib:full.so
-    out_has 'lib:full.so, decode   no time, because the result is wrong: UNSTEADY: different result in a later run'
+    out_has 'not timed, because the result is wrong: UNSTEADY: different result in a later run'
     full '-DBACKWARD_FAULT=abort();'
     expect 1 bench --kernel lib:full.so --json
     jq -e '.backward.fault.kind == "CRASHED" and .forward.verified and .decode.verified' "$WORK/out" >/dev/null ||
@@ -214,7 +214,7 @@ SH
     out_has 'CRASHED'
     sed '2s/.*/grep -aq d_out "$1" \&\& { echo no memory; exit 1; }/' run.sh >dies.sh
     expect 1 bench --kernel 'cmd:sh dies.sh' --rounds 1
-    out_has 'backward' && out_has 'no time, because the kernel died: CRASHED' && out_has '| no memory'
+    out_has 'backward' && out_has 'not timed, because the kernel died: CRASHED' && out_has '| no memory'
     expect 1 bench --kernel 'cmd:sh dies.sh' --rounds 1 --json
     jq -e '.forward.verified and .backward.fault.kind == "CRASHED" and .backward.median_ms == null' "$WORK/out" >/dev/null ||
         fail "a program that dies in its backward pass"
@@ -237,7 +237,7 @@ long() { "$GDNCTL" oracle bench gdn --shape 1,2,4,512,32,32 --rounds 2 --runs 2 
 test_a_kernel_that_knows_inputs_again_is_refused() {
     kept '-DSEEN(a,b,n)=same_sizes(a,b,n)'
     expect 1 long
-    out_has 'no time, because the result is wrong: CACHED: inputs that it has seen, signs aside, take'
+    out_has 'not timed, because the result is wrong: CACHED: inputs that it has seen before (except for signs) take'
     expect 1 long --json
     jq -e '.forward.fault.kind == "CACHED" and .forward.median_ms == null' "$WORK/out" >/dev/null || fail "the fault"
     kept '-DSEEN(a,b,n)=(memcmp(a,b,4*n)==0)'
@@ -255,7 +255,7 @@ test_results_of_other_inputs_are_wrong_whatever_their_signs() {
     # Wrong in one value, late, by a little of what the values are; that value alone may be near 0.
     full '-DBACKWARD_FAULT=static int calls;if(++calls==4){float*x=c->dq.data;double s=0;for(int i=0;i<70*2*16;++i)s+=x[i]*x[i];x[7]+=1e-4*sqrt(s/(70*2*16));}'
     expect 1 bench --kernel lib:full.so --rounds 3
-    out_has 'backward no time, because the result is wrong: UNSTEADY: different result in a later run: dq is'
+    out_has 'not timed, because the result is wrong: UNSTEADY: different result in a later run: dq is'
 }
 
 test_the_workspace_query_sees_no_data() {

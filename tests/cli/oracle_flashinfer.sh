@@ -188,7 +188,7 @@ test_results_of_earlier_runs_are_not_timed_on_a_quiet_machine() {
     kept 'same_sizes(a,b,n)'
     expect 1 evaluate --definition "$PREFILL" --kernel lib:kept.so --traces t.jsonl
     out_has 'RUNTIME_ERROR       CACHED'
-    out_has 'inputs that it has seen, signs aside, take'
+    out_has 'inputs that it has seen before (except for signs) take'
     last_trace t.jsonl | jq -e '.evaluation | .status == "RUNTIME_ERROR" and .performance == null' >/dev/null || fail "the trace"
     kept 1
     for definition in "$DECODE" "$MTP"; do

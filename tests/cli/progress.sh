@@ -209,3 +209,32 @@ TOML
     --prompt-file prompt.md --validation-mode profile-only --validation-ray-cluster local --perf-mode off
   out_has 'validation profile on local: 3 s'
 }
+
+# Tables lose columns, sentences are folded; only words that are longer than a line stay.
+test_reports_fit_a_terminal_of_80_columns() {
+  export COLUMNS=80
+  local trace=$REPO/examples/traces/before.xplane.pb command
+  sed 's/beta \* (v\[j\] - d\[j\])/(v[j] - d[j])/' "$REPO/examples/cpu-gdn/kernel.c" >wrong.c
+  while read -r command; do
+    # shellcheck disable=SC2086
+    python3 -B "$REPO/tests/support/in_terminal.py" "$GDNCTL" $command >"$WORK/out" 2>/dev/null </dev/null
+    tr '\r' '\n' <"$WORK/out" | sed 's/\x1b\[[0-9;]*[A-Za-z]//g' |
+      python3 -c 'import sys
+for line in sys.stdin.read().split("\n"):
+    if len(line) > 80 and " " in line.strip(): print(line)' >long
+    [ ! -s long ] || fail "$command: too long: $(head -1 long)"
+  done <<COMMANDS
+trace hotspots $trace
+trace kernels $trace
+trace info $trace
+trace steps $trace
+trace diff $trace $REPO/examples/traces/after.xplane.pb
+oracle verify gdn --kernel src:wrong.c --case g1
+oracle bench gdn --shape 1,2,4,64,16,16 --rounds 1 --runs 1
+oracle cases gdn
+oracle cases linear-ce
+oracle adapter
+prompts list
+cluster list
+COMMANDS
+}

@@ -400,7 +400,7 @@ test_times_of_a_local_job_are_printed_as_here() {
     mkdir sub && cd sub || exit 1
     there() { bench --kernel py:../mine.py --cluster local "$@"; }
     expect 0 there --peer py:../other.py
-    grep -qE '^py:./other.py takes [0-9.]+ times as long as py:./mine.py ' "$WORK/out" || fail 'no ratio'
+    grep -qE '^py:./other.py is [0-9.]+x (slower|faster) than py:./mine.py ' "$WORK/out" || fail 'no ratio'
     out_lacks '{"schema"'
     expect 0 there --json
     jq -e '.schema == "gdnctl.oracle-bench/1" and .rounds == 3 and .shape.dk == 16 and .forward.verified and
@@ -408,7 +408,7 @@ test_times_of_a_local_job_are_printed_as_here() {
         fail 'not the promised JSON'
     err_has 'multiply-add peak'
     expect 1 there --env FAULT=wrong
-    out_has 'no time, because the result is wrong'
+    out_has 'not timed, because the result is wrong'
     expect 9 there --env FAULT=import
     expect 124 there --env FAULT=sleeps --time-limit 2
     expect 0 "$GDNCTL" oracle bench linear-ce --batch 8 --hidden 8 --vocab 32 --rounds 2 --runs 1 --threads 1 --cluster local --json
@@ -441,12 +441,12 @@ test_times_are_of_right_results_with_a_ratio_and_its_interval() {
     mine() { bench --kernel py:mine.py "$@"; }
     expect 0 mine --peer py:other.py
     out_has 'network of py:mine.py: open'
-    grep -qE '^py:other.py takes [0-9.]+ times as long as py:mine.py \([0-9.]+ to [0-9.]+\)$' "$WORK/out" || fail 'no ratio'
+    grep -qE '^py:other.py is [0-9.]+x (slower|faster) than py:mine.py \([0-9.]+-[0-9.]+x\)$' "$WORK/out" || fail 'no ratio'
     expect 0 mine --peer py:other.py --json
     jq -e '.environment.framework == "numpy" and .forward.verified and .forward.median_ms > 0 and .forward.peak_fraction == null and
            .peers[0].forward.ratio.low <= .peers[0].forward.ratio.median' "$WORK/out" >/dev/null || fail 'not the promised JSON'
     expect 1 mine --env FAULT=wrong
-    out_has 'no time, because the result is wrong'
+    out_has 'not timed, because the result is wrong'
     expect 9 mine --env FAULT=import
 }
 

@@ -169,3 +169,46 @@ P
   out_has last_recurrent_state
   out_has 'verdict: OK'
 }
+
+test_a_name_with_hyphens_finds_the_one_with_blanks() {
+  expect 2 "$GDNCTL" evolve-log
+  err_has 'did you mean `gdnctl evolve log`?'
+  expect 2 "$GDNCTL" oracle-verify gdn
+  err_has 'did you mean `gdnctl oracle verify`?'
+}
+
+test_words_for_commands_of_other_programs_are_understood() {
+  local word meant
+  while IFS='|' read -r word meant; do
+    expect 2 "$GDNCTL" $word
+    err_has "did you mean \`gdnctl $meant\`"
+  done <<'WORDS'
+clean|loop-clean
+prune|loop-clean
+html|loop-report
+dashboard|loop-status
+correctness|oracle verify
+shell|dev-tpu-connect
+target|config show
+start|codex-loop
+commit|log stamp
+export|trace export
+WORDS
+}
+
+test_a_missing_file_is_named_without_a_hint_about_options() {
+  expect 2 "$GDNCTL" oracle compare in.npz out.npz
+  err_has 'in.npz: No such file or directory'
+  err_lacks 'shows the options'
+  expect 2 "$GDNCTL" oracle verify gdn --kernel src:kernel.c
+  err_lacks 'shows the options'
+}
+
+test_a_kernel_without_its_kind_is_suggested_with_it() {
+  expect 2 "$GDNCTL" oracle verify gdn --kernel kernel.c
+  err_has 'did you mean `src:kernel.c`?'
+  expect 2 "$GDNCTL" oracle verify gdn --kernel my_gdn.py
+  err_has 'did you mean `py:./my_gdn.py`?'
+  expect 2 "$GDNCTL" oracle verify linear-ce --kernel ./libce.so
+  err_has 'did you mean `lib:./libce.so`?'
+}

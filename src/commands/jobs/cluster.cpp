@@ -36,7 +36,7 @@ std::string text_of(const Row& row) {
     const auto tpu = infer_tpu(f);
     const std::string types = text::join(tpu_types(f), " ");
     const std::string cluster = f.kind == PlaceKind::iris ? "iris" : or_dash(f.cluster_name);
-    return fmt::format("{:<22} {:<24} {:<14} {:<12} {}{}\n", row.name, cluster, or_dash(f.zone), tpu ? *tpu : "-",
+    return fmt::format("{:<22} {:<20} {:<14} {:<12} {}{}\n", row.name, cluster, or_dash(f.zone), tpu ? *tpu : "-",
                        or_dash(types), row.in_use ? "  (in use)" : "");
 }
 
@@ -95,10 +95,11 @@ Result<ExitCode> run(const Options&, Context& context) {
         print_json(out, context);
         return ExitCode::ok;
     }
-    context.terminal.out(fmt::format("{:<22} {:<24} {:<14} {:<12} {}\n", "NAME", "CLUSTER", "ZONE", "TPU", "TYPES"));
-    context.terminal.out(fmt::format("{:<22} {:<24} {:<14} {:<12} {}{}\n", "local", "this machine", "-", "-", "-",
-                                     local ? "  (in use)" : ""));
-    for (const Row& row : rows) context.terminal.out(text_of(row));
+    print_lines(fmt::format("{:<22} {:<20} {:<14} {:<12} {}\n", "NAME", "CLUSTER", "ZONE", "TPU", "TYPES"), context);
+    print_lines(fmt::format("{:<22} {:<20} {:<14} {:<12} {}{}\n", "local", "this machine", "-", "-", "-",
+                            local ? "  (in use)" : ""),
+                context);
+    for (const Row& row : rows) print_lines(text_of(row), context);
     if (place && place->address) log::info("in use: {} ({})", place->address->url, place->address->origin);
     return ExitCode::ok;
 }
@@ -214,7 +215,7 @@ void show_dashboard(const DashboardFacts& facts, const Line& line) {
 
 void show(const Report& r, Context& context) {
     const Line line = [&](std::string_view name, const std::string& value) {
-        context.terminal.out(fmt::format("{:<10} {}\n", name, value));
+        print_lines(fmt::format("{:<10} {}\n", name, value), context, 11);
     };
     if (r.place.is_local()) {
         line("cluster", "local (" + r.place.origin + ")");

@@ -88,7 +88,7 @@ bool is_of_a_machine(const JobDetails& job) {
     return is_of_loop(job.submission_id) || (kind != job.metadata.end() && kind->second == "sweep");
 }
 
-// Columns are as wide as their contents. The id comes last, is never cut, and should end within 100 columns.
+// Columns are as wide as their contents. The id comes last and is never cut.
 std::string table_of(const std::vector<JobDetails>& jobs, const Clock& clock) {
     std::vector<Row> rows = {{"STATUS", "SUBMITTED", "DURATION", "KIND", "ID"}};
     for (const JobDetails& job : jobs) rows.push_back(row_of(job, clock));
@@ -149,7 +149,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     if (jobs.empty() && hidden == 0) log::info("no jobs");
     if (!jobs.empty())
-        context.terminal.out(toned_verdicts(table_of(jobs, context.clock), context.terminal.color_out()));
+        print_lines(toned_verdicts(table_of(jobs, context.clock), context.terminal.color_out()), context);
     if (jobs.size() < found) log::info("{} more; --limit shows them", found - jobs.size());
     if (hidden > 0) {
         log::info("{} job{} of loops and sweeps not shown; --all shows them", hidden, hidden == 1 ? "" : "s");

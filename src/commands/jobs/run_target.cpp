@@ -423,7 +423,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (job.settings.dry_run && job.target.style == TargetStyle::argv) {
         return show_preview(job.plan, options.submit, job.place, "gdnctl.ray-profile-preview/1", context);
     }
-    if (job.settings.dry_run) log::info("--dry-run: a run is submitted, which only shows what it would do");
+    if (job.settings.dry_run) log::info("--dry-run: this submits a run that only shows what it would do");
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(job.place, options.place, context));
     GDNCTL_TRY_ASSIGN(JobRun run, run_job(job.plan, options.submit, *backend, context));
     return finish("gdnctl.ray-profile/1", options, job.settings, job.target, std::move(run), context);

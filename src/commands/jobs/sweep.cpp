@@ -354,10 +354,10 @@ void describe(cli::Args& args, Options& options) {
     args.flag(options.strict, "--strict", "exit with 1 if there are warnings");
     args.option(options.shards, "--shards N", "shards of the bench script's batch, if the log does not say",
                 {.default_text = "1"});
-    args.option(options.device_kind, "--device-kind KIND", "device kind, if the log does not say: \"TPU v5\"",
-                {.default_text = "unknown"});
-    args.option(options.dtype, "--dtype DTYPE", "dtype of x and w, if the log does not say",
-                {.default_text = "unknown"});
+    args.option(options.device_kind, "--device-kind KIND",
+                "device kind, if the log does not name it, such as \"TPU v5\"", {.default_text = "none"});
+    args.option(options.dtype, "--dtype DTYPE", "dtype of x and w, if the log does not name it",
+                {.default_text = "none"});
     args.option(options.comparisons, "--comparisons BASE",
                 "compare every implementation with this one, shape by shape");
     args.exit_code(1, "--strict, and there are warnings");

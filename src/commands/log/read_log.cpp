@@ -123,7 +123,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         object.update(summary);
         print_json(object, context);
     } else {
-        context.terminal.out("log: " + path.string() + "\n" + runlog::summary_text(summary));
+        print_lines("log: " + path.string() + "\n" + runlog::summary_text(summary), context);
     }
     return ExitCode::ok;
 }

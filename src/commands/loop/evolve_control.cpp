@@ -168,7 +168,7 @@ void describe(cli::Args& args, Options& options) {
     args.positional(options.file, "FILE", "the log; without it the run's own experiment-log.md",
                     {.complete = cli::Complete::file});
     evolve::describe_run(args, options.run);
-    args.exit_code(1, "a number names no evaluation of the run");
+    args.exit_code(1, "a number does not belong to any evaluation of the run");
     args.exit_code(static_cast<int>(ExitCode::local_io), "the file cannot be read");
     args.example("gdnctl evolve lint notes.md");
 }
@@ -198,7 +198,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         for (const LogProblem& one : found.problems) {
             context.terminal.out(fmt::format("{}:{}: {} {}\n", file.string(), one.line, one.number, one.problem));
         }
-        context.terminal.out(fmt::format("{} numbers, {} problems\n", found.numbers, found.problems.size()));
+        context.terminal.out(fmt::format("{} checked, {} wrong\n", found.numbers, found.problems.size()));
     }
     return found.problems.empty() ? ExitCode::ok : ExitCode::check_failed;
 }
@@ -256,7 +256,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (context.global.json) {
         print_json({{"schema", "gdnctl.evolve-gc/1"}, {"run", view.state.run}, {"removed", removed}}, context);
     } else {
-        context.terminal.out(fmt::format("removed {} refs\n", removed.size()));
+        context.terminal.out(fmt::format("removed {} ref{}\n", removed.size(), removed.size() == 1 ? "" : "s"));
     }
     return ExitCode::ok;
 }
@@ -346,7 +346,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
                     {"written", written}},
                    context);
     } else {
-        context.terminal.out(fmt::format("wrote {} steps to {}\n", written, (context.cwd / options.to).string()));
+        context.terminal.out(fmt::format("wrote {} step{} to {}\n", written, written == 1 ? "" : "s",
+                                         (context.cwd / options.to).string()));
     }
     return ExitCode::ok;
 }

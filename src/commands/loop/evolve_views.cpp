@@ -92,7 +92,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         return ExitCode::ok;
     }
     GDNCTL_TRY_ASSIGN(const std::string text, attempt_text(view, attempt));
-    context.terminal.out(toned_rows(text, context.terminal.color_out()));
+    print_lines(toned_rows(text, context.terminal.color_out()), context);
     return ExitCode::ok;
 }
 

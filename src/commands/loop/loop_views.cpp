@@ -413,6 +413,19 @@ void put_gate(const loop::GateView& gate, Lines& lines) {
     lines.line(fmt::format("  {:<5} {:<28} {}", shown(gate.result, 10), shown(gate.id, 60), gate_text(gate)));
 }
 
+// Those that judged nothing share a line, unless it is only one.
+void put_gates(const std::vector<loop::GateView>& gates, Lines& lines) {
+    const auto skipped =
+        std::count_if(gates.begin(), gates.end(), [](const auto& gate) { return gate.result == "skip"; });
+    for (const auto& gate : gates) {
+        if (gate.result != "skip" || skipped == 1) put_gate(gate, lines);
+    }
+    if (skipped > 1) {
+        lines.line(
+            fmt::format("  skip  {} gates: not measured, or meant for other changes (--json lists them)", skipped));
+    }
+}
+
 void put_stages(const IterationView& i, Lines& lines) {
     if (i.stages.empty()) return;
     lines.heading("stages, in the order in which they ran");
@@ -422,7 +435,7 @@ void put_stages(const IterationView& i, Lines& lines) {
         if (stage.tpu_ms > 0) line += fmt::format(", device {}", duration_text(stage.tpu_ms));
         if (!stage.reason.empty()) line += ": " + shown(runlog::reason_words(stage.reason));
         lines.line(line);
-        for (const auto& gate : stage.gates) put_gate(gate, lines);
+        put_gates(stage.gates, lines);
         for (const auto& said : runlog::oracle_lines(stage.oracle)) lines.line("      " + shown(said, 400));
         for (const auto& [name, value] : stage.facts) {
             // Numbers are shown with all digits, as in the journal.
@@ -475,7 +488,7 @@ void put_measured(const loop::MeasuredView& m, const loop::MeasuredRun& all, con
     lines.field("run", shown(m.run_url));
     const bool told = std::any_of(i.stages.begin(), i.stages.end(), [](const auto& s) { return !s.gates.empty(); });
     if (told) return;
-    for (const auto& gate : m.gates) put_gate(gate, lines);
+    put_gates(m.gates, lines);
 }
 
 std::string explanation(const Explained& e) {
@@ -483,7 +496,8 @@ std::string explanation(const Explained& e) {
     Lines lines;
     lines.heading(fmt::format("iteration {}: {}", i.number, verdict_text(i)));
     lines.field("title", shown(i.title));
-    lines.field("why", why_text(i));
+    const bool gained = i.kept() && e.measured != nullptr && e.measured->gain;
+    lines.field("why", gained ? fmt::format("{}; {}", gain_text(e.measured), why_text(i)) : why_text(i));
     lines.field("base", i.base.empty() ? "" : fmt::format("{} on {}", short_commit(i.base), or_dash(shown(i.branch))));
     lines.field("candidate", candidate_text(i));
     lines.field("kept at", kept_at_text(e));
@@ -584,7 +598,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         object.update(explained_json(explained));
         print_json(object, context);
     } else {
-        context.terminal.out(toned_rows(explanation(explained), context.terminal.color_out()));
+        print_lines(toned_rows(explanation(explained), context.terminal.color_out()), context);
     }
     return ExitCode::ok;
 }

@@ -39,14 +39,14 @@ void describe(cli::Args& args, Options&) {
 
 namespace {
 
-std::string line_of(const loop::Document& document, bool is_default, const fs::path& root) {
+void print_line(const loop::Document& document, bool is_default, const fs::path& root, Context& context) {
     const std::string sorted_by = document.kind == loop::DocumentKind::prompt
                                       ? std::string()
                                       : fmt::format("{:<6} {:<9} ", document.slot, text::join(document.applies, ","));
-    std::string line =
-        fmt::format("{} {:<28} {}{}\n", is_default ? '*' : ' ', document.name, sorted_by, document.title);
-    if (!document.file.empty()) line += fmt::format("    in {}\n", document.file.lexically_relative(root).string());
-    return line;
+    const std::string start = fmt::format("{} {:<28} {}", is_default ? '*' : ' ', document.name, sorted_by);
+    print_lines(start + document.title + "\n", context, static_cast<int>(start.size()));
+    if (document.file.empty()) return;
+    print_lines(fmt::format("    in {}\n", document.file.lexically_relative(root).string()), context);
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ Result<ExitCode> run(const Options&, Context& context) {
             context.terminal.out(fmt::format("\ndirectives {:<19} {:<6} {}\n", "", "slot", "for"));
             directives = true;
         }
-        context.terminal.out(line_of(document, is_default(document), root));
+        print_line(document, is_default(document), root, context);
     }
     return ExitCode::ok;
 }

@@ -83,8 +83,12 @@ Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& opti
     if (context.global.json) {
         print_json(object, context);
     } else {
-        context.terminal.out(toned_verdicts(report->text({options.inputs, options.outputs, options.heatmap}),
-                                            context.terminal.color_out()));
+        const std::string text = report->text({options.inputs, options.outputs, options.heatmap});
+        if (options.heatmap) {  // a drawing
+            context.terminal.out(toned_verdicts(text, context.terminal.color_out()));
+        } else {
+            print_lines(toned_verdicts(text, context.terminal.color_out()), context);
+        }
     }
     return oracle_report::exit_code_of(j.verdict, options.allow_suspect);
 }
@@ -119,15 +123,15 @@ Result<ExitCode> verify(const Operator& op, const oracle_verify::Options& option
     GDNCTL_TRY_ASSIGN(const harness::Verified done,
                       verify_cases(op.plain(), request, context, [&](const std::string& lines) {
                           if (context.global.json) return;
-                          context.terminal.out(toned_verdicts(lines, context.terminal.color_out()));
+                          print_lines(toned_verdicts(lines, context.terminal.color_out()), context);
                       }));
     if (context.global.json) {
         Json notes = Json::object();
         add_hidden(notes, hidden);
         print_json(json_of(op.plain(), request, done, notes), context);
     } else {
-        context.terminal.out(
-            toned_verdicts(ending_text(request, done, hidden_text(hidden)), context.terminal.color_out()));
+        print_lines(toned_verdicts(ending_text(request, done, hidden_text(hidden)), context.terminal.color_out()),
+                    context);
         if (context.env.get(k_verdict_line)) {
             context.terminal.out(to_text(json_of(op.plain(), request, done, Json::object())) + "\n");
         }
@@ -163,7 +167,7 @@ Result<ExitCode> run_bench(std::string_view op, harness::BenchPlan& plan, const 
         print_json(done.json, context);
         return done.code;
     }
-    context.terminal.out(toned_verdicts(done.text + hidden_text(hidden), context.terminal.color_out()));
+    print_lines(toned_verdicts(done.text + hidden_text(hidden), context.terminal.color_out()), context);
     if (context.env.get(k_verdict_line)) context.terminal.out(to_text(done.json) + "\n");
     return done.code;
 }

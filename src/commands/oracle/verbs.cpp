@@ -56,7 +56,7 @@ ExitCode print(std::string_view op, const harness::CaseList& cases, Context& con
     if (context.global.json) {
         print_json(json_of(op, cases), context);
     } else {
-        context.terminal.out(text_of(cases));
+        print_lines(text_of(cases), context, 28 + cases.width);
     }
     return ExitCode::ok;
 }
@@ -112,7 +112,7 @@ void print(const Options& options, const oracle::ResolvedContract& contract, con
             context.terminal.out(
                 fmt::format("{:<14} {:<9} {}\n", name, oracle::name_of(tensor.dtype), oracle::text_of(tensor.shape)));
         }
-        context.terminal.out(oracle_report::contract_text(contract));
+        print_lines(oracle_report::contract_text(contract), context);
         const auto gradients = options.backward
                                    ? fmt::format(", gradients by {}", name_of(backward_method(options.method)))
                                    : std::string();
@@ -817,7 +817,7 @@ void describe(cli::Args& args, Options& options) {
     args.about(
         "Lists the adapters for Python kernels that gdnctl brings along, or prints one: a file to start your own from. "
         "An adapter says how a function is called; `oracle verify --kernel py:NAME` and py:./FILE.py use it.");
-    args.positional(options.name, "NAME", "print this adapter");
+    args.positional(options.name, "NAME", "print this adapter", {.complete = cli::Complete::adapter});
     args.flag(options.host, "--host", "print the program that runs the adapters");
     args.example("gdnctl oracle adapter", "list them");
     args.example("gdnctl oracle adapter levanter", "print one");
@@ -842,12 +842,13 @@ Result<ExitCode> run(const Options& options, Context& context) {
                     "known: " + text::join(names, ", "));
     }
     Json report = {{"schema", "gdnctl.oracle-adapters/1"}, {"adapters", Json::array()}};
-    std::string lines;
+    std::string lines =
+        fmt::format("{:<14} {:<9} {:<8} {:<26} {}\n", "ADAPTER", "FRAMEWORK", "CONTRACT", "PASSES", "FUNCTION");
     for (const harness::Adapter& adapter : all) {
         const std::string framework = stated(adapter.source, "framework"),
                           contract = stated(adapter.source, "contract");
         const std::string function = stated(adapter.source, "function"), passes = passes_of(adapter);
-        lines += fmt::format("{:<14} {:<6} {:<8} {:<26} {}\n", adapter.name, framework, contract, passes, function);
+        lines += fmt::format("{:<14} {:<9} {:<8} {:<26} {}\n", adapter.name, framework, contract, passes, function);
         report["adapters"].push_back({{"name", adapter.name},
                                       {"framework", framework},
                                       {"contract", contract == "-" ? Json(nullptr) : Json(contract)},
@@ -857,7 +858,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (context.global.json) {
         print_json(report, context);
     } else {
-        context.terminal.out(lines);
+        print_lines(lines, context);
     }
     return ExitCode::ok;
 }

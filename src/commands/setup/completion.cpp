@@ -137,6 +137,12 @@ std::vector<std::string> paths(const std::string& prefix, const std::string& typ
     return found;
 }
 
+std::vector<std::string> adapter_names() {
+    std::vector<std::string> names;
+    for (const harness::Adapter& adapter : harness::python_adapters()) names.emplace_back(adapter.name);
+    return names;
+}
+
 // Names, and the prefixes of spellings that continue; after a prefix, the files that it may name.
 std::vector<std::string> kernels(const std::vector<std::string>& line, const std::string& typed, bool timed,
                                  const Context& context) {
@@ -146,9 +152,7 @@ std::vector<std::string> kernels(const std::vector<std::string>& line, const std
         if (!typed.starts_with(prefix)) continue;
         auto found = paths(std::string(prefix), typed.substr(prefix.size()), ending, context);
         if (prefix != "py:") return found;
-        for (const harness::Adapter& adapter : harness::python_adapters()) {
-            found.push_back(fmt::format("py:{}", adapter.name));
-        }
+        for (const std::string& name : adapter_names()) found.push_back("py:" + name);
         return found;
     }
     std::vector<std::string> names = of_operator(line, &Operator::kernel_names)(timed);
@@ -317,6 +321,7 @@ std::vector<std::string> values_of(Complete kind, const std::vector<std::string>
         case Complete::contract_set: return contract_sets(line);
         case Complete::kernel: return kernels(line, typed, false, context);
         case Complete::timed_kernel: return kernels(line, typed, true, context);
+        case Complete::adapter: return adapter_names();
         case Complete::outcome: return outcomes();
         case Complete::lint_rule: return rule_settings();
         case Complete::lint_rule_id: return rule_ids();

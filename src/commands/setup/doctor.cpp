@@ -442,15 +442,15 @@ std::string colored(std::string_view word, const Check& check, bool color) {
     return fmt::format("\x1b[{}m{}\x1b[0m", code, padded);
 }
 
-void print_text(const std::vector<Check>& checks, Terminal& terminal) {
+void print_text(const std::vector<Check>& checks, Context& context) {
     for (const Check& check : checks) {
-        std::string line = fmt::format("{}{:<17}{}\n", colored(status_word(check), check, terminal.color_out()),
+        std::string line = fmt::format("{}{:<17}{}\n", colored(status_word(check), check, context.terminal.color_out()),
                                        check.name, redact(check.detail));
         if (!check.ok) {
             line += fmt::format("{:25}{}, for: {}\n", "", need_word(check.need), check.purpose);
             line += fmt::format("{:25}to fix it: {}\n", "", check.fix);
         }
-        terminal.out(line);
+        print_lines(line, context, 25);
     }
 }
 
@@ -491,7 +491,7 @@ Result<ExitCode> run(const Options& /*options*/, Context& context) {
     if (context.global.json) {
         print_json(to_json(checks, ok), context);
     } else {
-        print_text(checks, context.terminal);
+        print_text(checks, context);
         if (!ok) log::warning("something required is missing");
     }
     return ok ? ExitCode::ok : ExitCode::check_failed;

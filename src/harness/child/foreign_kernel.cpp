@@ -226,8 +226,12 @@ Result<std::unique_ptr<Kernel>> open_foreign(const std::string& spelling, std::s
         return std::make_unique<ProgramKernel>(spelling, limits, context);
     }
     if (spelling.starts_with("py:")) return open_python(spelling, mode, limits, context);
-    return fail(ErrorKind::usage, fmt::format("unknown kind of kernel '{}'", spelling),
-                "name it lib:PATH, src:FILE.c, cmd:COMMAND, py:ADAPTER or builtin:NAME");
+    std::string hint = "name it lib:PATH, src:FILE.c, cmd:COMMAND, py:ADAPTER or builtin:NAME";
+    if (spelling.ends_with(".c")) hint = fmt::format("did you mean `src:{}`?", spelling);
+    if (spelling.ends_with(".so")) hint = fmt::format("did you mean `lib:{}`?", spelling);
+    if (spelling.ends_with(".py"))
+        hint = fmt::format("did you mean `py:{}{}`?", spelling.find('/') == std::string::npos ? "./" : "", spelling);
+    return fail(ErrorKind::usage, fmt::format("unknown kind of kernel '{}'", spelling), hint);
 }
 
 }  // namespace gdnctl::harness

@@ -517,7 +517,7 @@ private:
 Result<std::unique_ptr<oracle::Kernel>> open_python(const std::string& spelling, std::string_view mode,
                                                     const Limits& limits, const Context& context) {
     GDNCTL_TRY_ASSIGN(Spelling read, read_spelling(spelling, context));
-    if (!limits.python) return fail(ErrorKind::usage, "this command takes no py: kernels");
+    if (!limits.python) return fail(ErrorKind::usage, "this command does not support py: kernels");
     return std::make_unique<PythonKernel>(std::move(read), mode, limits.python, context);
 }
 

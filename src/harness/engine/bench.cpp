@@ -127,18 +127,21 @@ private:
         return found == m_all.end() ? nullptr : &*found;
     }
 
+    // Rows of 80 columns.
+    static constexpr std::size_t k_name_width = 15;
+
     std::string row(const Contestant& c) const {
         // A long name gets a separate line.
         std::string name = c.label;
-        if (name.size() >= 22) name += "\n" + std::string(22, ' ');
+        if (name.size() >= k_name_width) name += "\n" + std::string(k_name_width, ' ');
         if (!c.verified) {
             const bool died = c.fault && c.fault->kind == oracle::KernelFaultKind::crashed;
-            return fmt::format("{:<22}no time, because the {}: {}\n", name, died ? "kernel died" : "result is wrong",
-                               c.reason) +
+            return fmt::format("{:<{}}not timed, because the {}: {}\n", name, k_name_width,
+                               died ? "kernel died" : "result is wrong", c.reason) +
                    (c.fault ? quoted_output(*c.fault) : std::string());
         }
         const Timing& t = c.timing;
-        return fmt::format("{:<22}{:>10.2f}{:>11.2f}{:>10.2f}{:>10.1f}{:>9}{:>9.2f}  {:.2g} x {}\n", name,
+        return fmt::format("{:<{}}{:>8.2f}{:>10.2f}{:>9.2f}{:>8.1f}{:>8}{:>7.2f}  {:.2g} x {}\n", name, k_name_width,
                            t.seconds.min * 1e3, t.seconds.median * 1e3, t.seconds.max * 1e3, t.gflops,
                            t.of_sgemm ? fmt::format("{:.2f}", *t.of_sgemm) : "-", t.of_peak, c.error,
                            m_plan.error_unit()) +
@@ -178,13 +181,13 @@ private:
     std::string comparison_text(const Contestant& c) const {
         const auto compared = comparison(c);
         if (!compared) return {};
-        const RatioOfTimes& r = compared->ratio;
-        std::string text = fmt::format("{} takes {:.2f} times as long as {} ({:.2f} to {:.2f})\n", c.label, r.median,
-                                       compared->first.label, r.low, r.high);
-        if (const auto& there = compared->on_device) {
-            text += fmt::format("  on the device {:.2f} times ({:.2f} to {:.2f})\n", there->median, there->low,
-                                there->high);
-        }
+        const auto pace = [](const RatioOfTimes& r, const std::string& than) {
+            return r.median < 1
+                       ? fmt::format("{:.2f}x faster{} ({:.2f}-{:.2f}x)\n", 1 / r.median, than, 1 / r.high, 1 / r.low)
+                       : fmt::format("{:.2f}x slower{} ({:.2f}-{:.2f}x)\n", r.median, than, r.low, r.high);
+        };
+        std::string text = c.label + " is " + pace(compared->ratio, " than " + compared->first.label);
+        if (compared->on_device) text += "  on the device " + pace(*compared->on_device, {});
         if (compared->is_doubtful()) text += "  the two disagree about which is faster\n";
         return text;
     }
@@ -194,8 +197,8 @@ private:
         out += fmt::format("{}, {} thread{}, {}, {}, load {:.2f}\n", m_machine.cpu, m_request.threads,
                            m_request.threads == 1 ? "" : "s", oracle::name_of(m_request.isa), m_machine.compiler,
                            m_machine.load);
-        out += fmt::format("{:<22}{:>10}{:>11}{:>10}{:>10}{:>9}{:>9}  {}\n", "", "min ms", "median ms", "max ms",
-                           "GFLOP/s", "x sgemm", "x peak", "verified");
+        out += fmt::format("{:<{}}{:>8}{:>10}{:>9}{:>8}{:>8}{:>7}  {}\n", "", k_name_width, "min ms", "median ms",
+                           "max ms", "GFLOP/s", "x sgemm", "x peak", "verified");
         for (const Contestant& c : m_all) out += row(c);
         out += m_no_sgemm.empty()
                    ? fmt::format("sgemm: {:.1f} GFLOP/s, n = {}, {}\n", m_sgemm.gflops, k_sgemm_size, m_sgemm_name)

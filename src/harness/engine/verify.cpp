@@ -97,7 +97,7 @@ namespace {
 std::string plural(std::size_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
 
 std::string line_of(const Item& item, std::string_view unit) {
-    std::string line = fmt::format("{:<6} {:<44} {:<14} ", item.kind, item.name, item.verdict_name());
+    std::string line = fmt::format("{:<6} {:<40} {:<14} ", item.kind, item.name, item.verdict_name());
     if (!item.fault) {
         const bool as_expected = !item.failed() && item.judgement.verdict != Verdict::ok;
         line += as_expected ? "as expected" : fmt::format("{:.2g} x {}", item.judgement.error, unit);

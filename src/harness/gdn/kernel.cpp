@@ -234,8 +234,9 @@ Status TimedPass::check_memory_of_results(Clock& clock, const std::function<void
     }
     m_fault = KernelFault{
         KernelFaultKind::cached,
-        fmt::format("inputs that it has seen, signs aside, take {:.3g} ms, fresh ones {:.3g} ms: it caches results",
-                    again * 1e3, fresh * 1e3),
+        fmt::format(
+            "inputs that it has seen before (except for signs) take {:.3g} ms, new ones {:.3g} ms: it caches results",
+            again * 1e3, fresh * 1e3),
         {}};
     return {};
 }

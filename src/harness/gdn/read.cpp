@@ -60,7 +60,9 @@ public:
 
     std::string text(const Shown& /*shown*/) const override {
         std::string text;
-        for (const auto& t : m_report.tensors) text += oracle_report::tensor_text(t);
+        std::size_t width = 0;
+        for (const auto& t : m_report.tensors) width = std::max(width, t.name.size());
+        for (const auto& t : m_report.tensors) text += oracle_report::tensor_text(t, width);
         text += oracle_report::not_compared_text(m_report.not_compared);
         std::vector<std::string> missing;
         for (const auto& item : m_report.not_compared) {

@@ -171,7 +171,7 @@ Error unknown_document(DocumentKind kind, std::string_view name, const fs::path&
     return {
         ErrorKind::usage,
         fmt::format("unknown {} `{}`", kind == DocumentKind::prompt ? "prompt" : "directive preset", name),
-        fmt::format("{}there are: {}", near ? fmt::format("did you mean `{}`? ", *near) : "", text::join(names, ", ")),
+        fmt::format("{}available: {}", near ? fmt::format("did you mean `{}`? ", *near) : "", text::join(names, ", ")),
         {}};
 }
 

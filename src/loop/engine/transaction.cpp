@@ -532,8 +532,7 @@ Status Transactions::distrust(std::vector<std::string>* changed) {
         GDNCTL_TRY_ASSIGN(keys, m_slot->checkout().trust_as(m_repository, m_trusted, std::move(keys)));
     }
     if (!keys.empty() && keys != m_told) {
-        log::warning("settings that name programs were changed, which this run does not use: {}",
-                     text::join(keys, ", "));
+        log::warning("settings that name programs were changed; this run ignores them: {}", text::join(keys, ", "));
     }
     m_told = keys;
     if (changed != nullptr) *changed = std::move(keys);

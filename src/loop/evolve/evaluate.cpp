@@ -196,13 +196,13 @@ ProfileChecks check_profile(const ProfileResult& result, double value, const Tar
         if (value > 0) out.roofline = lower ? *result.floor / value : value / *result.floor;
         out.floor = out.impossible ? "fail" : "pass";
         if (out.impossible) {
-            out.problem = fmt::format("{:g} is beyond what is physically possible ({:g})", value, *result.floor);
+            out.problem = fmt::format("{:g} exceeds the physical limit ({:g})", value, *result.floor);
         }
     }
     if (!target.kernel_op.empty()) {
         out.kernel_op = result.has_op ? "pass" : "fail";
         if (!result.has_op) {
-            out.problem = fmt::format("the profile shows no {}: another kernel did the work", target.kernel_op);
+            out.problem = fmt::format("{} is not in the profile: another kernel did the work", target.kernel_op);
         }
     }
     return out;

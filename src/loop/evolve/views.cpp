@@ -72,15 +72,15 @@ std::string cut(std::string text, std::size_t columns) {
 std::string line_of(const Attempt& one, std::size_t columns) {
     std::string line =
         fmt::format("{:>5}  {:<8}  {:>2}  {:<11}  {:<7}", one.number, one.number == 0 ? "base" : to_text(one.op),
-                    one.lineage, one.verdict == Verdict::none ? "running" : to_text(one.verdict), short_of(one.commit));
+                    one.lineage < 0 ? "-" : std::to_string(one.lineage),
+                    one.verdict == Verdict::none ? "running" : to_text(one.verdict), short_of(one.commit));
     const bool shows_gain = one.gate && one.number > 0;
     const std::string rest = shows_gain ? gain_text(*one.gate) : one.reason;
     const std::string between = one.technique.empty() || rest.empty() ? "" : ": ";
     return cut(line + "  " + one.technique + between + rest, columns) + "\n";
 }
 
-constexpr std::string_view k_heading =
-    "    N  operator   L  verdict      commit   technique: gain over the champion, or why";
+constexpr std::string_view k_heading = "    N  operator   L  verdict      commit   technique: gain, or why";
 
 // Which stage the open attempt is in.
 std::string stage_of(const State& state) {
@@ -469,9 +469,9 @@ constexpr std::string_view k_page = R"html(<h1>Evolve run {{run}}</h1>
 {{&page/tree}}{{&page/legend}}<h2>Gains against the champion at that time</h2>
 {{&page/gains}}{{&page/legend}}<p class=soft>A line is the interval of a gain. × marks an attempt that was not timed.</p>
 {{?page/rows}}<h2>Attempts</h2>
-<div class=wide><table><tr><th class=n>N<th>operator<th>technique<th class=n>lineage<th>verdict
+<div class=wide><table><tr><th class=n>N<th>operator{{?page/has_technique}}<th>technique{{/}}<th class=n>lineage<th>verdict
 <th>gain over the champion, or why{{?page/has_tokens}}<th class=n>tokens{{/}}{{?page/has_device}}<th class=n>device{{/}}<th>commit</tr>
-{{#page/rows}}<tr><td class=n>{{attempt}}<td>{{operator}}<td>{{technique}}<td class=n>{{lineage}}<td>{{verdict}}
+{{#page/rows}}<tr><td class=n>{{attempt}}<td>{{operator}}{{?page/has_technique}}<td>{{technique}}{{/}}<td class=n>{{lineage}}<td>{{verdict}}
 <td>{{why}}{{?page/has_tokens}}<td class=n>{{tokens}}{{/}}{{?page/has_device}}<td class=n>{{device}}{{/}}<td>{{commit}}</tr>
 {{/}}</table></div>
 {{/}})html";
@@ -639,6 +639,7 @@ std::string report_html(const RunView& view) {
                          {"tree", tree_chart(state)},
                          {"gains", gains_chart(state)},
                          {"legend", legend},
+                         {"has_technique", any([](const Attempt& one) { return !one.technique.empty(); })},
                          {"has_tokens", any([](const Attempt& one) { return one.tokens.has_value(); })},
                          {"has_device", any([](const Attempt& one) { return one.device_s > 0; })},
                          {"rows", page_rows(state)}});
@@ -740,7 +741,8 @@ LogCheck check_log(std::string_view text, const std::set<int>& evals) {
             open.clear();
         }
         for (std::string& one : open) {
-            out.problems.push_back({number, std::move(one), "names no evaluation: add (eval N) after it"});
+            out.problems.push_back(
+                {number, std::move(one), "does not say which evaluation it comes from: add (eval N) after it"});
         }
     }
     return out;

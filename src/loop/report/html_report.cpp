@@ -75,12 +75,12 @@ measured.{{/}}</p>
 {{words/cost}}, {{words/attempts}}</p>
 {{#measured}}<p>{{metric|80}} = {{words/value}}{{?words/whole_gain}}; {{words/whole_gain}}{{/}}{{?suspect}};
 <b class=fail>suspect</b>: the base had moved{{/}}; {{words/decision}}</p>
-{{/}}{{?words/has_table}}<div class=wide><table><tr><th>stage<th>verdict<th><th>why</tr>
-{{#stages}}<tr><td>{{name|60}}<td><b class={{?failed}}fail{{/}}{{^failed}}pass{{/}}>{{verdict|10}}</b><td class=soft>{{?wall_ms}}{{wall_ms|duration}}{{/}}
+{{/}}{{?words/has_table}}<div class=wide><table><tr><th>stage<th>verdict<th>time<th>why</tr>
+{{#stages}}<tr><td>{{name|60}}<td>{{?bold}}<b class={{bold}}>{{verdict|10}}</b>{{/}}{{^bold}}{{verdict|10}}{{/}}<td class=soft>{{?wall_ms}}{{wall_ms|duration}}{{/}}
 <td>{{reason}}</tr>
-{{#gates}}<tr><td><td>{{result|10}}<td class=soft>gate {{id|60}}<td>{{?relation}}{{value|people}} {{relation}} {{limit|people}}{{?words}}, {{/}}{{/}}{{words}}</tr>
-{{/}}{{*facts}}<tr><td><td><td class=soft>{{@}}<td>{{.}}</tr>
-{{/}}{{/}}{{#words/gates}}<tr><td><td>{{result|10}}<td class=soft>gate {{id|60}}<td>{{?relation}}{{value|people}} {{relation}} {{limit|people}}{{?words}}, {{/}}{{/}}{{words}}</tr>
+{{#gates}}<tr><td class=soft>gate {{id|60}}<td>{{result|10}}<td><td>{{?relation}}{{value|people}} {{relation}} {{limit|people}}{{?words}}, {{/}}{{/}}{{words}}</tr>
+{{/}}{{*facts}}<tr><td class=soft colspan=3>{{@}}<td>{{.}}</tr>
+{{/}}{{/}}{{#words/gates}}<tr><td class=soft>gate {{id|60}}<td>{{result|10}}<td><td>{{?relation}}{{value|people}} {{relation}} {{limit|people}}{{?words}}, {{/}}{{/}}{{words}}</tr>
 {{/}}</table></div>
 {{/}}{{?files}}<p class=soft>{{#files}}<code>{{.}}</code> {{/}}</p>
 {{/}}</div></details>
@@ -328,7 +328,7 @@ void add_words(Json& iteration, const IterationView& i, const loop::MeasuredView
                   {"attempts", fmt::format("{} attempt{}", count, count == 1 ? "" : "s")}};
     bool told = false;
     for (Json& stage : iteration["stages"]) {
-        stage["failed"] = stage["verdict"] == "fail";
+        stage["bold"] = stage["verdict"] == "skip" ? Json() : stage["verdict"];
         told = told || !stage["gates"].empty();
     }
     if (m != nullptr) {

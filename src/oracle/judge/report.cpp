@@ -38,7 +38,7 @@ std::string wrapped(std::string_view first, const std::vector<std::string>& word
     for (std::size_t i = 0; i < words.size(); ++i) {
         const bool last = i + 1 == words.size();
         const std::string word = text::visible(words[i]);
-        if (column + word.size() + 1 > 100) {
+        if (column + word.size() + 1 > 73) {  // 80 columns, where it is indented by 7
             if (text.ends_with(' ')) text.pop_back();
             text += "\n  ";
             column = 2;
@@ -121,8 +121,9 @@ Json not_compared_json(const std::vector<oracle::NotCompared>& missing) {
     return list;
 }
 
-std::string tensor_text(const TensorReport& t) {
-    std::string line = fmt::format("{:<15} {:<8} {:<14} {:<7} {:>7.2g} x budget  rms {:.2g}  max {:.2g}", t.name,
+std::string tensor_text(const TensorReport& t, std::size_t name_width) {
+    const std::size_t width = std::max<std::size_t>(name_width, 15);
+    std::string line = fmt::format("{:<{}} {:<8} {:<14} {:<7} {:>7.2g} x budget  rms {:.2g}  max {:.2g}", t.name, width,
                                    oracle::name_of(t.stored), oracle::text_of(t.shape), oracle::name_of(t.verdict),
                                    t.error_over_budget, t.rms_ratio, t.max_abs);
     if (t.by_budget != t.verdict && t.verdict == Verdict::ok) {
@@ -130,9 +131,9 @@ std::string tensor_text(const TensorReport& t) {
     }
     // Above that, a distance in ULPs says nothing more than rms.
     if (t.ulp.max < 1000) line += fmt::format("  ulp {:.0f}", t.ulp.max);
-    if (t.nonfinite_got > 0) line += fmt::format("\n{:<15} {} values are not finite", "", t.nonfinite_got);
+    if (t.nonfinite_got > 0) line += fmt::format("\n{:<{}} {} values are not finite", "", width, t.nonfinite_got);
     if (t.nonfinite_want > 0)
-        line += fmt::format("\n{:<15} {} values of the truth are not finite", "", t.nonfinite_want);
+        line += fmt::format("\n{:<{}} {} values of the truth are not finite", "", width, t.nonfinite_want);
     return line + "\n";
 }
 

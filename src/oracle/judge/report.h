@@ -17,7 +17,7 @@
 namespace gdnctl::oracle_report {
 
 ExitCode exit_code_of(oracle::Verdict verdict, bool allow_suspect);
-// Words joined by ", " and broken before 100 columns; later lines are indented by two.
+// Words joined by ", " and broken before 73 columns; later lines are indented by two.
 std::string wrapped(std::string_view first, const std::vector<std::string>& words);
 std::string place_text(const oracle::Worst& worst);  // "out[b=0,t=3,h=1,v=2] got 0.5, want 0.25"
 // By reason, so that eight tensors of one reason take one line.
@@ -37,8 +37,8 @@ void add_left_alone(Json& object, const std::vector<std::string>& unknown,
                     const std::vector<oracle::UnreadTensor>& unread);
 Json worst_json(const std::optional<oracle::Worst>& worst);
 Json not_compared_json(const std::vector<oracle::NotCompared>& missing);
-// Metrics of one tensor, on one or two lines.
-std::string tensor_text(const oracle::TensorReport& tensor);
+// Metrics of one tensor, on one or two lines. `name_width`: of the longest name, 15 at least.
+std::string tensor_text(const oracle::TensorReport& tensor, std::size_t name_width);
 Json tensor_json(const oracle::TensorReport& tensor);
 // "FIRST: layout=hv (inputs metadata), ..."; an origin that is `usual` is left out.
 std::string contract_text(const std::string& first, const std::vector<oracle::ContractField>& fields,

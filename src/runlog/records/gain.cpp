@@ -314,7 +314,7 @@ std::string gain_fault(const Json& record) {
     const auto own = record.find("gain");
     if (own != record.end() && !own->is_null()) {
         const auto gain = parse_gain(*own);
-        if (!gain) return "the gain names no metric";
+        if (!gain) return "the gain does not name a metric";
         if (std::string fault = fault_of_fields(*own); !fault.empty()) return fault;
         if (std::string fault = fault_of_values(record, *gain); !fault.empty()) return fault;
         if (std::string fault = fault_of_factor(*gain); !fault.empty()) return fault;

@@ -103,7 +103,8 @@ Result<std::string> Login::token(bool refused) {
     if (!refused && !m_token.empty() && m_config.clock->monotonic() < m_until) return m_token;
     GDNCTL_TRY_ASSIGN(std::string fresh, mint());
     if (!is_token(fresh)) {
-        return fail(ErrorKind::authentication, fmt::format("{} gives no valid id token", m_origin), m_config.command);
+        return fail(ErrorKind::authentication, fmt::format("{} returned no valid ID token", m_origin),
+                    m_config.command);
     }
     register_secret(fresh);
     m_token = std::move(fresh);

@@ -654,9 +654,9 @@ private:
         }
         if (ends > 0) {
             log::warning(
-                "the history was cut at {} more commit(s) while the agent worked, and what is before them is not "
-                "here: git fetch --unshallow",
-                ends);
+                "the history became shallow at {} more commit{} while the agent worked; git fetch --unshallow restores "
+                "it",
+                ends, ends == 1 ? "" : "s");
         }
         if (all) {
             wanted = now;

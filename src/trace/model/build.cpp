@@ -317,7 +317,7 @@ void Builder::add_host_steps(RawTrace& trace, std::uint32_t first_op) {
 
 Status Builder::check_devices() {
     if (m_model.devices.empty() && !m_options.devices.empty() && m_next_device > 0) {
-        return fail(ErrorKind::usage, "--devices names no device of this profile",
+        return fail(ErrorKind::usage, "--devices matches no device of this profile",
                     fmt::format("it has devices 0 to {}", m_next_device - 1));
     }
     for (const std::int64_t wanted : m_options.devices) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 
 #include "core/text.h"
 
@@ -25,21 +26,32 @@ std::string cut(const std::string& text, std::size_t columns) {
     return text.substr(0, end) + "…";
 }
 
-std::vector<std::size_t> widths_of(const Table& table, int width) {
+std::size_t sum_of(const std::vector<std::size_t>& widths) {
+    return std::accumulate(widths.begin(), widths.end(), 2 * widths.size()) -
+           std::min<std::size_t>(widths.size(), 1) * 2;
+}
+
+std::vector<std::size_t> widths_of(const Table& table) {
     std::vector<std::size_t> widths;
     for (const Column& column : table.columns) widths.push_back(columns_of(column.name));
     for (const auto& row : table.rows) {
         for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i]));
     }
-    std::size_t sum = 0, widest = widths.size();
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-        sum += widths[i] + (i > 0 ? 2 : 0);
-        if (table.columns[i].left && (widest == widths.size() || widths[i] > widths[widest])) widest = i;
-    }
+    return widths;
+}
+
+// Cuts the widest texts, one after the other, until the rows fit.
+std::vector<std::size_t> widths_within(const Table& table, std::size_t limit) {
     constexpr std::size_t k_least = 16;
-    const auto limit = static_cast<std::size_t>(std::max(width, 40));
-    if (sum > limit && widest < widths.size() && widths[widest] > k_least) {
-        widths[widest] = std::max(k_least, widths[widest] - std::min(widths[widest], sum - limit));
+    std::vector<std::size_t> widths = widths_of(table);
+    while (sum_of(widths) > limit) {
+        std::size_t widest = widths.size();
+        for (std::size_t i = 0; i < widths.size(); ++i) {
+            if (!table.columns[i].left || widths[i] <= k_least) continue;
+            if (widest == widths.size() || widths[i] > widths[widest]) widest = i;
+        }
+        if (widest == widths.size()) break;
+        widths[widest] = std::max(k_least, widths[widest] - std::min(widths[widest], sum_of(widths) - limit));
     }
     return widths;
 }
@@ -55,22 +67,34 @@ Block cleaned(Block block) {
     return block;
 }
 
-// Leaves out the columns that say nothing: "-" or "" in every row.
-Table without_blanks(const Table& table) {
-    Table kept;
-    kept.rows.resize(table.rows.size());
-    for (std::size_t i = 0; i < table.columns.size(); ++i) {
-        const bool says = std::any_of(table.rows.begin(), table.rows.end(),
-                                      [i](const auto& row) { return !row[i].empty() && row[i] != "-"; });
-        if (!says) continue;
-        kept.columns.push_back(table.columns[i]);
-        for (std::size_t k = 0; k < table.rows.size(); ++k) kept.rows[k].push_back(table.rows[k][i]);
-    }
-    return kept;
+void remove_column(Table& table, std::size_t i) {
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    table.columns.erase(table.columns.begin() + at);
+    for (auto& row : table.rows) row.erase(row.begin() + at);
 }
 
-std::string aligned(const Table& table, int width) {
-    const std::vector<std::size_t> widths = widths_of(table, width);
+// Leaves out the columns that say nothing: "-" or "" in every row.
+Table without_blanks(Table table) {
+    for (std::size_t i = table.columns.size(); i-- > 0;) {
+        const bool says = std::any_of(table.rows.begin(), table.rows.end(),
+                                      [i](const auto& row) { return !row[i].empty() && row[i] != "-"; });
+        if (!says) remove_column(table, i);
+    }
+    return table;
+}
+
+// Leaves out columns that the table may lack, the last one first, until the rows fit.
+Table without_optional(Table table, std::size_t limit) {
+    for (std::size_t i = table.columns.size(); i-- > 0 && sum_of(widths_of(table)) > limit;) {
+        if (table.columns[i].optional) remove_column(table, i);
+    }
+    return table;
+}
+
+std::string aligned(const Table& whole, int width) {
+    const auto limit = static_cast<std::size_t>(std::max(width, 40));
+    const Table table = without_optional(whole, limit);
+    const std::vector<std::size_t> widths = widths_within(table, limit);
     std::string text;
     const auto line = [&](const auto& cell) {
         std::string out;
@@ -126,9 +150,9 @@ std::string as_text(const std::vector<Block>& blocks, int width) {
     std::string text;
     for (const Block& raw : blocks) {
         const Block block = cleaned(raw);
-        for (const std::string& line : block.lines) text += line + "\n";
+        for (const std::string& line : block.lines) text += text::folded(line, width) + "\n";
         if (!block.table.rows.empty()) text += aligned(without_blanks(block.table), width);
-        for (const std::string& line : block.after) text += line + "\n";
+        for (const std::string& line : block.after) text += text::folded(line, width) + "\n";
     }
     return text;
 }

@@ -10,7 +10,8 @@ namespace gdnctl::trace {
 
 struct Column {
     std::string name;
-    bool left = false;  // of text; numbers are right-aligned
+    bool left = false;      // of text; numbers are right-aligned
+    bool optional = false;  // left out where the terminal is too narrow
 };
 struct Table {
     std::vector<Column> columns;
@@ -30,8 +31,8 @@ std::string one_line(std::string_view text);
 std::string first_bytes(const std::string& text, std::size_t bytes);
 
 // Both leave out columns in which no row says anything ("-" or empty).
-// For people: aligned columns of at most `width` columns of text; the widest left-aligned column is cut where it does
-// not fit. Headings are left out.
+// For people, within `width` columns: lines are folded, tables lose optional columns, then their longest texts are cut.
+// Headings are left out.
 std::string as_text(const std::vector<Block>& blocks, int width);
 // Headings of `level`, tables with bars.
 std::string as_markdown(const std::vector<Block>& blocks, int level);

@@ -162,9 +162,9 @@ HotspotRows hotspot_rows(const Model& model, const Asked& asked) {
     HotspotRows out;
     Table& table = out.table.table;
     table.columns = {{"self"}, {"total"}, {"share"}, {"calls"}, {"TFLOP/s"}, {"GB/s"}, {"peak"}, {"bound", true}};
-    if (asked.by != "class") table.columns.push_back({"class", true});
+    if (asked.by != "class") table.columns.push_back({"class", true, true});
     table.columns.push_back({asked.by, true});
-    table.columns.push_back({"flags", true});
+    table.columns.push_back({"flags", true, true});
     Json listed = Json::array();
     OpTime rest;
     std::int64_t more = 0;

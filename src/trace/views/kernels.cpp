@@ -364,8 +364,9 @@ Json kernel_json(const KernelRow& row, const Model& model) {
 Block kernel_block(const std::vector<KernelRow>& rows, const Model& model) {
     Block block{"Kernels", {}, {}, {}};
     Table& table = block.table;
-    table.columns = {{"kernel", true}, {"calls"}, {"median us"}, {"MAD"},  {"gap"},        {"floor"},
-                     {"x floor"},      {"wait"},  {"claim"},     {"true"}, {"bound", true}};
+    table.columns = {
+        {"kernel", true}, {"calls"}, {"median us"}, {"MAD", false, true}, {"gap", false, true}, {"floor"}, {"x floor"},
+        {"wait"},         {"claim"}, {"true"},      {"bound", true}};
     for (const KernelRow& row : rows) {
         const auto or_dash = [](const std::optional<double>& value, auto&& shown) {
             return value ? shown(*value) : std::string("-");

@@ -440,8 +440,7 @@ TEST_CASE("codex-loop --dry-run: the agent's command, the prompt and the plan, a
     CHECK(prompt.starts_with("Iteration 1 of 2 at " + world.base));
     CHECK(prompt.find("be brief") != std::string::npos);
     CHECK(world.run("codex-loop", words) == 0);
-    CHECK(
-        world.printed("agent: bash -c 'make it'\n2 iteration(s) on refs/heads/main from " + world.base.substr(0, 12)));
+    CHECK(world.printed("agent: bash -c 'make it'\n2 iterations on refs/heads/main from " + world.base.substr(0, 12)));
     CHECK(world.printed("protected: tests/**\npost-check: make check\n"));
     world.check({"codex-loop", with_agent("", {"--iterations", "2", "--dry-run"}), 2, "--agent-command"});
     CHECK(world.repo.status() == "?? mine.md");
@@ -653,7 +652,7 @@ TEST_CASE("evolve lint: numbers with an evaluation of the run, without one, with
     CHECK(world.json()["evaluations"] == 1);
     world.write("bad.md", "It is 3.1 % faster.\nIt takes 2 ms (eval 7).\n");
     CHECK(world.run("evolve lint", {"bad.md"}) == 1);
-    CHECK(world.printed("bad.md:1: 3.1 % names no evaluation: add (eval N) after it"));
+    CHECK(world.printed("bad.md:1: 3.1 % does not say which evaluation it comes from: add (eval N) after it"));
     CHECK(world.printed("bad.md:2: (eval 7) there is no such evaluation"));
     CHECK(world.run("evolve lint", {"bad.md", "--json"}) == 1);
     CHECK(world.json()["problems"].size() == 2);

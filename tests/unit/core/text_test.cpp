@@ -103,6 +103,20 @@ TEST_CASE("text: nearest suggests what was meant and nothing else") {
     CHECK_FALSE(nearest("", names).has_value());
 }
 
+TEST_CASE("text: lines are folded at blanks for a terminal") {
+    CHECK(folded("one two three\nfour\n", 80) == "one two three\nfour\n");
+    CHECK(folded("one two three", 8) == "one two\n  three");
+    CHECK(folded("  one two three", 9) == "  one two\n    three");
+    CHECK(folded("name  one two three\n", 12, 6) == "name  one\n      two\n      three\n");
+    CHECK(folded("why  one two three four", 18) == "why  one two three\n     four");
+    CHECK(folded("/a/path/that/is/long is whole", 10) == "/a/path/that/is/long\n  is whole");
+    CHECK(folded("\x1b[31mred\x1b[0m and blue", 12) == "\x1b[31mred\x1b[0m and blue");
+    CHECK(folded("äöü äöü", 7) == "äöü äöü");
+    CHECK(folded("out  0.3 x budget  rms 1e-7", 26) == "out  0.3 x budget\n  rms 1e-7");
+    CHECK(folded("\n\n", 40) == "\n\n");
+    CHECK(folded("", 40).empty());
+}
+
 TEST_CASE("the last lines of a text") {
     CHECK(last_lines("a\nb\nc\n", 2) == "b\nc\n");
     CHECK(last_lines("a\nb\nc", 2) == "b\nc");
@@ -121,20 +135,21 @@ TEST_CASE("the end of a text within a number of bytes") {
     CHECK(end_within("abc\n", 1).empty());
 }
 
-TEST_CASE("text: a long line is wrapped at blanks, words and commands stay whole") {
-    CHECK(wrapped_line("[gdnctl] one two", 16) == "[gdnctl] one two");
-    CHECK(wrapped_line("[gdnctl] one two", 15) == "[gdnctl] one\n         two");
-    CHECK(wrapped_line("[gdnctl]   one two", 15) == "[gdnctl]   one\n           two");
-    CHECK(wrapped_line("one  two three", 8) == "one  two\nthree");
-    CHECK(wrapped_line("[gdnctl] hint: `a b c d e f`, or g", 20) ==
+TEST_CASE("text: a long message is folded at blanks, words and commands stay whole") {
+    CHECK(folded_message("[gdnctl] one two", 16) == "[gdnctl] one two");
+    CHECK(folded_message("[gdnctl] one two", 15) == "[gdnctl] one\n         two");
+    CHECK(folded_message("[gdnctl]   one two", 15) == "[gdnctl]   one\n           two");
+    CHECK(folded_message("one  two three", 8) == "one  two\nthree");
+    CHECK(folded_message("[gdnctl] hint: `a b c d e f`, or g", 20) ==
           "[gdnctl] hint:\n         `a b c d e f`,\n         or g");
-    CHECK(wrapped_line("[gdnctl] it's `a b c d e f", 20) == "[gdnctl] it's `a b c\n         d e f");
-    CHECK(wrapped_line("[gdnctl] next: gdnctl trace report x", 20) == "[gdnctl] next:\n         gdnctl trace report x");
-    CHECK(wrapped_line("[gdnctl] 12:00:00 next: a b c d e f", 30) == "[gdnctl] 12:00:00 next:\n         a b c d e f");
-    CHECK(wrapped_line("[gdnctl]   gdnctl ray-wait --cluster a b", 20) == "[gdnctl]   gdnctl ray-wait --cluster a b");
-    CHECK(wrapped_line("[gdnctl] \x1b[31mone\x1b[0m two", 16) == "[gdnctl] \x1b[31mone\x1b[0m two");
-    CHECK(wrapped_line("[gdnctl] äöü äöü", 16) == "[gdnctl] äöü äöü");
-    CHECK(wrapped_line("[gdnctl] toolongaword x", 12) == "[gdnctl] toolongaword\n         x");
+    CHECK(folded_message("[gdnctl] it's `a b c d e f", 20) == "[gdnctl] it's `a b c\n         d e f");
+    CHECK(folded_message("[gdnctl] next: gdnctl trace report x", 20) ==
+          "[gdnctl] next:\n         gdnctl trace report x");
+    CHECK(folded_message("[gdnctl] 12:00:00 next: a b c d e f", 30) == "[gdnctl] 12:00:00 next:\n         a b c d e f");
+    CHECK(folded_message("[gdnctl]   gdnctl ray-wait --cluster a b", 20) == "[gdnctl]   gdnctl ray-wait --cluster a b");
+    CHECK(folded_message("[gdnctl] \x1b[31mone\x1b[0m two", 16) == "[gdnctl] \x1b[31mone\x1b[0m two");
+    CHECK(folded_message("[gdnctl] äöü äöü", 16) == "[gdnctl] äöü äöü");
+    CHECK(folded_message("[gdnctl] toolongaword x", 12) == "[gdnctl] toolongaword\n         x");
 }
 
 TEST_CASE("text: percent-encoding keeps what it is told to") {

@@ -71,7 +71,7 @@ TEST_CASE("target: ray-test on marin, golden command and environment") {
         R"x(echo "hint: install it there, for example with: pip install uv"; exit 127; }; )x"
         R"x(venv=${VIRTUAL_ENV:-${UV_PROJECT_ENVIRONMENT:-.venv}}; case $venv in /*) ;; *) venv=$PWD/$venv ;; esac; )x"
         R"x(export UV_PROJECT_ENVIRONMENT=$venv; )x"
-        R"x(cd lib/levanter || { step="find "lib/levanter", which is not there"; exit 1; }; )x"
+        R"x(cd lib/levanter || { step="find the folder "lib/levanter""; exit 1; }; )x"
         R"x(step="uv sync"; if [ -n "${VIRTUAL_ENV:-}" ]; then uv sync --active --extra=tpu --group test; )x"
         R"x(else uv sync --extra=tpu --group test; fi; export UV_NO_SYNC=1; )x"
         R"x(step="install torch"; )x" +

@@ -325,7 +325,7 @@ Diagnosis PatternSearch::by_place() const {
     if (!m_out_wrong) {
         if (!m_evidence.out) {
             return guess({"carry", "layout", "padding"},
-                         "the final state is wrong, and there is no out that could tell where");
+                         "the final state is wrong; without out, the place cannot be found");
         }
         if (m_evidence.out->judged != DType::bf16 && m_evidence.out->judged != DType::f16) {
             return guess({"carry", "layout", "padding"},

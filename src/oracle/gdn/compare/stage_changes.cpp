@@ -253,37 +253,37 @@ private:
     }
 
     void tokens() {
-        add({"wu", "beta"}, "V in the right-hand side has a factor of its own in some tokens", tokens_of,
+        add({"wu", "beta"}, "V in the right-hand side has an extra factor in some tokens", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) { c.write[i] += d * p.base.write[i]; });
-        add({"wu", "gate"}, "K S in the right-hand side has a factor of its own in some tokens", tokens_of,
+        add({"wu", "gate"}, "K S in the right-hand side has an extra factor in some tokens", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) { c.forget[i] += d * p.base.forget[i]; });
-        add({"wu", "beta"}, "the right-hand side has a factor of its own in some tokens", tokens_of,
+        add({"wu", "beta"}, "the right-hand side has an extra factor in some tokens", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) {
                 c.write[i] += d * p.base.write[i];
                 c.forget[i] += d * p.base.forget[i];
             });
-        add({"beta", "wu"}, "beta has a factor of its own in some tokens", tokens_of,
+        add({"beta", "wu"}, "beta has an extra factor in some tokens", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) {
                 c.write[i] += d * p.base.write[i];
                 c.forget[i] += d * p.base.forget[i];
                 row(c.M, p.base.M, c.rows, i, d);
             });
-        add({"output", "gate"}, "Q S has a factor of its own in some tokens", tokens_of,
+        add({"output", "gate"}, "Q S has an extra factor in some tokens", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) { c.read[i] += d * p.base.read[i]; });
-        add({"l2norm", "output", "scale"}, "q (or out) has a factor of its own in some tokens", tokens_of,
+        add({"l2norm", "output", "scale"}, "q (or out) has an extra factor in some tokens", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) {
                 c.read[i] += d * p.base.read[i];
                 row(c.P, p.base.P, c.rows, i, d);
             });
-        add({"l2norm", "layout"}, "k has a factor of its own in some tokens", tokens_of,
+        add({"l2norm", "layout"}, "k has an extra factor in some tokens", tokens_of,
             [](OpenChunk& c, const FitInputs&, Index i, double d) { scale_key(c, i, std::exp(d)); });
-        add({"l2norm", "layout"}, "q and k each have factors of their own in some tokens", twice_tokens_of,
+        add({"l2norm", "layout"}, "q and k each have extra factors in some tokens", twice_tokens_of,
             [](OpenChunk& c, const FitInputs&, Index number, double d) {
                 if (number >= c.rows) return scale_key(c, number - c.rows, std::exp(d));
                 c.read[number] *= std::exp(d);
                 for (Index j = 0; j < c.rows; ++j) c.P[number * c.rows + j] *= std::exp(d);
             });
-        add({"wu", "solve"}, "U has a factor of its own in some tokens, once it is solved for", tokens_of,
+        add({"wu", "solve"}, "U has an extra factor in some tokens after the solve", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) {
                 column(c.P, p.base.P, c.rows, i, d);
                 c.insert[i] += d * p.base.insert[i];
@@ -357,13 +357,13 @@ private:
     }
 
     void matrices() {
-        add({"solve", "beta"}, "rows of M have a factor of their own", tokens_of,
+        add({"solve", "beta"}, "rows of M have an extra factor each", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) { row(c.M, p.base.M, c.rows, i, d); });
-        add({"solve", "wu"}, "columns of M have a factor of their own", tokens_of,
+        add({"solve", "wu"}, "columns of M have an extra factor each", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) { column(c.M, p.base.M, c.rows, i, d); });
-        add({"intra", "output"}, "rows of P have a factor of their own", tokens_of,
+        add({"intra", "output"}, "rows of P have an extra factor each", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) { row(c.P, p.base.P, c.rows, i, d); });
-        add({"intra", "output"}, "columns of P have a factor of their own", tokens_of,
+        add({"intra", "output"}, "columns of P have an extra factor each", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) { column(c.P, p.base.P, c.rows, i, d); });
         entries(tokens_of, "that depends on the distance of two tokens",
                 [](const FitInputs&, Index i, Index j, Index lag) { return i - j == lag ? 1.0 : 0.0; });
@@ -418,24 +418,24 @@ private:
     }
 
     void dimensions() {
-        add({"layout", "l2norm", "head_map"}, "dimensions of k have a factor of their own", keys_of,
+        add({"layout", "l2norm", "head_map"}, "dimensions of k have an extra factor each", keys_of,
             [](OpenChunk& c, const FitInputs& p, Index x, double d) { scale_dimension(c, p, x, d, false); });
-        add({"l2norm", "layout", "head_map"}, "dimensions of q and k have a factor of their own", keys_of,
+        add({"l2norm", "layout", "head_map"}, "dimensions of q and k have an extra factor each", keys_of,
             [](OpenChunk& c, const FitInputs& p, Index x, double d) { scale_dimension(c, p, x, d, true); });
-        add({"layout", "l2norm", "head_map"}, "dimensions of q have a factor of their own", keys_of,
+        add({"layout", "l2norm", "head_map"}, "dimensions of q have an extra factor each", keys_of,
             [](OpenChunk& c, const FitInputs& p, Index x, double d) {
                 through_state(c.QS, p, p.q, x, d);
                 outer(c.P, p, p.q, p.k, x, d, true);
             });
-        add({"output", "layout"}, "dimensions of q have a factor of their own in Q S", keys_of,
+        add({"output", "layout"}, "dimensions of q have an extra factor each in Q S", keys_of,
             [](OpenChunk& c, const FitInputs& p, Index x, double d) { through_state(c.QS, p, p.q, x, d); });
-        add({"intra", "layout"}, "dimensions of q have a factor of their own in P", keys_of,
+        add({"intra", "layout"}, "dimensions of q have an extra factor each in P", keys_of,
             [](OpenChunk& c, const FitInputs& p, Index x, double d) { outer(c.P, p, p.q, p.k, x, d, true); });
-        add({"solve", "layout"}, "dimensions of k have a factor of their own in M", keys_of,
+        add({"solve", "layout"}, "dimensions of k have an extra factor each in M", keys_of,
             [](OpenChunk& c, const FitInputs& p, Index x, double d) { outer(c.M, p, p.k, p.k, x, d, false); });
-        add({"wu", "layout"}, "dimensions of k have a factor of their own in K S", keys_of,
+        add({"wu", "layout"}, "dimensions of k have an extra factor each in K S", keys_of,
             [](OpenChunk& c, const FitInputs& p, Index x, double d) { through_state(c.KS, p, p.k, x, d); });
-        add({"carry", "wu"}, "rows of the state have a factor of their own where the chunk reads it", keys_of,
+        add({"carry", "wu"}, "rows of the state have an extra factor each where the chunk reads it", keys_of,
             [](OpenChunk& c, const FitInputs& p, Index x, double d) {
                 through_state(c.QS, p, p.q, x, d);
                 through_state(c.KS, p, p.k, x, d);
@@ -445,7 +445,7 @@ private:
 
     void carries() {
         add(
-            {"carry", "decay"}, "what the chunk writes has a factor of its own in some tokens", tokens_of,
+            {"carry", "decay"}, "what the chunk writes has an extra factor in some tokens", tokens_of,
             [](OpenChunk& c, const FitInputs& p, Index i, double d) { c.insert[i] += d * p.base.insert[i]; }, true);
         add(
             {"carry", "decay"}, "the state's decay over the chunk is another", one_of,
@@ -458,10 +458,10 @@ private:
             },
             true);
         add(
-            {"carry", "layout"}, "dimensions of k have a factor of their own in what the chunk writes", keys_of,
+            {"carry", "layout"}, "dimensions of k have an extra factor each in what the chunk writes", keys_of,
             [](OpenChunk& c, const FitInputs& p, Index x, double d) { written(c, p, x, d); }, true);
         add(
-            {"carry", "layout"}, "rows of the state that is kept have a factor of their own", keys_of,
+            {"carry", "layout"}, "rows of the state that is kept have an extra factor each", keys_of,
             [](OpenChunk& c, const FitInputs& p, Index x, double d) {
                 for (Index j = 0; j < c.columns; ++j) c.state[x * c.columns + j] += d * p.base.state[x * c.columns + j];
             },

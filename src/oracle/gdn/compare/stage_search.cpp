@@ -423,15 +423,16 @@ Diagnosis by_entries(const Section& s, const HeadErrors& errors, const ErrorSpan
         return likely({"solve", "wu", "decay"}, what + ", and U alone is wrong: consistent with a wrong M");
     if (state_right || spans.alone) {
         const bool follows = s.wrong + 1 < s.parts.size();
-        return likely({"intra", "decay", "output"},
-                      what + (errors.final_state ? ", and the final state is right: consistent with a wrong P"
-                              : follows          ? ", and later chunks are right: consistent with a wrong P"
-                                        : ": consistent with a wrong P, or M (there is no state that could tell)"));
+        return likely(
+            {"intra", "decay", "output"},
+            what + (errors.final_state ? ", and the final state is right: consistent with a wrong P"
+                    : follows          ? ", and later chunks are right: consistent with a wrong P"
+                              : ": consistent with a wrong P, or M (without a state, they cannot be told apart)"));
     }
     const EntryPrices prices = entry_prices(s);
     if (!errors.final_state && prices.p < std::min(prices.m, prices.both)) {
         return likely({"intra", "decay", "solve"},
-                      what + ": consistent with a wrong P, or M (there is no state that could tell)");
+                      what + ": consistent with a wrong P, or M (without a state, they cannot be told apart)");
     }
     if (prices.both < prices.m) {
         return likely({"decay", "solve", "gate"},
@@ -512,13 +513,13 @@ std::optional<Diagnosis> exclude_stages(const GdnReference& r, const ForwardEvid
         return likely(
             {"output", "intra", "layout", "l2norm", "scale", "tile"},
             std::string(errors.final_state ? "the final state is right" : "no later chunk is wrong") +
-                ", and the errors of out are no sums of rows of U: consistent with a mistake in what is read from the "
+                ", and the errors of out are not sums of rows of U: consistent with a mistake in what is read from the "
                 "state, in q, or in out itself");
     }
     if (s->wrong != 0 || spans.sums_of_u != Answer::no || spans.state_before == Answer::yes) return std::nullopt;
     return likely(
         {"wu", "layout", "l2norm", "beta"},
-        "the state is wrong too, and the errors are no sums of rows of U: consistent with a wrong k, v, or write, "
+        "the state is wrong too, and the errors are not sums of rows of U: consistent with a wrong k, v, or write, "
         "and not with a wrong M or P");
 }
 

@@ -41,12 +41,12 @@ std::string place_of_fault_text(const GdnReference& reference, const GdnReport& 
                               place.first_token, place.first_head, place.first_chunk);
 }
 
-// A sentence wrapped before 100 columns; later lines are indented by six.
+// A sentence wrapped for 80 columns where it is indented by 7; later lines are indented by six.
 std::string wrapped_words(std::string_view first, const std::string& sentence) {
     std::string text(first);
     std::size_t column = first.size();
     for (const std::string_view word : text::split(sentence, ' ')) {
-        if (column + word.size() > 99) {
+        if (column + word.size() > 73) {
             while (text.ends_with(' ')) text.pop_back();
             text += "\n      ";
             column = 6;
@@ -131,7 +131,9 @@ Json contract_json(const oracle::ResolvedContract& contract) { return contract_j
 
 std::string report_text(const GdnReference& reference, const GdnReport& report) {
     std::string text;
-    for (const TensorReport& t : report.tensors) text += tensor_text(t);
+    std::size_t width = 0;
+    for (const TensorReport& t : report.tensors) width = std::max(width, t.name.size());
+    for (const TensorReport& t : report.tensors) text += tensor_text(t, width);
     text += not_compared_text(report.not_compared);
     text += missing_gradients_text(has_gradients(report), missing_gradients(report));
     text += unjudged_gradients_text(report);

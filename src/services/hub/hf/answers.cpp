@@ -71,7 +71,8 @@ Result<Revision> parse_revision(std::string_view text) {
     const Json value = Json::parse(text, shallow, false);
     if (!value.is_object()) return fail(ErrorKind::bad_input, "the answer is not a JSON object");
     const auto commit = json::maybe_text(value, "sha");
-    if (!commit || !is_hex(*commit, k_sha1_digits)) return fail(ErrorKind::bad_input, "the answer names no commit");
+    if (!commit || !is_hex(*commit, k_sha1_digits))
+        return fail(ErrorKind::bad_input, "the answer does not name a commit");
     return Revision{*commit, json::maybe_text(value, "id").value_or("")};
 }
 

@@ -267,7 +267,8 @@ Status HfRepo::finish(HfListing& listing, const Selection& selection) {
         }
         listing.files.push_back(by_path.at(path));
     }
-    if (m_unsafe > 0) log::warning("ignoring {} unselected file(s) with unsafe names", m_unsafe);
+    if (m_unsafe > 0)
+        log::warning("ignoring {} file{} with unsafe names, none of them selected", m_unsafe, m_unsafe == 1 ? "" : "s");
     return {};
 }
 
@@ -338,7 +339,7 @@ Status HfRepo::check_head(const TreeFile& file) {
         return value ? value : elsewhere ? std::nullopt : find_header(answer->headers, plain);
     };
     if (!find_header(answer->headers, "x-repo-commit")) {
-        return tl::unexpected(no_hub(asked(answer->url), "the answer names no commit"));
+        return tl::unexpected(no_hub(asked(answer->url), "the answer does not name a commit"));
     }
     const auto etag = header("x-linked-etag", "etag");
     const auto size = text::parse_int(header("x-linked-size", "content-length").value_or(""));

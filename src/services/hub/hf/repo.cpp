@@ -35,7 +35,8 @@ constexpr std::string_view k_forms =
     "use NAMESPACE/NAME, hf://datasets/NAMESPACE/NAME[@REVISION][/PATH] or the web address";
 
 tl::unexpected<Error> bad(std::string_view text, std::string_view why, std::string_view hint = k_forms) {
-    return fail(ErrorKind::usage, fmt::format("'{}' names no repository: {}", shown(text), why), std::string(hint));
+    return fail(ErrorKind::usage, fmt::format("'{}' is not the name of a repository: {}", shown(text), why),
+                std::string(hint));
 }
 
 bool is_word_char(char c) {

@@ -265,7 +265,7 @@ bool FileTransfer::restart_from_zero() {
 void FileTransfer::request() {
     ++m_result.attempts;
     const auto url = parse_url(m_file.urls.at(m_url));
-    if (!url) return give_up(broken(fmt::format("the server gives no usable address for {}", shown(m_file.path))));
+    if (!url) return give_up(broken(fmt::format("the server returned no usable address for {}", shown(m_file.path))));
     m_step = first_step(m_client.service(), *url);
     if (m_url == 0 && m_file.first_without_token) m_step.with_token = false;
     send();

@@ -52,7 +52,7 @@ Result<WandbServer> checked_server(std::string url, const std::string& source) {
     } else {
         host = host.substr(0, host.find(':'));
     }
-    if (host.empty()) return bad("names no host");
+    if (host.empty()) return bad("does not name a host");
     if (plain && !http::is_loopback(host)) return bad("uses plain HTTP; the API key would be sent unencrypted");
     const std::string lower = text::to_lower(netloc);
     const std::string_view usual_port = plain ? ":80" : ":443";

@@ -225,7 +225,7 @@ Result<Artifact> choose_artifact(const std::vector<Artifact>& artifacts, const s
     if (std::any_of(artifacts.begin(), artifacts.end(), is_profile)) {
         return fail(ErrorKind::remote_missing,
                     fmt::format("no profile of the run has the alias {}", hub::shown(*alias)),
-                    fmt::format("there are: {}", fmt::join(aliases, ", ")));
+                    fmt::format("available: {}", fmt::join(aliases, ", ")));
     }
     return fail(ErrorKind::nothing_done, types.empty() ? std::string("the run has no artifacts")
                                                        : fmt::format("the run has no artifact of type {}; it has: {}",
@@ -278,7 +278,7 @@ Result<WandbPath> parse_run_target(std::string_view text, const std::optional<st
     while (!text.empty() && std::string_view("`.,;:)]>\"'").find(text.back()) != std::string_view::npos)
         text.remove_suffix(1);
     const auto bad = [&](std::string_view why) {
-        return fail(ErrorKind::usage, fmt::format("'{}' names no W&B run: {}", hub::shown(text), why),
+        return fail(ErrorKind::usage, fmt::format("'{}' is not the name of a W&B run: {}", hub::shown(text), why),
                     "use ENTITY/PROJECT/RUN, the run's web address, or RUN with --entity and --project");
     };
     WandbPath path;
