@@ -58,6 +58,18 @@ test_usage_errors_exit_2_and_leave_nothing() {
   [ -z "$(git for-each-ref refs/gdnctl)" ] || fail 'refs were made'
 }
 
+test_a_run_starts_from_the_best_of_the_last_one() {
+  world && agent 'echo 9 >kernel.txt'
+  evolve 2 --max-attempts 1 --from last
+  err_has '--from: last is neither a run nor a commit'
+  evolve 0 --max-attempts 1 --log-dir .gdnctl/evolve/20260101t000000z-aaaa
+  best=$(jq -r 'select(.type=="snapshot") | .commit' .gdnctl/evolve/*/journal.jsonl)
+  run=$(jq -r 'select(.type=="run_start") | .run' .gdnctl/evolve/*/journal.jsonl)
+  mv .gdnctl/evolve/* .gdnctl/evolve/"$run"
+  evolve 0 --max-attempts 1 --from last
+  jq -e --arg base "$best" 'select(.type=="run_start") | .base == $base' "$WORK/log/journal.jsonl" >/dev/null || fail 'another base'
+}
+
 test_dry_run_is_a_whole_run_and_leaves_nothing() {
   world
   dry 0 --max-attempts 12 --seed 3 --json --log-dir "$WORK/dry"
@@ -106,6 +118,8 @@ esac'
   out_has 'test: '
   expect 6 "$GDNCTL" evolve show 4 --log-dir "$WORK/log"
   expect 0 "$GDNCTL" loop-explain 1 --log-dir "$WORK/log"
+  expect 0 "$GDNCTL" loop-report --log-dir "$WORK/log"
+  out_has "| agent | command $WORK/agent |"
   expect 0 "$GDNCTL" evolve diff base best --log-dir "$WORK/log"
   out_has '+9'
   expect 1 "$GDNCTL" evolve promote 2 --log-dir "$WORK/log"
@@ -209,7 +223,8 @@ test_pause_stop_and_the_newest_run() {
 
 test_noise_that_hides_the_gain_is_said_before_an_agent_runs() {
   world && agent "touch '$WORK/agent_ran'"
-  echo 'printf "{\"ms\": %s}\n" "$(od -An -N1 -tu1 /dev/urandom | tr -d " ")1"' >tests/profile.sh
+  # Far apart from one profile to the next, in either order.
+  printf 'echo x >>%s/profiles\nn=$(wc -l <%s/profiles)\necho "{\\"ms\\": $((100 + n * n * 37 %% 251))}"\n' "$WORK" "$WORK" >tests/profile.sh
   git commit -qam noise
   evolve 1 --max-attempts 1
   err_has 'pairs would be needed'

@@ -324,8 +324,8 @@ void describe_evolve(cli::Args& args, Options& options) {
         {.group = k_group, .default_text = "explore .35, exploit .3, repair .15, cross .1, simplify .05, ablate .05"});
     args.option(options.seed, "--seed N", "seed of all random draws",
                 {.group = k_group, .default_text = "random, and recorded"});
-    args.option(o.from, "--from REF|RUN", "commit to start from, or a run: its best candidate",
-                {.group = k_group, .default_text = "HEAD"});
+    args.option(o.from, "--from REF|RUN", "commit to start from, or a run (`last`: the newest): its best candidate",
+                {.group = k_group, .default_text = "HEAD", .complete = cli::Complete::evolve_run});
     args.option(o.edits, k_protocols, "--edit-protocol KIND", "how the agent changes files", {.group = k_group});
     args.option(o.target_gain_pct, "--target-gain-pct P", "do not start if noise would hide a gain of P percent",
                 {.group = k_group});

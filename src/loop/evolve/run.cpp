@@ -495,7 +495,8 @@ Result<EvolvePlan> make_plan(const EvolveRequest& request, const GitCheckout& re
 
 Result<std::string> base_commit(const std::string& from, const GitCheckout& repository) {
     if (from.empty()) return repository.head().map([](const GitHead& head) { return head.sha; });
-    for (const std::string& name : {ref_of(from, "best"), from}) {
+    const std::string run = from == "last" ? newest_run(repository.root() / k_usual_root) : from;
+    for (const std::string& name : {run.empty() ? from : ref_of(run, "best"), from}) {
         GDNCTL_TRY_ASSIGN(const auto commit, repository.resolve(name));
         if (commit) return *commit;
     }

@@ -90,7 +90,8 @@ struct EvolvePlan {
 // Errors: usage, config (no price for --max-usd). Nothing is written.
 Result<EvolvePlan> make_plan(const EvolveRequest& request, const GitCheckout& repository,
                              const std::filesystem::path& cwd, const Context& context);
-// The commit that is meant by --from. Error usage: there is none.
+// The commit that is meant by --from: a revision, or the best candidate of a run (`last`: of the newest). Error usage:
+// there is none.
 Result<std::string> base_commit(const std::string& from, const GitCheckout& repository);
 // Fills `config` (JSON text) and `evaluator`, once the base is known.
 Status complete_config(EvolvePlan& plan, const EvolveRequest& request, const Target& target,
