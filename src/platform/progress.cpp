@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <mutex>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -18,7 +19,8 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view k_erase_line = "\r\x1b[K";
 
-// The instance whose bar is on the terminal.
+// The instance whose bar is on the terminal. Lines of the log come from any thread, and it steps aside for them.
+std::mutex g_shown_mutex;
 Progress* g_shown = nullptr;
 
 // The instance of this thread that was created last.
@@ -113,17 +115,20 @@ void Progress::keep_ticking() {
 bool Progress::is_live() { return t_innermost != nullptr; }
 
 void Progress::step_aside() {
+    const std::lock_guard lock(g_shown_mutex);
     if (g_shown == nullptr || !g_shown->m_bar_drawn) return;
     g_shown->m_terminal.move_err(k_erase_line);
     g_shown->m_bar_drawn = false;
 }
 
 void Progress::finish() {
+    std::unique_lock lock(g_shown_mutex);
     if (m_bar_drawn) m_terminal.move_err(k_erase_line);
     m_bar_drawn = false;
     if (g_shown == this) g_shown = nullptr;
     if (g_shown == nullptr) log::before_each_line(nullptr);
     m_finished = true;
+    lock.unlock();
     if (std::this_thread::get_id() != m_owner) return;
     for (Progress** one = &t_innermost; *one != nullptr; one = &(*one)->m_outer) {
         if (*one != this) continue;
@@ -184,6 +189,7 @@ void Progress::draw(const std::string& facts) {
         const std::size_t comma = line.rfind(',', width);
         line.resize(comma != std::string::npos && comma > head.size() ? comma : end == std::string::npos ? width : end);
     }
+    const std::lock_guard lock(g_shown_mutex);
     m_terminal.move_err(k_erase_line);
     m_terminal.err(line);
     m_bar_drawn = true;

@@ -189,9 +189,9 @@ test_the_clock_of_a_silent_job_ticks() {
   out_has 'half done'
   tr '\r' '\n' <"$WORK/out" | grep -q 'half.*waiting' && fail 'beside an unfinished line'
   in_terminal 0 "$GDNCTL" ray-test --cluster local --submission-id quiet -q
-  out_lacks 'waiting for'
+  out_lacks 'waiting for quiet'
   expect 0 "$GDNCTL" ray-test --cluster local --submission-id other
-  err_lacks 'waiting for'
+  err_lacks 'waiting for other'
 }
 
 test_the_clock_of_a_loops_profile_ticks() {
