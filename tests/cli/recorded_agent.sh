@@ -72,3 +72,9 @@ test_it_commits_where_git_knows_nobody() {
   iteration 1
   [ "$(git log -1 --format=%an)" = 'recorded agent' ] || fail "author: $(git log -1 --format=%an)"
 }
+test_an_attempt_begins_its_answer_with_what_it_tried() {
+  repository
+  printf '# Attempt 1 of run 20260101t000000-0000\n' >"$WORK/prompt"
+  expect 0 sh examples/cpu-gdn/agent/agent.sh <"$WORK/prompt"
+  [ "$(head -1 "$WORK/out" | jq -r .technique)" = 'Walk a panel of columns through the whole sequence' ] || fail "$(cat "$WORK/out")"
+}

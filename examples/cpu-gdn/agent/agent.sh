@@ -21,4 +21,7 @@ git apply --index "$record"
 set --
 git config user.email >/dev/null || set -- -c user.name='recorded agent' -c user.email=agent@localhost
 sed '/^diff --git /,$d' "$record" | git "$@" commit --quiet --file -
-echo "iteration $iteration: $(git log -1 --format=%s)"
+title=$(git log -1 --format=%s)
+# The answer to an attempt begins with what it tried.
+if [ "$kind" = attempt ]; then printf '{"technique": "%s"}\n' "$title"; fi
+echo "iteration $iteration: $title"
