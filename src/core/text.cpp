@@ -337,10 +337,10 @@ std::size_t columns_of(std::string_view s) {
         plain.begin(), plain.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
 }
 
-// The end of a line's first word: the next blank outside a command in backquotes.
+// The end of a line's first word: the next blank outside a command in backquotes, and not that of "94 %".
 std::size_t end_of_word(std::string_view line) {
     std::size_t at = 0;
-    while (at < line.size() && line[at] != ' ') {
+    while (at < line.size() && (line[at] != ' ' || line.substr(at).starts_with(" %"))) {
         const std::size_t close = line[at] == '`' ? line.find('`', at + 1) : std::string_view::npos;
         at = (close == std::string_view::npos ? at : close) + 1;
     }
@@ -386,7 +386,7 @@ public:
     }
     void add_word(std::string_view word, std::size_t gap) {
         const std::size_t width = columns_of(word);
-        if (!fits(gap, width) && m_column > m_hang && !word.starts_with('%')) start_line();  // "94 %" stays together
+        if (!fits(gap, width) && m_column > m_hang) start_line();
         if (std::exchange(m_fresh, false)) gap = 0;
         m_text.append(gap, ' ') += word;
         m_column += gap + width;
