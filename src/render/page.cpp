@@ -40,7 +40,7 @@ table { border-collapse: collapse; } td, th { padding: .25rem 1rem .25rem 0; tex
   border-bottom: 1px solid var(--line); } th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 td { overflow-wrap: break-word; } td:last-child { overflow-wrap: anywhere; min-width: 8rem; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } .dense td { white-space: nowrap; }
-.dense td:last-child:not(.n) { white-space: normal; }
+.dense { font-size: .9em; } .dense td:last-child:not(.n) { white-space: normal; }
 pre { background: var(--code); padding: .7rem 1rem; border-radius: 6px; white-space: pre-wrap; margin: 0; }
 dl { display: flex; flex-wrap: wrap; gap: .4rem 2.2rem; margin: 1rem 0; } dl div { min-width: 6rem; }
 dt { color: var(--soft); font-size: .85em; } dd { margin: 0; font-size: 1.15em; font-variant-numeric: tabular-nums; }

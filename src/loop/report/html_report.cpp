@@ -75,8 +75,8 @@ measured.{{/}}</p>
 {{words/cost}}, {{words/attempts}}</p>
 {{#measured}}<p>{{metric|80}} = {{words/value}}{{?words/whole_gain}}; {{words/whole_gain}}{{/}}{{?suspect}};
 <b class=fail>suspect</b>: the base had moved{{/}}; {{words/decision}}</p>
-{{/}}{{?words/has_table}}<div class=wide><table><tr><th>stage<th>verdict<th>time<th>why</tr>
-{{#stages}}<tr><td>{{name|60}}<td>{{?bold}}<b class={{bold}}>{{verdict|10}}</b>{{/}}{{^bold}}{{verdict|10}}{{/}}<td class=soft>{{?wall_ms}}{{wall_ms|duration}}{{/}}
+{{/}}{{?words/has_table}}<div class=wide><table><tr><th>stage<th>verdict<th class=n>time<th>why</tr>
+{{#stages}}<tr><td>{{name|60}}<td>{{?bold}}<b class={{bold}}>{{verdict|10}}</b>{{/}}{{^bold}}{{verdict|10}}{{/}}<td class="n soft">{{?wall_ms}}{{wall_ms|duration}}{{/}}
 <td>{{reason}}</tr>
 {{#gates}}<tr><td class=soft>gate {{id|60}}<td>{{result|10}}<td><td>{{?relation}}{{value|people}} {{relation}} {{limit|people}}{{?words}}, {{/}}{{/}}{{words}}</tr>
 {{/}}{{*facts}}<tr><td class=soft colspan=3>{{@}}<td>{{.}}</tr>

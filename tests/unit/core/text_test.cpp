@@ -111,6 +111,7 @@ TEST_CASE("text: lines are folded at blanks for a terminal") {
     CHECK(folded("why  one two three four", 18) == "why  one two three\n     four");
     CHECK(folded("/a/path/that/is/long is whole", 10) == "/a/path/that/is/long\n  is whole");
     CHECK(folded("\x1b[31mred\x1b[0m and blue", 12) == "\x1b[31mred\x1b[0m and blue");
+    CHECK(folded("hidden 94 %; 0 excluded", 10) == "hidden\n  94 %; 0\n  excluded");
     CHECK(folded("äöü äöü", 7) == "äöü äöü");
     CHECK(folded("out  0.3 x budget  rms 1e-7", 26) == "out  0.3 x budget\n  rms 1e-7");
     CHECK(folded("\n\n", 40) == "\n\n");
