@@ -17,8 +17,8 @@ test_forward_backward_and_decode_are_measured_in_one_run() {
         "$WORK/out" >/dev/null || fail "a fraction of what was not measured"
     jq -e '.nominal_gflop.decode == 7 * 16 * 8 * 70 * 4 * 1e-9' "$WORK/out" >/dev/null || fail "the work of decoding"
     expect 0 all_passes --peer builtin:chunk --peer builtin:decode-in-place
-    out_has 'builtin:chunk takes'
-    out_has 'builtin:decode-in-place takes'
+    out_has 'builtin:chunk is'
+    out_has 'builtin:decode-in-place is'
     grep -qE 'x (slower|faster) than builtin:decode' "$WORK/out" || fail 'no comparison'
     [ "$(awk 'length > 100' "$WORK/out" | wc -l)" = 0 ] || fail "a line passes 100 columns"
 }
@@ -46,7 +46,7 @@ test_the_environment_does_not_choose_the_yardstick() {
 test_every_kernel_is_timed_and_verified() {
     expect 0 bench --peer builtin:chunk
     out_has 'builtin:fused'
-    out_has 'builtin:chunk takes'
+    out_has 'builtin:chunk is'
     out_has 'x budget'
     out_has 'multiply-add peak:'
     grep -Eq '^sgemm: ([0-9.]+ GFLOP/s|not measured)' "$WORK/out" || fail "nothing about sgemm"
@@ -146,7 +146,7 @@ test_a_kernel_that_is_wrong_or_fails_has_no_time() {
     out_has 'BUILD_FAILED'
     out_has 'error:'
     expect 2 bench --kernel kernel.c
-    err_has 'name it lib:PATH, src:FILE.c, cmd:COMMAND, py:ADAPTER or builtin:NAME'
+    err_has 'did you mean `src:kernel.c`?'
     expect 2 bench --kernel src:missing.c
 }
 
@@ -168,7 +168,7 @@ test_all_passes_of_a_loaded_kernel_are_timed() {
     jq -e '[.forward, .backward, .decode] | all(.verified)' "$WORK/out" >/dev/null || fail "bf16"
     expect 0 bench --kernel lib:full.so --peer builtin:backward
     out_has 'lib:full.so, backward'
-    out_has 'builtin:backward takes'
+    out_has 'builtin:backward is'
     grep -qE 'x (slower|faster) than lib:full.so, backward' "$WORK/out" || fail 'no comparison'
     out_has 'backward of a loaded kernel: includes recomputing the forward'
     out_has 'decode of a loaded kernel: one token per call, in place'

@@ -216,7 +216,7 @@ test_names_of_kernels() {
     expect 2 verify --kernel lib:.
     err_has 'is not a file'
     expect 2 verify --kernel file.c
-    err_has 'name it lib:PATH, src:FILE.c, cmd:COMMAND, py:ADAPTER or builtin:NAME'
+    err_has 'did you mean `src:file.c`?'
     expect 2 verify --kernel cmd:
     expect 2 verify --kernel "src:$EXAMPLE" --time-limit 0
     expect 2 verify --kernel "src:$EXAMPLE" --memory-limit 0

@@ -137,5 +137,5 @@ test_a_trace_at_wandb_is_that_of_the_run_which_the_output_names() {
   err_has 'run-r1-profiler:v0 was stored before the job began'
   profile trace:step true wandb
   expect 0 "$GDNCTL" ray-profile --cluster local --json
-  err_has 'the profile's output does not name a W&B run'
+  err_has "the profile's output does not name a W&B run"
 }
