@@ -93,9 +93,11 @@ test_a_step_shows_what_matters_and_keeps_the_rest() {
     [ "$(cat "$WORK/out")" = "\$ build/release/gdnctl 'all OK' 0
   verdict: all OK" ] || fail 'other lines'
     [ "$(wc -l <build/run/judge.log)" = 21 ] || fail 'the log is not whole'
-    expect 3 step judge '^nothing' bad 3
+    expect 4 step judge '^nothing' bad 4
     err_has 20
-    out_has 'it failed with 3; the end of build/run/judge.log:'
+    out_has 'it failed with 4; the end of build/run/judge.log:'
+    expect 3 step judge '^nothing' 'nothing kept' 3
+    out_lacks 'it failed'
 }
 
 tally() { bash "$REPO/tests/support/tally.sh" "$@"; }
