@@ -214,6 +214,7 @@ private:
         const auto base = m_context.env.get("TMPDIR").value_or("");
         GDNCTL_TRY_ASSIGN(m_dry, TempFolder::make(base.empty() ? "/tmp" : base, "gdnctl-evolve"));
         m_cwd = m_dry.path() / "repository";
+        log::info("--dry-run: a demo with invented changes and times in a temporary repository; yours is not used");
         GDNCTL_TRY(make_private_directory(m_cwd));
         GDNCTL_TRY(make_synthetic_repository(m_cwd, m_context.process));
         m_target = synthetic_target();
