@@ -38,14 +38,15 @@ h1 { font-size: 1.5rem; margin-bottom: .3rem; } h2 { font-size: 1.1rem; margin: 
 p { margin: .3rem 0; } .wide { overflow-x: auto; } .soft { color: var(--soft); } code { font-size: .92em; }
 table { border-collapse: collapse; } td, th { padding: .25rem 1rem .25rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); } th { color: var(--soft); font-weight: 600; white-space: nowrap; }
-td { overflow-wrap: break-word; } td:last-child { overflow-wrap: anywhere; min-width: 8rem; }
+td { overflow-wrap: break-word; } td:last-child { overflow-wrap: anywhere; min-width: 7rem; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } .dense td { white-space: nowrap; }
 .dense { font-size: .9em; } .dense td:last-child:not(.n) { white-space: normal; }
 pre { background: var(--code); padding: .7rem 1rem; border-radius: 6px; white-space: pre-wrap; margin: 0; }
 dl { display: flex; flex-wrap: wrap; gap: .4rem 2.2rem; margin: 1rem 0; } dl div { min-width: 6rem; }
 dt { color: var(--soft); font-size: .85em; } dd { margin: 0; font-size: 1.15em; font-variant-numeric: tabular-nums; }
+details table { font-size: .9em; }
 details { border-bottom: 1px solid var(--line); padding: .25rem 0; } summary { cursor: pointer; }
-details:target { background: var(--code); } details > div { padding: .4rem 0 .8rem 1.4rem; }
+details:target { background: var(--code); } details > div { padding: .4rem 0 .8rem 1.2rem; }
 summary i, .legend i { display: inline-block; width: .85em; height: .85em; margin-right: .4em; vertical-align: -.1em; }
 .legend { color: var(--soft); font-size: .9em; } .legend span { margin-right: 1rem; white-space: nowrap; }
 .OK, .SUSPECT, .WRONG, .pass, .fail { font-weight: 700; } .OK, .pass { color: var(--ok); }
