@@ -71,7 +71,7 @@ TEST_CASE("stage: a factor by token is found in one chunk of one head") {
                 c.forget[i] *= c.beta(i);
             }
         },
-        "wu", "right-hand side has a factor");
+        "wu", "right-hand side has an extra factor");
     expect_stage(
         [&](ChunkParts& c) {
             for (Row i = 0; i < c.rows; ++i) c.write[i] *= odd(i);
@@ -81,12 +81,12 @@ TEST_CASE("stage: a factor by token is found in one chunk of one head") {
         [&](ChunkParts& c) {
             for (Row i = 0; i < c.rows; ++i) c.read[i] *= odd(i);
         },
-        "output", "Q S has a factor");
+        "output", "Q S has an extra factor");
     expect_stage(
         [&](ChunkParts& c) {
             for (Row i = 0; i < c.rows; ++i) c.insert[i] *= odd(i);
         },
-        "carry", "writes has a factor");
+        "carry", "writes has an extra factor");
 }
 
 TEST_CASE("stage: sums of gates that are wrong in any way are the gate's") {
