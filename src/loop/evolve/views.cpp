@@ -77,7 +77,11 @@ std::string line_of(const Attempt& one, std::size_t columns) {
     const bool shows_gain = one.gate && one.number > 0;
     const std::string rest = shows_gain ? gain_text(*one.gate) : one.reason;
     const std::string between = one.technique.empty() || rest.empty() ? "" : ": ";
-    return cut(line + "  " + one.technique + between + rest, columns) + "\n";
+    // The technique makes room for the gain or the reason, but not all of it.
+    constexpr std::size_t k_least = 16;
+    const std::size_t taken = line.size() + 2 + between.size() + rest.size();
+    const std::string technique = cut(one.technique, columns > taken + k_least ? columns - taken : k_least);
+    return cut(line + "  " + technique + between + rest, columns) + "\n";
 }
 
 constexpr std::string_view k_heading = "    N  operator   L  verdict      commit   technique: gain, or why";
