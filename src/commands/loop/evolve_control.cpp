@@ -198,7 +198,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
         for (const LogProblem& one : found.problems) {
             context.terminal.out(fmt::format("{}:{}: {} {}\n", file.string(), one.line, one.number, one.problem));
         }
-        context.terminal.out(fmt::format("{} checked, {} wrong\n", found.numbers, found.problems.size()));
+        context.terminal.out(fmt::format("{} number{} checked, {} wrong\n", found.numbers,
+                                         found.numbers == 1 ? "" : "s", found.problems.size()));
     }
     return found.problems.empty() ? ExitCode::ok : ExitCode::check_failed;
 }

@@ -268,7 +268,7 @@ TEST_CASE("commands of a loop: what is refused") {
         {"evolve promote", {"best"}, 6, "no evolve run"},
         {"evolve noise", {"--pairs", "4"}, 2, "--pairs: expected 3, 5 or 9"},
         {"evolve import", {"--from", "none.json"}, 2, "none.json"},
-        {"policy test", {}, 2, "no FILE given"},
+        {"policy test", {}, 2, "the argument FILE is missing"},
         {"policy test", {"f", "--lower-is-better", "--higher-is-better"}, 2, "cannot be combined"},
         {"policy test", {"none.json"}, 2, "none.json"},
         {"policy show", {"--perf-policy-file", "none.json"}, 2, "none.json"},
@@ -658,7 +658,7 @@ TEST_CASE("evolve lint: numbers with an evaluation of the run, without one, with
     CHECK(world.json()["problems"].size() == 2);
     world.check({"evolve lint", {}, 2, "experiment-log.md"});
     world.write(std::string(k_runs) + "/r1/experiment-log.md", "Nothing was measured.\n");
-    world.check({"evolve lint", {}, 0, "0 numbers, 0 problems"});
+    world.check({"evolve lint", {}, 0, "0 numbers checked, 0 wrong"});
     world.check({"evolve lint", {"--run", "other"}, 6, "no evolve run other"});
 }
 
