@@ -339,7 +339,7 @@ test_iterations_of_a_loop_in_every_shell() {
 test_attempts_and_runs_of_evolve_in_every_shell() {
   git init -q .
   for run in 20260101t000000z-aaaa 20260102t000000z-bbbb; do
-    expect 0 "$GDNCTL" codex-loop --mode evolve --agent scripted --max-attempts 3 --seed 3 --log-dir .gdnctl/evolve/$run
+    expect 0 "$GDNCTL" codex-loop --mode evolve --dry-run --max-attempts 3 --seed 3 --log-dir .gdnctl/evolve/$run
   done
   for command in show diff replay promote; do in_every_shell "evolve $command" 1 2 3 best last; done
   in_every_shell 'evolve diff 1' 1 2 3 best last

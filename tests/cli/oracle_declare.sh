@@ -4,7 +4,7 @@ gpu() { "$GDNCTL" oracle compare gdn --inputs "$V/$1.inputs.safetensors" --outpu
 
 test_what_makes_a_dump_ok_is_declared_in_one_line() {
     expect 9 gpu T65 fla_chunk --contract fla --set l2norm=off
-    out_has 'hint: matches if q and k are normalised in the kernel: --set'
+    out_has 'hint: matches if q and k are normalised in the kernel: --set l2norm=rsqrt(sum+eps)'
     out_has 'l2norm=rsqrt(sum+eps)'
     out_has "declare: --contract fla --set 'l2norm=rsqrt(sum+eps)'"
     expect 0 gpu T65 fla_chunk --contract fla --set 'l2norm=rsqrt(sum+eps)' --json

@@ -41,23 +41,6 @@ std::string place_of_fault_text(const GdnReference& reference, const GdnReport& 
                               place.first_token, place.first_head, place.first_chunk);
 }
 
-// A sentence wrapped for 80 columns where it is indented by 7; later lines are indented by six.
-std::string wrapped_words(std::string_view first, const std::string& sentence) {
-    std::string text(first);
-    std::size_t column = first.size();
-    for (const std::string_view word : text::split(sentence, ' ')) {
-        if (column + word.size() > 73) {
-            while (text.ends_with(' ')) text.pop_back();
-            text += "\n      ";
-            column = 6;
-        }
-        text += fmt::format("{} ", word);
-        column += word.size() + 1;
-    }
-    text.pop_back();
-    return text + "\n";
-}
-
 Json place_json(const std::optional<oracle::FaultLocation>& place) {
     if (!place) return nullptr;
     return {{"heads", place->heads},
@@ -117,7 +100,7 @@ std::string diagnosis_text(const GdnReference& reference, const GdnReport& repor
     for (std::size_t i = 0; i < std::min(report.hints.size(), k_shown); ++i) {
         const oracle::Hint& h = report.hints[i];
         const std::string gain = h.improvement > 1 ? fmt::format(" (error {:.1e} times smaller)", h.improvement) : "";
-        text += wrapped_words(i == 0 ? "hint: " : "  or: ", h.text + gain);
+        text += (i == 0 ? "hint: " : "  or: ") + h.text + gain + "\n";
     }
     return text;
 }
@@ -145,7 +128,7 @@ std::string report_text(const GdnReference& reference, const GdnReport& report) 
     text += diagnosis_text(reference, report);
     if (!report.declare.empty()) {
         const std::string widens = report.declare_widens.empty() ? "" : fmt::format(" ({})", report.declare_widens);
-        text += wrapped_words("declare: ", text::shell_join(report.declare) + widens);
+        text += "declare: " + text::shell_join(report.declare) + widens + "\n";
     }
     if (report.outputs_are_truth) text += oracle_report::k_truth_note;
     return text + verdict_text(oracle::name_of(report.verdict), report.reason);
