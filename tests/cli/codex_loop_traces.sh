@@ -50,7 +50,7 @@ test_settings_that_were_changed_after_a_kill_are_still_not_used() {
   git config filter.new.clean theirs
   agent "$works"
   expect 0 "$GDNCTL" codex-loop --resume
-  err_has 'settings that name programs were changed, which this run does not use: credential.helper, filter.new.clean'
+  err_has 'settings that name programs were changed; this run ignores them: credential.helper, filter.new.clean'
 }
 
 test_keys_that_the_agent_has_are_masked_in_what_a_run_keeps() {

@@ -196,7 +196,7 @@ ProfileChecks check_profile(const ProfileResult& result, double value, const Tar
         if (value > 0) out.roofline = lower ? *result.floor / value : value / *result.floor;
         out.floor = out.impossible ? "fail" : "pass";
         if (out.impossible) {
-            out.problem = fmt::format("{:g} exceeds the physical limit ({:g})", value, *result.floor);
+            out.problem = fmt::format("{:g} is better than is physically possible ({:g})", value, *result.floor);
         }
     }
     if (!target.kernel_op.empty()) {
