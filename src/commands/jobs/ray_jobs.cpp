@@ -271,6 +271,25 @@ ExitCode compatible(const Result<Watched>& watched) {
     return watched->timed_out ? ExitCode::usage : ExitCode::ok;
 }
 
+struct JudgedEnd {
+    JobVerdict verdict;
+    JobOutput output;  // empty if it was not needed
+};
+
+// The verdict on a job that has ended, with its output where that can say more.
+Result<JudgedEnd> judge_end(const JobDetails& details, const std::string& id, JobBackend& backend, Context& context) {
+    JudgedEnd end{classify(details), {}};
+    // Results may be anywhere in the log; signs of a bad node are near its end.
+    constexpr std::size_t k_signs = 200;
+    if (!context.global.json && end.verdict.exit != ExitCode::check_failed) return end;
+    auto read = read_output(backend, id, context.global.json ? std::nullopt : std::optional(k_signs));
+    if (!read && !is_log_trouble(read.error())) return tl::unexpected(std::move(read).error());
+    if (!read) log::warning("{}", read.error().text());
+    if (read) end.output = std::move(*read);
+    end.verdict = classify(details, end.output.tail());
+    return end;
+}
+
 Result<ExitCode> wait(const Options& options, const std::string& id, const LineRegex* grep, JobBackend& backend,
                       Context& context) {
     WatchOptions watch;
@@ -294,20 +313,9 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
         }
         return tl::unexpected(std::move(watched).error());
     }
-    JobVerdict verdict{FailureClass::timeout, ExitCode::timeout};
-    JobOutput output;
+    JudgedEnd end{{FailureClass::timeout, ExitCode::timeout}, {}};
     if (!watched->timed_out) {
-        verdict = classify(watched->details);
-        // Results may be anywhere in the log; signs of a bad node are near its end.
-        constexpr std::size_t k_signs = 200;
-        const bool suspicious = verdict.exit == ExitCode::check_failed;
-        if (context.global.json || suspicious) {
-            auto read = read_output(backend, id, context.global.json ? std::nullopt : std::optional(k_signs));
-            if (!read && !is_log_trouble(read.error())) return tl::unexpected(std::move(read).error());
-            if (!read) log::warning("{}", read.error().text());
-            if (read) output = std::move(*read);
-            verdict = classify(watched->details, output.tail());
-        }
+        GDNCTL_TRY_ASSIGN(end, judge_end(watched->details, id, backend, context));
     } else {
         log::error("job {} has not ended within {} s", id, *options.timeout_s);
         show_next_commands(backend, id);
@@ -330,8 +338,8 @@ Result<ExitCode> wait(const Options& options, const std::string& id, const LineR
             fetched = fetch_outputs(watched->details, outputs, context.cwd / *options.outputs, context);
         }
     }
-    if (context.global.json) print_end(watched->details, verdict, output, outputs, backend, context);
-    const ExitCode exit = options.compat_exit ? compatible(watched) : verdict.exit;
+    if (context.global.json) print_end(watched->details, end.verdict, end.output, outputs, backend, context);
+    const ExitCode exit = options.compat_exit ? compatible(watched) : end.verdict.exit;
     if (fetched) return exit;
     if (exit == ExitCode::ok) return tl::unexpected(std::move(fetched).error());
     log::error("{}", fetched.error().text());
