@@ -709,10 +709,8 @@ private:
         const auto gate = gate_directive(m_plan.gates, m_request.target, m_context.cwd, m_plan.log_dir);
         if (gate) deps.directives.emplace_back([&](std::span<const Record>) { return std::vector{*gate}; });
         if (m_plan.isolation == Isolation::worktree) {  // in place the prompt is the recipe's, byte for byte
-            deps.directives.emplace_back(
-                [&](std::span<const Record> records) { return context_directive(m_plan.log_dir, records); });
-            deps.directives.emplace_back(
-                [&](std::span<const Record> records) { return trace_directive(artefacts, records); });
+            deps.directives.emplace_back([&](auto records) { return context_directive(m_plan.log_dir, records); });
+            deps.directives.emplace_back([&](auto records) { return trace_directive(artefacts, records); });
         }
         log::write_as_it_is(log::Level::info,
                             message::directives_loaded(m_plan.directives.size() + (tpu ? 1 : 0) + (gate ? 1 : 0)));

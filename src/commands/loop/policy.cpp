@@ -140,9 +140,10 @@ void describe(cli::Args& args, Options& options) {
     args.example("gdnctl policy test perf_state.json --perf-policy-file policy.json --json | jq .differences");
     args.see_also({"policy show", "policy simulate"});
     args.check([&options]() -> Status {
-        if (options.files.empty())
+        if (options.files.empty()) {
             return fail(ErrorKind::usage, "the argument FILE is missing",
                         "FILE: a run's perf_state.json, such as .agents/logs/gdn_codex_loop/perf_state.json");
+        }
         if (options.lower && options.higher) {
             return fail(ErrorKind::usage, "--lower-is-better and --higher-is-better cannot be combined");
         }

@@ -48,7 +48,7 @@ std::vector<std::string_view> names_of(const std::vector<const Operator*>& known
     return names;
 }
 
-tl::unexpected<Error> name_it(std::string_view what, std::string choices) {
+tl::unexpected<Error> name_it(std::string_view what, const std::string& choices) {
     return fail(ErrorKind::usage, fmt::format("the argument OP is missing, and {} does not say which is meant", what),
                 "OP: " + choices);
 }

@@ -39,7 +39,7 @@ constexpr WidePs k_ps_per_us = 1'000'000;
 
 // Microseconds as decimal text, in ps, rounded to the nearest (halves away from zero). Never through a double, which
 // could not hold kineto's times to the ps. nullopt: not a finite number, or of 10^30 ps and more.
-std::optional<WidePs> parse_microseconds(std::string_view text);
+std::optional<WidePs> parse_microseconds(std::string_view s);
 
 // The first quote or backslash in [at, end), or `end`.
 inline const char* find_string_end(const char* at, const char* end) {
