@@ -92,7 +92,7 @@ Status download_from_wandb(const std::string& run_url, WallTime began, const fs:
                                      std::string_view body) {
         return artifacts.explain(address, status, headers, body);
     };
-    return fetch_files(std::move(listing.files), folder, client, explain, listing.artifact.version_name(), context);
+    return fetch_files(listing.files, folder, client, explain, listing.artifact.version_name(), context);
 }
 
 // `where`: "NAMESPACE/NAME/PREFIX" of a dataset.

@@ -261,9 +261,9 @@ std::vector<std::string> contract_field_names() {
     return names;
 }
 
-std::vector<std::string> contract_field_values(std::string_view name) {
-    const Field* field = find_field(name);
-    if (field == nullptr) return {};
+std::vector<std::string> contract_field_values(std::string_view field) {
+    const Field* found = find_field(field);
+    if (found == nullptr) return {};
     std::vector<std::string> all = {std::string(k_of_inputs), "none", "dk^-0.5"};
     const auto add = [&all](const auto& words) {
         for (const auto& word : words) all.emplace_back(word.text);
@@ -274,7 +274,7 @@ std::vector<std::string> contract_field_values(std::string_view name) {
     for (const std::string& word : all) {
         GdnContract trial;
         const bool known = std::find(accepted.begin(), accepted.end(), word) != accepted.end();
-        if (!known && !field->set(trial, word)) accepted.push_back(word);
+        if (!known && !found->set(trial, word)) accepted.push_back(word);
     }
     return accepted;
 }
