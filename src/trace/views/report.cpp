@@ -201,6 +201,32 @@ Block tries_block(const std::vector<Try>& tries) {
     return block;
 }
 
+Result<Json> report_json(const Report& report, const Model& model, const std::vector<KernelRow>& kernels,
+                         const Json& hotspots, const Json& steps, const Asked& asked) {
+    Json rows = Json::array(), lines = Json::array(), budgets = Json::object();
+    for (const KernelRow& row : kernels) rows.push_back(kernel_json(row, model));
+    for (const std::string& line : report.log_lines) lines.push_back(line);
+    for (const auto& [key, value] : report.budgets) budgets[key] = value;
+    Json json = {{"steps", json::field(steps, "steps")}, {"time", json::field(steps, "time")}};
+    json["hotspots"] = hotspots;
+    json["kernels"] = rows;
+    json["diff"] = report.diff ? diff_json(*report.diff, asked.top) : Json();
+    json["verdict"] = report.diff           ? Json(name_of(report.diff->verdict))
+                      : model.counted() < 4 ? Json("insufficient")
+                                            : Json();
+    Json metric;
+    if (!asked.metric.empty()) {
+        GDNCTL_TRY_ASSIGN(const Objective objective, objective_of(model, asked.metric));
+        metric = {{"name", asked.metric}, {"value", objective.value}, {"unit", objective.unit}};
+    }
+    json["metric"] = metric;
+    json["budgets"] = budgets;
+    json["tries"] = tries_json(tries_of(model, kernels, hotspots));
+    json["log_lines"] = lines;
+    json["digest"] = report.digest;
+    return json;
+}
+
 }  // namespace
 
 Result<Report> report_of(const Source& source, const Asked& asked) {
@@ -251,27 +277,7 @@ Result<Report> report_of(const Source& source, const Asked& asked) {
                       "\n##### Log lines\n\n";
     for (const std::string& line : report.log_lines) report.markdown += line + "\n";
 
-    Json rows = Json::array(), lines = Json::array(), budgets = Json::object();
-    for (const KernelRow& row : kernels) rows.push_back(kernel_json(row, model));
-    for (const std::string& line : report.log_lines) lines.push_back(line);
-    for (const auto& [key, value] : report.budgets) budgets[key] = value;
-    report.json = {{"steps", json::field(steps.json, "steps")}, {"time", json::field(steps.json, "time")}};
-    report.json["hotspots"] = hotspots.json;
-    report.json["kernels"] = rows;
-    report.json["diff"] = report.diff ? diff_json(*report.diff, asked.top) : Json();
-    report.json["verdict"] = report.diff           ? Json(name_of(report.diff->verdict))
-                             : model.counted() < 4 ? Json("insufficient")
-                                                   : Json();
-    Json metric;
-    if (!asked.metric.empty()) {
-        GDNCTL_TRY_ASSIGN(const Objective objective, objective_of(model, asked.metric));
-        metric = {{"name", asked.metric}, {"value", objective.value}, {"unit", objective.unit}};
-    }
-    report.json["metric"] = metric;
-    report.json["budgets"] = budgets;
-    report.json["tries"] = tries_json(tries);
-    report.json["log_lines"] = lines;
-    report.json["digest"] = report.digest;
+    GDNCTL_TRY_ASSIGN(report.json, report_json(report, model, kernels, hotspots.json, steps.json, asked));
     return report;
 }
 
