@@ -35,7 +35,7 @@ std::string_view file_of(std::string_view source) {
 
 // What two operations must have in common at a level; empty: this one cannot be matched there.
 std::string key_of(KeyOf what, const OpSum& op, std::size_t text) {
-    const auto joined = [](auto... parts) { return (... + (std::string(parts) + '\n')); };
+    const auto joined = [](const auto&... parts) { return (... + (std::string(parts) + '\n')); };
     const std::string number = std::to_string(text);
     switch (what) {
         case KeyOf::stable_id: return op.stable_id;

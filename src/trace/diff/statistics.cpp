@@ -59,7 +59,7 @@ std::int64_t interval_rank(std::size_t n, std::size_t m) {
     const auto pairs = static_cast<double>(n) * static_cast<double>(m);
     if (pairs > 400) {
         const double sd = std::sqrt(pairs * static_cast<double>(n + m + 1) / 12);
-        return std::max<std::int64_t>(1, static_cast<std::int64_t>(pairs / 2 - k_normal_quantile * sd + 0.5));
+        return std::max<std::int64_t>(1, std::llround(pairs / 2 - k_normal_quantile * sd));
     }
     // ways[i][u]: orders of i values of one sample and j of the other with U = u, for the current j.
     std::vector<std::vector<double>> ways(n + 1, std::vector<double>(n * m + 1, 0));
