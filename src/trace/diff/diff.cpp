@@ -308,28 +308,9 @@ Json row_json(const WaterfallRow& row) {
                          {"level", json::or_null(row.level)}});
 }
 
-Json rows_json(const std::vector<WaterfallRow>& rows, std::int64_t top) {
+Json rows_json(const std::vector<WaterfallRow>& rows) {
     Json list = Json::array();
-    WaterfallRow rest{"", "rest", 0, 0, 0, "", ""};
-    std::size_t shown = 0;
-    std::size_t more = 0;
-    for (const WaterfallRow& row : rows) {
-        if (row.kind == "idle") {
-            if (more > 0) {
-                rest.label = fmt::format("{} more", more);
-                list.push_back(row_json(rest));
-            }
-            list.push_back(row_json(row));
-        } else if (top < 0 || shown < static_cast<std::size_t>(top)) {
-            list.push_back(row_json(row));
-            ++shown;
-        } else {
-            rest.before_ps += row.before_ps;
-            rest.after_ps += row.after_ps;
-            rest.delta_ps += row.delta_ps;
-            ++more;
-        }
-    }
+    for (const WaterfallRow& row : rows) list.push_back(row_json(row));
     return list;
 }
 
@@ -366,7 +347,7 @@ Result<Diff> compare(const Profile& before, const Profile& after, const DiffOpti
     GDNCTL_TRY(check_comparable(before, after, options, diff.gates));
     const Matching matching = match_ops(before, after);
     diff.levels = matching.levels;
-    diff.rows = waterfall(before, after, matching.matches, diff.total_delta_ps);
+    set_waterfall(diff, before, after, matching.matches);
     diff.stats = shift_of(before.steps, after.steps);
     diff.stats.floor_ps = options.noise_floor_ps ? options.noise_floor_ps : before.floor_ps;
     diff.median_before_ps = median_of(before.steps);
@@ -396,7 +377,7 @@ Json diff_json(const Diff& diff, std::int64_t top) {
                          {"match_levels", levels_json(diff.levels)},
                          {"stats", stats_json(diff.stats)},
                          {"total_delta_ps", diff.total_delta_ps},
-                         {"waterfall", rows_json(diff.rows, top)},
+                         {"waterfall", rows_json(shown_waterfall(diff, top))},
                          {"kernels", std::move(kernels)}});
 }
 

@@ -24,6 +24,14 @@ struct Gate {
     std::string detail;
 };
 
+// A row before it is rounded: ps a step, in units of 1/Diff::scale, with the names on both sides as a stable order.
+struct ExactShare {
+    __extension__ using Product = __int128;  // a sum of picoseconds times a count does not fit into 64 bits
+    Product before = 0, after = 0;
+    std::string first, second;
+    Product delta() const { return after - before; }
+};
+
 struct WaterfallRow {
     std::string label;                             // "fusion.24", "fusion.24 -> fusion.703"
     std::string kind;                              // "matched", "group", "added", "removed", "idle", "rest"
@@ -31,6 +39,7 @@ struct WaterfallRow {
     std::string level;                             // of the match; empty: none
     // Of matched rows and groups, for labels: class before, names.
     std::string cls;
+    ExactShare exact;
 };
 
 struct DiffStats {
@@ -65,6 +74,7 @@ struct Diff {
     DiffStats stats;
     double median_before_ps = 0, median_after_ps = 0;
     Ps total_delta_ps = 0;
+    std::int64_t scale = 1;          // of ExactShare
     std::vector<WaterfallRow> rows;  // all, by |delta|, then label; the last are "idle"; their sum is total_delta_ps
     std::vector<KernelChange> kernels;
 };

@@ -26,9 +26,12 @@ struct Matching {
 
 Matching match_ops(const Profile& before, const Profile& after);
 
-// Rows of all matches and of the idle time, per step, sorted as Diff::rows; their deltas add up to `total`, the
-// difference of the mean steps. No rows if a profile has no steps.
-std::vector<WaterfallRow> waterfall(const Profile& before, const Profile& after, const std::vector<OpMatch>& matches,
-                                    Ps& total);
+// Sets the rows of all matches and of the idle time, per step, and their sum, the difference of the mean steps. No rows
+// if a profile has no steps.
+void set_waterfall(Diff& diff, const Profile& before, const Profile& after, const std::vector<OpMatch>& matches);
+
+// The first `top` rows (-1: all), the others as one of the kind "rest", and idle; rounded anew, so that what is shown
+// adds up to total_delta_ps.
+std::vector<WaterfallRow> shown_waterfall(const Diff& diff, std::int64_t top);
 
 }  // namespace gdnctl::trace
