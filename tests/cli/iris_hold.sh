@@ -262,3 +262,24 @@ test_a_login_is_renewed_in_the_middle_of_a_hold() {
   [ $? = 130 ] || fail "not 130"
   no_complaints
 }
+
+test_a_kernel_is_judged_and_timed_in_the_container() {
+  kernels_in_python
+  host
+  allocate
+  there() { "$GDNCTL" oracle verify gdn --python /usr/bin/python3 $HOLD --allow-cpu --case device_003 "$@"; }
+  expect 0 there --kernel py:mine.py --save-failures none
+  out_has 'verdict: OK (1 case)'
+  err_has 'sending this program to the container'
+  err_lacks 'gdnctl-execute-'
+  [ ! -e none ] || fail 'a folder for nothing'
+  expect 1 there --kernel py:wrong.py --save-failures failures --json
+  err_lacks 'sending this program'
+  err_has 'the failures are in failures'
+  [ "$(jq -r '[.verdict, .environment.framework] | join(" ")' "$WORK/out")" = 'WRONG numpy' ] || fail 'JSON'
+  expect 1 "$GDNCTL" oracle compare gdn --inputs failures/device_003.inputs.safetensors --outputs failures/device_003.outputs.safetensors
+  expect 0 "$GDNCTL" oracle bench gdn --python /usr/bin/python3 $HOLD --allow-cpu --shape 1,1,2,32,16,16 --rounds 2 --runs 1 --kernel py:mine.py
+  out_has 'GFLOP/s'
+  release
+  no_complaints
+}

@@ -173,10 +173,10 @@ test_a_busy_tpu_and_one_that_cannot_be() {
   [ "$(sent LaunchJob 'b["schedulingTimeout"]')" = "{'milliseconds': '2000'}" ] || fail "the limit of the queue"
   expect 2 "$GDNCTL" ray-test $IRIS --working-dir none --tpu v6e-8 --submission-id never
   err_has 'no scaling group provides device tpu:v6e-8'
-  [ "$(asked LaunchJob)" = 2 ] || fail "tried on"
+  [ "$(asked LaunchJob)" = 4 ] || fail "tried on"
   expect 2 "$GDNCTL" ray-test $IRIS --working-dir none --tpu v5p-16
   err_has 'Only single tpu nodes are supported with the CLI'
-  [ "$(asked LaunchJob)" = 2 ] || fail "sent although it cannot be"
+  [ "$(asked LaunchJob)" = 4 ] || fail "sent although it cannot be"
 }
 
 test_a_taken_name_is_never_replaced() {
@@ -193,7 +193,7 @@ test_a_taken_name_is_never_replaced() {
   for name in 4711 latest a/b 'with space' ''; do
     expect 2 "$GDNCTL" ray-test $IRIS --working-dir none --submission-id "$name"
   done
-  [ "$(asked LaunchJob)" = 2 ] || fail "$(asked LaunchJob) launches"
+  [ "$(asked LaunchJob)" = 4 ] || fail "$(asked LaunchJob) launches"
 }
 
 test_the_limit_of_a_package() {
@@ -344,4 +344,38 @@ test_ctrl_c_leaves_the_job_alone_unless_told() {
   [ $? = 130 ] || fail "not 130"
   expect 3 "$GDNCTL" ray-wait $IRIS goes
   expect 124 "$GDNCTL" ray-wait $IRIS stays --timeout 0.5
+}
+
+test_a_kernel_is_judged_and_timed_as_a_job() {
+  serve
+  kernels_in_python
+  there() { "$GDNCTL" oracle verify gdn --python /usr/bin/python3 $IRIS --allow-cpu --case device_003 "$@"; }
+  expect 0 there --kernel py:mine.py --json
+  jq -e '.verdict == "OK" and .job.backend == "iris" and .environment.framework == "numpy"' "$WORK/out" >/dev/null || fail 'JSON'
+  [ "$(sent LaunchJob 'b["bundleBlob"] < 25 * 2**20')" = True ] || fail 'the bundle is too large'
+  expect 1 there --kernel py:wrong.py --save-failures failures
+  out_has 'verdict: WRONG'
+  expect 1 "$GDNCTL" oracle compare gdn --inputs failures/device_003.inputs.safetensors --outputs failures/device_003.outputs.safetensors
+  expect 0 "$GDNCTL" oracle bench gdn --python /usr/bin/python3 $IRIS --allow-cpu --shape 1,1,2,32,16,16 --rounds 2 --runs 1 --kernel py:mine.py
+  out_has 'GFLOP/s'
+  no_complaints
+}
+
+test_a_sweep_runs_as_a_job_for_each_time() {
+  serve
+  git init -q .
+  cat >plan.toml <<'TOML'
+shapes = [{ batch = 1024, hidden = 512, vocab = 128256 }]
+v = [128, 256]
+repeats = 1
+device_kind = "TPU v5"
+x_dtype = "bf16"
+implementation = "mine"
+source_revision = "r1"
+command = ["sh", "-c", """echo "config $0 BlockSizes(b_block_size=$1, h_block_size=512, v_block_size=$2)"; echo 'loss 11.9'; echo "steady_time_s 0.$2"; echo 'tokens_per_s 1'""", "{label}", "{b}", "{v}"]
+TOML
+  expect 0 "$GDNCTL" sweep run plan.toml $IRIS --json
+  jq -e '[.counts.ok, .counts.failed] == [2, 0]' "$WORK/out" >/dev/null || fail "counts: $(head -c 600 "$WORK/out")"
+  [ "$(asked LaunchJob)" = 4 ] || fail "$(asked LaunchJob) launches"
+  no_complaints
 }

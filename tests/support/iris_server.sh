@@ -9,6 +9,7 @@
 #   sent METHOD EXPR     prints the Python expression over `b`, the body of the newest request of the method, and `h`, its headers
 #   no_complaints        fails if a client did something that it must not do
 #   target SCRIPT        the target of the folder is `sh -c SCRIPT` (SCRIPT with its quotes)
+#   kernels_in_python    makes mine.py, which is right, and wrong.py; skips the test without /usr/bin/python3 and numpy
 #   wait_for COMMAND...  until the command succeeds, 20 s at most
 SRV=$WORK/srv
 more=
@@ -84,3 +85,8 @@ wait_for() {
   fail "never: $*"
 }
 said() { grep -qF -- "$1" "$WORK/err" "$WORK/out"; }
+kernels_in_python() {
+  /usr/bin/python3 -c 'import numpy' 2>/dev/null || skip 'no /usr/bin/python3 with numpy'
+  cp "$FIXTURES/python/my_gdn.py" wrong.py
+  sed '/^        S = S \* decay/d; s/^        d = /        S = S * decay[:, t]\n        d = /' wrong.py >mine.py
+}

@@ -6,6 +6,7 @@
 
 #include "commands/common.h"
 #include "commands/jobs/job_options.h"
+#include "core/base64.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/redact.h"
@@ -26,21 +27,58 @@ struct Planned {
     bool at_home = false;  // its files are here
 };
 
+// In the tree there, where the program writes them.
+std::string failures_folder() { return fmt::format(".gdnctl/failures-{}", random_hex(8)); }
+
 // --save-failures where it runs on this machine, too.
 void add_folder(const Elsewhere& options, std::vector<std::string>& words, const Context& context) {
     if (!options.save_failures) return;
     words.insert(words.end(), {"--save-failures", (context.cwd / *options.save_failures).lexically_normal().string()});
 }
 
-// Brings `there`, a folder in the tree on the host, home, and removes it there.
-Status fetch_failures(const FoundHold& hold, const std::string& there, const std::string& here, Context& context) {
-    std::string archive;
-    HostRun run;
-    run.line = fmt::format("[ ! -d {0} ] || tar -C {0} -cf - . && rm -rf {0}", text::shell_quote(there));
-    run.on_out = [&archive](std::string_view bytes) { archive.append(bytes); };
-    GDNCTL_TRY_ASSIGN(const int code, run_on_host(hold, run, context));
-    if (code != 0)
+// The folder's files as a tar archive; empty: it is not there. It is removed there.
+Result<std::string> take_folder(const FoundHold& hold, Via via, const std::string& folder, Context& context) {
+    const std::string line =
+        fmt::format("{{ [ -z \"$(ls -A {0} 2>/dev/null)\" ] || tar -C {0} -cf - .; }} && rm -rf {0}", folder);
+    if (via != Via::ray) {
+        std::string archive;
+        HostRun run;
+        run.line = line;
+        run.on_out = [&archive](std::string_view bytes) { archive.append(bytes); };
+        GDNCTL_TRY_ASSIGN(const int code, run_on_host(hold, run, context));
+        if (code == 0) return archive;
         return fail(ErrorKind::infrastructure, fmt::format("cannot fetch the failures (exit code {})", code));
+    }
+    constexpr std::string_view k_mark = "failures:", k_large = "failures:large";
+    constexpr int k_most_kib = 40 << 10;  // as base64 less than the longest line of data
+    JobPlan plan{"execute", "", {}, {}, {}};
+    plan.data_prefix = k_mark;
+    plan.command.entrypoint = fmt::format(
+        "if [ -d {0} ] && [ \"$(du -sk {0} | cut -f1)\" -gt {1} ]; then echo {2}; else printf {3}; {{ {4}; }} | base64 "
+        "-w 0; echo; fi",
+        folder, k_most_kib, k_large, k_mark, line);
+    HeldRunOptions again;
+    again.sync.no_sync = true;  // in the tree of the run that made them
+    Context quiet = context;    // that this is a run, too, is of no interest
+    quiet.global.quiet = true;
+    const log::Diverted silent([](std::string_view) {});
+    GDNCTL_TRY_ASSIGN(const JobRun run, run_held(hold, via, plan, again, quiet));
+    if (run.cut_short) return tl::unexpected(*run.cut_short);
+    const std::string_view data = text::trim(run.data);
+    if (data == k_large) {
+        return fail(ErrorKind::bad_input, fmt::format("the failures are larger than {} MiB", k_most_kib >> 10),
+                    fmt::format("`gdnctl dev-tpu-execute --tpu-name {} --no-sync -- tar -cf - {} >failures.tar`",
+                                hold.record.tpu_name, folder));
+    }
+    const auto archive = from_base64(data.substr(std::min(k_mark.size(), data.size())));
+    if (archive && data.starts_with(k_mark)) return *archive;
+    return fail(ErrorKind::infrastructure, "cannot fetch the failures: their archive is incomplete");
+}
+
+// Brings `there`, a folder in the tree on the host, home.
+Status fetch_failures(const FoundHold& hold, Via via, const std::string& there, const std::string& here,
+                      Context& context) {
+    GDNCTL_TRY_ASSIGN(std::string archive, take_folder(hold, via, there, context));
     if (archive.empty()) return {};
     std::error_code problem;
     std::filesystem::create_directories(context.cwd / here, problem);
@@ -48,8 +86,18 @@ Status fetch_failures(const FoundHold& hold, const std::string& there, const std
     spec.argv = {"tar", "-C", (context.cwd / here).string(), "--no-same-owner", "-xf", "-"};
     spec.stdin_bytes = std::move(archive);
     GDNCTL_TRY_ASSIGN(const ProcessResult end, context.process.run(spec));
-    if (end.ok()) return {};
-    return fail(ErrorKind::local_io, fmt::format("cannot write the failures to {}: {}", here, text::trim(end.err)));
+    if (!end.ok()) {
+        return fail(ErrorKind::local_io, fmt::format("cannot write the failures to {}: {}", here, text::trim(end.err)));
+    }
+    log::info("the failures are in {}", here);
+    return {};
+}
+
+// Has the job store the folder's files as its outputs, and end as before.
+void store_folder(const std::string& folder, JobCommand& command) {
+    command.entrypoint = fmt::format(
+        "( {0} ); s=$?; [ ! -d {1} ] || [ -z \"$GDNCTL_OUTPUT_DIR\" ] || cp -R {1}/. \"$GDNCTL_OUTPUT_DIR\"; exit $s",
+        command.entrypoint, folder);
 }
 
 // For a backend that gives back nothing but the log.
@@ -70,12 +118,21 @@ Result<Planned> run_as_job(const Elsewhere& options, const RemoteCommand& comman
     JobPlan plan{"oracle", target.name, {}, cluster_env(target, place.kind), {}};
     plan.data_prefix = k_oracle_data;
     if (place.is_local()) add_folder(options, words, context);
+    SubmitOptions submit = options.submit;
+    const std::string folder = failures_folder();
+    const bool store = options.save_failures && place.kind == PlaceKind::iris;
+    if (store) {
+        words.insert(words.end(), {"--save-failures", folder});
+        submit.outputs = options.save_failures;
+    }
     const std::string there = program_there(place.is_local(), plan, context);
     plan.command = oracle_command(target, there, words, command.needs_python());
     plan.command.resources.insert(tpu.resources.begin(), tpu.resources.end());
+    if (store) store_folder(folder, plan.command);
     GDNCTL_TRY_ASSIGN(const auto backend, open_backend(place, options.place, context));
-    GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, options.submit, *backend, context));
-    return Planned{std::move(run), place.is_local() ? std::string() : tpu.type, place.is_local()};
+    GDNCTL_TRY_ASSIGN(JobRun run, run_job(plan, submit, *backend, context));
+    const bool at_home = place.is_local() || (store && !run.outputs.empty() && !run.not_fetched);
+    return Planned{std::move(run), place.is_local() ? std::string() : tpu.type, at_home};
 }
 
 Result<Planned> run_on_hold(const Elsewhere& options, const RemoteCommand& command, Context& context) {
@@ -91,14 +148,20 @@ Result<Planned> run_on_hold(const Elsewhere& options, const RemoteCommand& comma
     JobPlan plan{"oracle", target.name, {}, cluster_env(target, hold.record.kind), {}};
     plan.data_prefix = k_oracle_data;
     GDNCTL_TRY_ASSIGN(const std::string there, program_there(hold, via, plan, context));
-    const bool fetch = options.save_failures && !here && via != Via::ray;
-    const std::string folder = fmt::format(".gdnctl/failures-{}", random_hex(8));
+    const bool fetch = options.save_failures && !here && (via != Via::ray || hold.record.kind == PlaceKind::iris);
+    const std::string folder = failures_folder();
     if (fetch) words.insert(words.end(), {"--save-failures", folder});
     if (here) add_folder(options, words, context);
     plan.command = oracle_command(target, there, words, command.needs_python());
     GDNCTL_TRY_ASSIGN(JobRun run, run_held(hold, via, plan, held, context));
-    if (fetch && !run.cut_short) GDNCTL_TRY(fetch_failures(hold, folder, *options.save_failures, context));
-    return Planned{std::move(run), here ? std::string() : hold.record.tpu_type, here || fetch};
+    bool fetched = false;
+    if (fetch && !run.cut_short) {
+        const Status brought = fetch_failures(hold, via, folder, *options.save_failures, context);
+        if (!brought && is_interruption(brought.error())) return tl::unexpected(brought.error());
+        if (!brought) log::error("{}", brought.error().text());  // the verdict stands
+        fetched = brought.has_value();
+    }
+    return Planned{std::move(run), here ? std::string() : hold.record.tpu_type, here || fetched};
 }
 
 // The verdict there is the verdict here.

@@ -1,11 +1,15 @@
 """Holding the one made-up TPU host of a real Iris controller, beyond what holds everywhere (../ray/cases_devtpu.py)."""
 import os
 import signal
+import subprocess
 import time
 
 from cases_devtpu import READY, allocate, detach, holds, release
 from cases_iris import IRIS, kick, name_of
 from harness import case
+
+
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def hold_name(t, name):
@@ -105,3 +109,32 @@ def killed_while_it_is_made(t):
             "all of them are over", 40)
     detach(t, names[0])
     release(t, names[0])
+
+
+@case(on=IRIS, tpu=True)
+def a_python_kernel_is_judged_as_a_job_and_on_a_hold(t):
+    if subprocess.run(["/usr/bin/python3", "-c", "import numpy"], capture_output=True).returncode != 0:
+        t.skip("no /usr/bin/python3 with numpy")
+    with open(os.path.join(HERE, "../../fixtures/python/my_gdn.py")) as f:
+        wrong = f.read()
+    lines = [line for line in wrong.splitlines(True) if not line.startswith("        S = S * decay")]
+    mine = "".join("        S = S * decay[:, t]\n" + line if line.startswith("        d = ") else line for line in lines)
+    for name, text in (("wrong.py", wrong), ("mine.py", mine)):
+        with open(os.path.join(t.cwd, name), "w") as f:
+            f.write(text)
+    t.target("true")
+    hold = t.id("k")
+    detach(t, hold)
+    verify = ("oracle", "verify", "gdn", "--python", "/usr/bin/python3", "--allow-cpu", "--case", "device_003")
+    for where in ([], ["--tpu-name", hold]):
+        folder = "failures" + "".join(where[1:])
+        where += t.place.args
+        got = t.run(0, *verify, "--kernel", "py:mine.py", "--json", *where, place=False).json
+        t.equal((got["verdict"], got["environment"]["framework"], got["job"]["backend"]), ("OK", "numpy", "iris"), "the verdict")
+        t.equal(t.run(1, *verify, "--kernel", "py:wrong.py", "--json", "--save-failures", folder, *where, place=False).json["verdict"], "WRONG", "the verdict")
+        for part in ("inputs", "outputs"):
+            t.check(os.path.exists(f"{t.cwd}/{folder}/device_003.{part}.safetensors"), f"{part} of the failure {where}")
+        ran = t.run(0, "oracle", "bench", "gdn", "--python", "/usr/bin/python3", "--allow-cpu", "--shape", "1,1,2,32,16,16", "--rounds", "2",
+                    "--runs", "1", "--kernel", "py:mine.py", "--json", *where, place=False)
+        t.check(ran.json["forward"]["verified"], "verified")
+    release(t, hold)
