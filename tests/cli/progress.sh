@@ -215,6 +215,7 @@ test_reports_fit_a_terminal_of_80_columns() {
   export COLUMNS=80
   local trace=$REPO/examples/traces/before.xplane.pb command
   sed 's/beta \* (v\[j\] - d\[j\])/(v[j] - d[j])/' "$REPO/examples/cpu-gdn/kernel.c" >wrong.c
+  "$GDNCTL" oracle run gdn --shape 2,1,1,4096,16,16 --out x.safetensors >/dev/null 2>&1
   while read -r command; do
     # shellcheck disable=SC2086
     python3 -B "$REPO/tests/support/in_terminal.py" "$GDNCTL" $command >"$WORK/out" 2>/dev/null </dev/null
@@ -231,9 +232,11 @@ trace steps $trace
 trace diff $trace $REPO/examples/traces/after.xplane.pb
 oracle verify gdn --kernel src:wrong.c --case g1
 oracle bench gdn --shape 1,2,4,64,16,16 --rounds 1 --runs 1
+oracle compare gdn --inputs x.safetensors --outputs x.safetensors --heatmap
 oracle cases gdn
 oracle cases linear-ce
 oracle adapter
+sweep report $(echo "$FIXTURES"/sweep/seed003/*.log) --comparisons xla
 prompts list
 cluster list
 COMMANDS

@@ -221,7 +221,7 @@ ExitCode exit_of(const sweep::SweepResult& result) {
 Status show(const sweep::SweepResult& result, const fs::path& journal, Context& context) {
     GDNCTL_TRY_ASSIGN(const sweep::Report report, sweep::make_report(result.records, std::nullopt));
     if (!context.global.json) {
-        context.terminal.out(sweep::report_table(report, context.terminal.color_out()));
+        print_lines(sweep::report_table(report, context.terminal.color_out()), context);
         return {};
     }
     Json out = {{"schema", "gdnctl.sweep-run/1"}};
@@ -392,7 +392,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
         out.update(sweep::report_json(report));
         print_json(out, context);
     } else {
-        context.terminal.out(text_of(options.format, report, context.terminal.color_out()));
+        const std::string text = text_of(options.format, report, context.terminal.color_out());
+        options.format == Format::table ? print_lines(text, context) : context.terminal.out(text);
     }
     return options.strict && !report.warnings.empty() ? ExitCode::check_failed : ExitCode::ok;
 }

@@ -84,11 +84,7 @@ Result<ExitCode> compare(const Operator& op, const oracle_compare::Options& opti
         print_json(object, context);
     } else {
         const std::string text = report->text({options.inputs, options.outputs, options.heatmap});
-        if (options.heatmap) {  // a drawing
-            context.terminal.out(toned_verdicts(text, context.terminal.color_out()));
-        } else {
-            print_lines(toned_verdicts(text, context.terminal.color_out()), context);
-        }
+        print_lines(toned_verdicts(text, context.terminal.color_out()), context);
     }
     return oracle_report::exit_code_of(j.verdict, options.allow_suspect);
 }

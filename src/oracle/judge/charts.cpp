@@ -86,7 +86,7 @@ std::string curve_html(const ErrorCurve& curve) {
 
 namespace {
 
-constexpr std::size_t k_characters = 72;
+constexpr std::size_t k_characters = 54;
 constexpr std::size_t k_most_cells = 256;
 constexpr std::size_t k_most_rows = 512;
 // Below this number, each cell has its own rectangle, and so a tooltip; above it, neighbours of one colour share one.
