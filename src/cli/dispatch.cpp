@@ -162,18 +162,15 @@ std::string hint_for(const Table& table, std::string_view typed, std::string_vie
     }
     if (const auto meant = meanings(table, typed); !meant.empty()) return did_you_mean(meant);
     if (const std::string begun = begun_names(table, typed); !begun.empty()) return begun;
-    // `append` alone: the second word of only one command.
-    std::vector<std::string> owners;
-    for (const std::string& name : names) {
-        if (name.ends_with(" " + std::string(typed))) owners.push_back(name);
-    }
-    if (owners.size() == 1) return did_you_mean({owners[0]});
     std::erase_if(names, [](const std::string& name) { return name.find(' ') != std::string::npos; });
     const std::vector<std::string> groups = group_names(table);
     names.insert(names.end(), groups.begin(), groups.end());
     names.emplace_back("help");
-    if (const auto meant = text::nearest(typed, names)) return did_you_mean({*meant});
-    return "`gdnctl --help` lists the commands";
+    for (const Word& word : table.words) names.emplace_back(word.typed);
+    const auto near = text::nearest(typed, names);
+    if (!near) return "`gdnctl --help` lists the commands";
+    const auto meant = meanings(table, *near);
+    return did_you_mean(meant.empty() ? std::vector<std::string_view>{*near} : meant);
 }
 
 // `--colr never lint-log`: the value of a misspelt option is where the command is expected.
@@ -217,7 +214,14 @@ std::vector<std::string_view> meanings(const Table& table, std::string_view type
     for (const Word& word : table.words) {
         if (word.typed == typed) found.push_back(word.meant);
     }
-    return found;
+    if (!found.empty()) return found;
+    // `append` alone: the second word of only one command.
+    for (const Command& command : table) {
+        for (const std::string_view name : shown_names(command)) {
+            if (name.ends_with(" " + std::string(typed))) found.push_back(name);
+        }
+    }
+    return found.size() == 1 ? found : std::vector<std::string_view>();
 }
 
 std::string other_name_note(const Command& command) {

@@ -42,7 +42,8 @@ Result<Dispatch> dispatch(const Table& table, const std::vector<std::string>& wo
 // Commands with an empty group are for scripts and builds; overviews and suggestions omit them.
 inline bool is_hidden(const Command& command) { return command.group.empty(); }
 
-// What people mean by this word; empty: the table does not have it.
+// What people mean by this word: as Table::words says, else the only command of which it is the second word. Empty:
+// neither.
 std::vector<std::string_view> meanings(const Table& table, std::string_view typed);
 
 // " (also: job test)", or nothing.

@@ -169,6 +169,14 @@ constexpr cli::Word k_words[] = {
     {"presets", "prompts list"},
     {"clusters", "cluster list"},
     {"version", "--version"},
+    {"tests", "ray-test"},
+    {"tpu list", "dev-tpu-list"},
+    {"oracle test", "oracle verify"},
+    {"trace compare", "trace diff"},
+    {"log list", "log summary"},
+    {"evolve list", "evolve log"},
+    {"evolve status", "loop-status"},
+    {"evolve report", "loop-report"},
 };
 
 }  // namespace

@@ -392,6 +392,13 @@ public:
         m_column += gap + width;
     }
 
+    // Never broken; stays where it is if even a line of its own is too short.
+    void add_command(std::string_view command, std::size_t gap) {
+        const std::size_t width = columns_of(command);
+        if (m_hang + width > m_columns) m_columns = m_column + gap + width;
+        add_word(command, gap);
+    }
+
     std::string&& text() && { return std::move(m_text); }
 
 private:
@@ -421,7 +428,7 @@ std::string folded_line(std::string_view line, std::size_t columns, std::size_t 
         out.add_cell(line.substr(gap, end - gap), gap);
         line.remove_prefix(end);
     }
-    if (!last.empty()) out.add_word(last, last_gap);
+    if (!last.empty()) out.add_command(last, last_gap);
     return std::move(out).text();
 }
 

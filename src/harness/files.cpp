@@ -76,8 +76,8 @@ Result<std::string> npz_of(const oracle::TensorFile& file) {
 tl::unexpected<Error> torch_file(const std::string& path) {
     const std::string stem = std::filesystem::path(path).stem().string();
     return fail(ErrorKind::bad_input, fmt::format("{} is a PyTorch file (a pickle), which gdnctl does not read", path),
-                fmt::format("convert it: python3 -c \"import torch; from safetensors.torch import save_file; "
-                            "save_file(torch.load('{}'), '{}.safetensors')\"",
+                fmt::format("convert it: `python3 -c \"import torch; from safetensors.torch import save_file; "
+                            "save_file(torch.load('{}'), '{}.safetensors')\"`",
                             path, stem));
 }
 

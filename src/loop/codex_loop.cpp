@@ -528,7 +528,9 @@ private:
         std::random_device random;
         const std::string kind = order.kind == JobKind::tests ? "test" : "profile";
         std::string id = make_submission_id(kind, m_plan.run, m_context.clock.wall(), random());
+        const std::string work = noted_work(m_plan.log_dir);  // this record ends nothing
         GDNCTL_TRY(note(RecordType::job, {{"kind", kind}, {"cluster", order.site.cluster}, {"job", id}}));
+        if (!work.empty()) note_work(m_plan.log_dir, work);
         return id;
     }
 

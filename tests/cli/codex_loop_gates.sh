@@ -11,7 +11,7 @@ test_a_gain_is_kept_a_wrong_and_a_no_faster_one_are_not_an_entry_each() {
   kept 1
   gain='1.25x faster (1.247-1.253x, 3 pairs)'
   err_has 'performance baseline initialized: mine/forward_ms=10 ms @ '
-  err_has 'pair 3 of at most 3: champion 10 ms, candidate 8 ms, 1.25x faster'
+  err_has 'pair 3 of at most 3: champion 10 ms, candidate 8 ms; so far 1.25x faster (3 pairs)'
   err_has 'performance champion promoted: 10 ms -> 8 ms (+25.00%'
   err_has 'performance within hold band vs champion: 8 ms -> 8 ms'
   err_has 'Iteration failed required TPU validation/profile gate.'
@@ -40,7 +40,7 @@ test_a_gain_is_kept_a_wrong_and_a_no_faster_one_are_not_an_entry_each() {
   out_has "| Speed 8 | $(git log -1 --format=%h --abbrev=12 -- speed.txt) | 8 ms | $gain | promoted |"
   expect 0 env COLUMNS=200 "$GDNCTL" loop-status
   out_has "Speed 8: $gain"
-  grep -Eq '^ +1  promoted ' "$WORK/out" && grep -Eq '^ +2  rejected .*tests failed' "$WORK/out" && grep -Eq '^ +3  rejected .*no clear gain' "$WORK/out" || fail 'other words'
+  grep -Eq '^ +1  promoted ' "$WORK/out" && grep -Eq '^ +2  rejected .*tests failed: case t_hand: WRONG, stage order' "$WORK/out" && grep -Eq '^ +3  rejected .*no clear gain' "$WORK/out" || fail 'other words'
   ! grep -Eq 'test-fail|within_threshold|refused|LOG' "$WORK/out" || fail 'another word for one fact, or another number'
   expect 0 "$GDNCTL" loop-explain 1
   out_has "gain       $gain"
@@ -362,4 +362,13 @@ test_a_held_tpu_runs_what_gates_ask_for() {
   [ "$(wc -l <"$WORK/tests_run")" = 1 ] || fail 'the tests did not run once'
   grep -qx 'verdict: OK' $logs/iteration-001-validation-tests.log || fail 'their log'
   grep -q 'validation tests on held dev TPU me on local' $logs/journal.jsonl || fail 'the record'
+}
+
+# As somebody who watches sees it: the profile itself asks.
+test_status_shows_the_pair_at_work() {
+  world && agent 8:ok
+  sed -i "s|\"sh\", \"-c\", \"|&$GDNCTL -C $PWD loop-status >>$WORK/seen; |" gdnctl.toml && git commit -qam 'Ask for the status'
+  loop 0 --iterations 1 --perf-pairs 3
+  grep -q '^now        pair 1 of at most 3$' "$WORK/seen" || fail "$(cat "$WORK/seen")"
+  grep -q '^now        pair 2 of at most 3, the candidate 1.250x as fast so far$' "$WORK/seen" || fail 'the second pair'
 }

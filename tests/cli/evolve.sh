@@ -232,6 +232,9 @@ test_noise_that_hides_the_gain_is_said_before_an_agent_runs() {
   [ ! -e "$WORK/agent_ran" ] || fail 'an agent ran'
   expect 1 "$GDNCTL" evolve noise --pairs 3 --json
   jq -e '.sd_pct > 1 and (.pairs_needed == 0 or .pairs_needed > 3)' "$WORK/out" >/dev/null || fail noise
+  expect 0 "$GDNCTL" ray-list --cluster local
+  out_lacks gdnctl-
+  expect 6 "$GDNCTL" ray-logs last --cluster local
 }
 
 test_imported_candidates_are_measured_before_anything_new() {

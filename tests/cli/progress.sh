@@ -241,3 +241,9 @@ prompts list
 cluster list
 COMMANDS
 }
+
+test_the_json_of_a_linted_log_is_indented_on_a_terminal() {
+  "$GDNCTL" log init --log-file log.md >/dev/null 2>&1
+  in_terminal 0 "$GDNCTL" lint-log --log-file log.md --json
+  tr -d '\r' <"$WORK/out" | grep -q '^  "schema": "gdnctl.lint/1"' || fail "$(head -c 200 "$WORK/out")"
+}

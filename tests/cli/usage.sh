@@ -193,7 +193,17 @@ target|config show
 start|codex-loop
 commit|log stamp
 export|trace export
+tset|ray-test
+tpu list|dev-tpu-list
+evolve list|evolve log
+evolve report|loop-report
+evolve status|loop-status
+log list|log summary
+oracle test|oracle verify
+trace compare|trace diff
 WORDS
+  expect 0 "$GDNCTL" help verify
+  out_has 'gdnctl oracle verify'
 }
 
 test_a_missing_file_is_named_without_a_hint_about_options() {

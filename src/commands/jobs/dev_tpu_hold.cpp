@@ -357,7 +357,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         log::info("no dev TPU is held");
         return ExitCode::ok;
     }
-    context.terminal.out(table_of(views, context));
+    print_lines(table_of(views, context), context);
     for (const HoldView& view : views) {
         const HoldRecord& r = view.record;
         const std::string cap = local_clock(devtpu::cap_end(r.terms, r.created));

@@ -284,7 +284,9 @@ Status print_report(const Options& options, Context& context, const LogPath& whe
     const Format format = chosen_format(options, context);
     std::string text;
     switch (format) {
-        case Format::json: text = runlog::lint_as_json(report, output); break;
+        case Format::json:
+            text = runlog::lint_as_json(report, output, !options.output && context.terminal.out_is_tty() ? 2 : -1);
+            break;
         case Format::sarif: text = runlog::lint_as_sarif(report, document, output); break;
         case Format::github:
             text = runlog::lint_as_github(report, where.relative);
@@ -352,9 +354,9 @@ Result<ExitCode> explain(const std::string& id, Context& context) {
                     {"help", rule->help}},
                    context);
     } else {
-        context.terminal.out(fmt::format("{} {} ({})\n  finds: {}\n  fix:   {}\n  off:   --rule {}=off\n", rule->id,
-                                         rule->name, runlog::name_of(rule->severity), rule->summary, rule->help,
-                                         rule->id));
+        print_lines(fmt::format("{} {} ({})\n  finds: {}\n  fix:   {}\n  off:   --rule {}=off\n", rule->id, rule->name,
+                                runlog::name_of(rule->severity), rule->summary, rule->help, rule->id),
+                    context);
     }
     return ExitCode::ok;
 }

@@ -144,8 +144,9 @@ Result<ExitCode> run(const Options& options, Context& context) {
                     {"unlisted_refs", found.unlisted}},
                    context);
     } else {
-        context.terminal.out(fmt::format("{} records, {} attempts: the journal is intact\n", view.state.records,
-                                         view.state.attempts.size() - 1));
+        print_lines(fmt::format("{} records, {} attempts: the journal is intact\n", view.state.records,
+                                view.state.attempts.size() - 1),
+                    context);
     }
     return ExitCode::ok;
 }
@@ -198,8 +199,9 @@ Result<ExitCode> run(const Options& options, Context& context) {
         for (const LogProblem& one : found.problems) {
             context.terminal.out(fmt::format("{}:{}: {} {}\n", file.string(), one.line, one.number, one.problem));
         }
-        context.terminal.out(fmt::format("{} number{} checked, {} wrong\n", found.numbers,
-                                         found.numbers == 1 ? "" : "s", found.problems.size()));
+        print_lines(fmt::format("{} number{} checked, {} wrong\n", found.numbers, found.numbers == 1 ? "" : "s",
+                                found.problems.size()),
+                    context);
     }
     return found.problems.empty() ? ExitCode::ok : ExitCode::check_failed;
 }
@@ -257,7 +259,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (context.global.json) {
         print_json({{"schema", "gdnctl.evolve-gc/1"}, {"run", view.state.run}, {"removed", removed}}, context);
     } else {
-        context.terminal.out(fmt::format("removed {} ref{}\n", removed.size(), removed.size() == 1 ? "" : "s"));
+        print_lines(fmt::format("removed {} ref{}\n", removed.size(), removed.size() == 1 ? "" : "s"), context);
     }
     return ExitCode::ok;
 }
@@ -301,8 +303,9 @@ Result<ExitCode> run(const Options& options, Context& context) {
                     {"best_there", report.best}},
                    context);
     } else {
-        context.terminal.out(fmt::format("run {}: {} candidates, {} to measure; the best one there was {}\n",
-                                         report.run, report.steps, report.to_judge, report.best));
+        print_lines(fmt::format("run {}: {} candidates, {} to measure; the best one there was {}\n", report.run,
+                                report.steps, report.to_judge, report.best),
+                    context);
     }
     return ExitCode::ok;
 }
@@ -347,8 +350,9 @@ Result<ExitCode> run(const Options& options, Context& context) {
                     {"written", written}},
                    context);
     } else {
-        context.terminal.out(fmt::format("wrote {} step{} to {}\n", written, written == 1 ? "" : "s",
-                                         (context.cwd / options.to).string()));
+        print_lines(fmt::format("wrote {} step{} to {}\n", written, written == 1 ? "" : "s",
+                                (context.cwd / options.to).string()),
+                    context);
     }
     return ExitCode::ok;
 }

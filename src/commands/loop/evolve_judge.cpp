@@ -191,7 +191,8 @@ void describe(cli::Args& args, Options& options) {
 Result<ExitCode> run(const Options& options, Context& context) {
     std::vector<std::string> clusters;
     if (options.cluster) clusters.push_back(*options.cluster);
-    GDNCTL_TRY_ASSIGN(const auto bench, evolve::make_bench(std::move(clusters), "noise", context));
+    GDNCTL_TRY_ASSIGN(const auto bench,
+                      evolve::make_bench(std::move(clusters), evolve::new_run(context.clock) + "-noise", context));
     GDNCTL_TRY_ASSIGN(const GitHead head, bench->repository().head());
     GDNCTL_TRY_ASSIGN(const TempFolder folder,
                       TempFolder::make(context.env.get("TMPDIR").value_or("/tmp"), "gdnctl-noise"));
@@ -217,12 +218,13 @@ Result<ExitCode> run(const Options& options, Context& context) {
                     {"d", pairs.d}},
                    context);
     } else {
-        context.terminal.out(
+        print_lines(
             fmt::format("sd_pct         {:.3f}\ndetectable_pct {:.2f} with {} pairs\npairs_needed   {}\n",
                         loop::to_percent(pairs.look.deviation), noise.detectable_pct, count,
                         noise.pairs_needed != 0 ? std::to_string(noise.pairs_needed)
                         : noise.possible        ? std::string("more than 1000")
-                                         : std::string("none: the target gain is not above the smallest to keep")));
+                                         : std::string("none: the target gain is not above the smallest to keep")),
+            context);
     }
     return noise.fits ? ExitCode::ok : ExitCode::check_failed;
 }
@@ -273,7 +275,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         facts.update(verify_record(view.state, attempt, report));
         print_json(facts, context);
     } else {
-        context.terminal.out(toned_rows(evolve::report_text(report), context.terminal.color_out()));
+        print_lines(toned_rows(evolve::report_text(report), context.terminal.color_out()), context);
     }
     if (report.infra) return ExitCode::infrastructure;
     return report.pass ? ExitCode::ok : ExitCode::check_failed;
@@ -351,9 +353,9 @@ Result<ExitCode> run(const Options& options, Context& context) {
     if (context.global.json) {
         print_json(facts, context);
     } else {
-        context.terminal.out(toned_rows(evolve::report_text(report), context.terminal.color_out()));
+        print_lines(toned_rows(evolve::report_text(report), context.terminal.color_out()), context);
         if (report.pass)
-            context.terminal.out(fmt::format("{} is at {}\n", view.state.branch, one.commit.substr(0, 12)));
+            print_lines(fmt::format("{} is at {}\n", view.state.branch, one.commit.substr(0, 12)), context);
     }
     if (report.infra) return ExitCode::infrastructure;
     return report.pass ? ExitCode::ok : ExitCode::check_failed;

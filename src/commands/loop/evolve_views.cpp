@@ -118,8 +118,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
         print_json({{"schema", "gdnctl.evolve-log/1"}, {"run", view.state.run}, {"attempts", log_json(view.state)}},
                    context);
     } else {
-        context.terminal.out(
-            toned_rows(log_text(view.state, evolve::columns_of(context)), context.terminal.color_out()));
+        print_lines(toned_rows(log_text(view.state, evolve::columns_of(context)), context.terminal.color_out()),
+                    context);
     }
     return ExitCode::ok;
 }
@@ -153,8 +153,9 @@ Result<ExitCode> run(const Options& options, Context& context) {
                     {"attempts", lineage_json(view.state, numbers)}},
                    context);
     } else {
-        context.terminal.out(
-            toned_rows(lineage_text(view.state, numbers, evolve::columns_of(context)), context.terminal.color_out()));
+        print_lines(
+            toned_rows(lineage_text(view.state, numbers, evolve::columns_of(context)), context.terminal.color_out()),
+            context);
     }
     return ExitCode::ok;
 }
@@ -254,8 +255,9 @@ Result<ExitCode> run(const Options&, Context& context) {
                     {"gain_against_base", most}},
                    context);
     } else {
-        context.terminal.out(fmt::format("run {}, attempt {}, commit {}: {}\n", of->state.run, best.number,
-                                         best.commit.substr(0, 7), against_base_text(best, shown_before)));
+        print_lines(fmt::format("run {}, attempt {}, commit {}: {}\n", of->state.run, best.number,
+                                best.commit.substr(0, 7), against_base_text(best, shown_before)),
+                    context);
     }
     return ExitCode::ok;
 }

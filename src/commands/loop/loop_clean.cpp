@@ -125,16 +125,17 @@ Result<ExitCode> run(const Options& options, Context& context) {
     }
     if (options.dry_run) {
         for (const fs::path& folder : remains.worktrees) {
-            context.terminal.out(fmt::format("worktree  {}\n", folder.string()));
+            print_lines(fmt::format("worktree  {}\n", folder.string()), context);
         }
         for (const std::string& ref : removed.refs) context.terminal.out(fmt::format("ref       {}\n", ref));
         for (const fs::path& folder : remains.caches) {
-            context.terminal.out(fmt::format("cache     {}\n", folder.string()));
+            print_lines(fmt::format("cache     {}\n", folder.string()), context);
         }
     }
-    context.terminal.out(fmt::format("{} {}, {}, {}\n", options.dry_run ? "would remove" : "removed",
-                                     many(remains.worktrees.size(), "worktree"), many(removed.refs.size(), "ref"),
-                                     many(remains.caches.size(), "cache")));
+    print_lines(fmt::format("{} {}, {}, {}\n", options.dry_run ? "would remove" : "removed",
+                            many(remains.worktrees.size(), "worktree"), many(removed.refs.size(), "ref"),
+                            many(remains.caches.size(), "cache")),
+                context);
     return ExitCode::ok;
 }
 

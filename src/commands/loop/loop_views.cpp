@@ -53,7 +53,8 @@ std::string promoted_text(const loop::RunView& view) {
     if (view.promotions == 0) return "none yet";
     const auto last = std::find_if(view.iterations.rbegin(), view.iterations.rend(),
                                    [](const IterationView& i) { return i.promoted; });
-    return fmt::format("{}, the last in iteration {}; {} since", view.promotions, last->number, view.since_promotion);
+    return fmt::format("{}, the last in iteration {}; {} iteration{} since", view.promotions, last->number,
+                       view.since_promotion, view.since_promotion == 1 ? "" : "s");
 }
 
 // A reason from the performance policy includes the gain.
@@ -61,7 +62,10 @@ std::string why_of(const IterationView& i, const loop::MeasuredRun* measured) {
     const loop::MeasuredView* own = measured == nullptr ? nullptr : measured->of(i);
     const std::string gain = gain_text(own);
     const std::string_view cause = i.ended ? runlog::outcome_words(i.outcome).cause : std::string_view();
-    std::string why = runlog::reason_words(i.reason);
+    // The clause that identifies the failure comes first: without what ran where.
+    const std::size_t sign = i.sign.empty() ? std::string::npos : i.reason.find(i.sign);
+    const std::size_t before = sign == std::string::npos ? sign : i.reason.find_last_of(":;", sign);
+    std::string why = runlog::reason_words(text::trim(std::string_view(i.reason).substr(before + 1)));
     if (!cause.empty()) why = std::string(cause) + (why.empty() ? "" : ": ") + why;
     if (gain.empty() || i.reason.find(runlog::gain_text(*own->gain)) != std::string::npos) return why;
     return gain + (why.empty() ? "" : "; ") + why;

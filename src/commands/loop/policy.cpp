@@ -187,7 +187,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         for (const Judged& one : all) out += case_text(one, context.terminal.color_out());
         out += fmt::format("{} records, {} not judged, {} decided differently by policy {}\n", all.size(), skipped,
                            differing, policy.name);
-        context.terminal.out(out);
+        print_lines(out, context);
     }
     if (static_cast<std::size_t>(skipped) == all.size()) {
         return fail(ErrorKind::bad_input, fmt::format("none of {} records could be judged", all.size()),
@@ -294,7 +294,7 @@ Result<ExitCode> run(const Options& options, Context& context) {
         }
     }
     if (!context.global.json) {
-        context.terminal.out(table_text(cells));
+        print_lines(table_text(cells), context);
         return ExitCode::ok;
     }
     Json out;

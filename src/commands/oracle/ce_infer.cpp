@@ -151,7 +151,7 @@ Result<ExitCode> run(const Options& o, Context& context) {
     if (context.global.json) {
         print_json(report_json(o, inferred), context);
     } else {
-        context.terminal.out(report_text(o, inferred));
+        print_lines(report_text(o, inferred), context);
     }
     return inferred.not_runnable_because.empty() ? ExitCode::ok : ExitCode::check_failed;
 }

@@ -173,16 +173,16 @@ Result<ExitCode> run(const Options& o, int threads, bool allow_suspect, Context&
     request.evaluate.threads = threads;
     const bool lines = !context.global.json;
     const DatasetWatch watch{[&](const std::string& definition, const Contender& contender) {
-                                 if (lines) context.terminal.out(fmt::format("{}, {}\n", definition, contender.name()));
+                                 if (lines) print_lines(fmt::format("{}, {}\n", definition, contender.name()), context);
                              },
                              [&](const Item& item) -> Status {
                                  if (!lines) return {};
-                                 context.terminal.out(text_of(item));
+                                 print_lines(text_of(item), context);
                                  return context.terminal.flush();
                              }};
     GDNCTL_TRY_ASSIGN(const Evaluated done, evaluate_dataset(request, watch, context));
     if (lines) {
-        context.terminal.out(summary(done));
+        print_lines(summary(done), context);
     } else {
         print_json(json_of(done), context);
     }

@@ -103,10 +103,11 @@ namespace lce = oracle::linear_ce;
 void print(const oracle::TensorFile& file, const lce::Problem& p, const std::string& out, Context& context) {
     if (!context.global.json) {
         for (const auto& [name, tensor] : file.tensors) {
-            context.terminal.out(
-                fmt::format("{:<8} {:<9} {}\n", name, oracle::name_of(tensor.dtype), oracle::text_of(tensor.shape)));
+            print_lines(
+                fmt::format("{:<8} {:<9} {}\n", name, oracle::name_of(tensor.dtype), oracle::text_of(tensor.shape)),
+                context);
         }
-        context.terminal.out(lce::contract_text(p.contract) + fmt::format("wrote {}\n", out));
+        print_lines(lce::contract_text(p.contract) + fmt::format("wrote {}\n", out), context);
         return;
     }
     Json report = {{"schema", "gdnctl.oracle-run/1"}, {"op", hce::k_op}, {"path", out}, {"method", "exact64"}};

@@ -109,14 +109,15 @@ void print(const Options& options, const oracle::ResolvedContract& contract, con
            Context& context) {
     if (!context.global.json) {
         for (const auto& [name, tensor] : file.tensors) {
-            context.terminal.out(
-                fmt::format("{:<14} {:<9} {}\n", name, oracle::name_of(tensor.dtype), oracle::text_of(tensor.shape)));
+            print_lines(
+                fmt::format("{:<14} {:<9} {}\n", name, oracle::name_of(tensor.dtype), oracle::text_of(tensor.shape)),
+                context);
         }
         print_lines(oracle_report::contract_text(contract), context);
         const auto gradients = options.backward
                                    ? fmt::format(", gradients by {}", name_of(backward_method(options.method)))
                                    : std::string();
-        context.terminal.out(fmt::format("method: {}{}\nwrote {}\n", name_of(options.method), gradients, options.out));
+        print_lines(fmt::format("method: {}{}\nwrote {}\n", name_of(options.method), gradients, options.out), context);
         return;
     }
     Json report = {{"schema", "gdnctl.oracle-run/1"}, {"op", options.op}, {"path", options.out}};

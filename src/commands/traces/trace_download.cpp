@@ -252,8 +252,9 @@ void print_dry_run(const hub::Report& report, Context& context) {
                                          hub::shown_bytes(report.files[i].size), shown_action(report.results[i])));
         if (is_to_be_fetched(report.results[i])) total = hub::total_of(total, report.files[i].size);
     }
-    context.terminal.out(fmt::format("{} file{}, {} to download\n", report.files.size(),
-                                     report.files.size() == 1 ? "" : "s", hub::shown_bytes(total)));
+    print_lines(fmt::format("{} file{}, {} to download\n", report.files.size(), report.files.size() == 1 ? "" : "s",
+                            hub::shown_bytes(total)),
+                context);
 }
 
 void print_results(const TraceDownloadOptions& options, const hub::Report& report, Context& context) {
@@ -378,7 +379,7 @@ Result<ExitCode> report_download(const TraceDownloadOptions& options, hub::Repor
     }
     if (!written && !report.error) report.error = written.error();
     if (context.global.json) {
-        context.terminal.out(hub::report_text(report, options.output_dir));
+        print_lines(hub::report_text(report, options.output_dir), context);
     } else if (options.dry_run && !stopped) {
         print_dry_run(report, context);
     } else if (!stopped) {

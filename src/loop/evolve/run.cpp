@@ -452,12 +452,16 @@ PairRule pair_rule(const GateChoices& gates) {
     return rule;
 }
 
+std::string new_run(const Clock& clock) {
+    return fmt::format("{}z-{}", text::to_lower(format_compact_utc(clock.wall())), random_hex(4));
+}
+
 fs::path worktrees_of(const Context& context, std::string_view run) { return context.state_dir / "worktrees" / run; }
 
 Result<EvolvePlan> make_plan(const EvolveRequest& request, const GitCheckout& repository, const fs::path& cwd,
                              const Context& context) {
     EvolvePlan plan;
-    plan.run = fmt::format("{}z-{}", text::to_lower(format_compact_utc(context.clock.wall())), random_hex(4));
+    plan.run = new_run(context.clock);
     plan.loop_id = random_hex(32);
     std::random_device random;
     plan.seed = request.evolve.seed.value_or((std::uint64_t{random()} << 32U) | random());

@@ -66,6 +66,9 @@ std::filesystem::path resumed_folder(const std::string& log_dir, const std::file
 Result<std::filesystem::path> find_run(const std::optional<std::string>& run, const std::optional<std::string>& log_dir,
                                        const Context& context);
 
+// A name for a run that starts now: "20261129t172144z-b9e1".
+std::string new_run(const Clock& clock);
+
 // The folder of a run's worktrees below the state directory.
 std::filesystem::path worktrees_of(const Context& context, std::string_view run);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -249,7 +251,7 @@ private:
             }
             d.push_back(pair_difference(*theirs.back().value, *ours.back().value, m_input.higher_is_better));
             look = judge_pairs(d, rule);
-            m_deps.say(pair_text(*theirs.back().value, *ours.back().value, d.size()));
+            m_deps.say(pair_text(*theirs.back().value, *ours.back().value, d));
         }
         m_lone_baseline = m_champion->measured.value;
         m_review.measured_against = m_champion;
@@ -273,14 +275,15 @@ private:
         return all;
     }
 
-    std::string pair_text(double champion, double candidate, std::size_t n) const {
-        runlog::Gain one;
-        one.unit = m_input.unit;
-        one.lower_is_better = !m_input.higher_is_better;
-        one.factor = runlog::speed_factor(champion, candidate, one.lower_is_better);
-        one.pairs = 1;
-        return fmt::format("pair {} of at most {}: champion {}, candidate {}, {}", n, m_input.pairs,
-                           quantity(champion, one.unit), quantity(candidate, one.unit), gain_text(one));
+    // The values of the last pair, and the gain over all pairs `d` so far.
+    std::string pair_text(double champion, double candidate, std::span<const double> d) const {
+        runlog::Gain gain;
+        gain.unit = m_input.unit;
+        gain.lower_is_better = !m_input.higher_is_better;
+        gain.factor = std::exp(std::accumulate(d.begin(), d.end(), 0.0) / static_cast<double>(d.size()));
+        gain.pairs = static_cast<int>(d.size());
+        return fmt::format("pair {} of at most {}: champion {}, candidate {}; so far {}", d.size(), m_input.pairs,
+                           quantity(champion, gain.unit), quantity(candidate, gain.unit), gain_text(gain));
     }
 
     static Status two_sources(const Measurement& first, const Measurement& other) {

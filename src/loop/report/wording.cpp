@@ -29,12 +29,15 @@ LoopStatus status_of(const LoadedRun& run) {
 }
 
 std::string standing(const LoadedRun& run) {
+    constexpr std::size_t k_to_the_minute = 16;
     const auto& view = run.view;
     switch (status_of(run)) {
         case LoopStatus::running:
         case LoopStatus::stopping:
             return fmt::format("running, process {}{}{}", run.holder->pid,
-                               run.holder->since.empty() ? "" : " since " + shown(local_time_of(run.holder->since), 40),
+                               run.holder->since.empty()
+                                   ? ""
+                                   : " since " + shown(local_time_of(run.holder->since).substr(0, k_to_the_minute)),
                                run.stop_asked ? "; STOP was requested" : "");
         case LoopStatus::ended:
             return fmt::format("ended: {} (exit code {}){}", or_dash(shown(view.stop_reason, 80)), *view.stop_rc,

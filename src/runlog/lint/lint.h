@@ -157,7 +157,7 @@ struct LintTextOptions {
     bool color = false;      // errors among the findings are red
 };
 LintText lint_as_text(const LintReport& report, std::string_view path, const LintTextOptions& options = {});
-std::string lint_as_json(const LintReport& report, const LintOutput& output);
+std::string lint_as_json(const LintReport& report, const LintOutput& output, int indent = -1);
 std::string lint_as_sarif(const LintReport& report, const Document& document, const LintOutput& output);
 std::string lint_as_github(const LintReport& report, std::string_view path);
 std::string lint_as_step_summary(const LintReport& report, std::string_view path);

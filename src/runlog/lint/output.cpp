@@ -313,7 +313,7 @@ LintText lint_as_text(const LintReport& report, std::string_view path, const Lin
 
 // gdnctl.lint/1 and SARIF 2.1.0.
 
-std::string lint_as_json(const LintReport& report, const LintOutput& output) {
+std::string lint_as_json(const LintReport& report, const LintOutput& output, int indent) {
     Json findings = Json::array();
     for (const Finding& finding : report.findings) findings.push_back(finding_to_json(finding));
     const Json object = {{"schema", "gdnctl.lint/1"},
@@ -328,7 +328,7 @@ std::string lint_as_json(const LintReport& report, const LintOutput& output) {
                            {"fixed", report.fixed}}},
                          {"exit_code", output.exit_code},
                          {"findings", findings}};
-    return to_text(object) + "\n";
+    return to_text(object, indent) + "\n";
 }
 
 std::string lint_as_sarif(const LintReport& report, const Document& document, const LintOutput& output) {

@@ -144,8 +144,9 @@ TEST_CASE("text: a long message is folded at blanks, words and commands stay who
     CHECK(folded_message("[gdnctl] hint: `a b c d e f`, or g", 20) ==
           "[gdnctl] hint:\n         `a b c d e f`,\n         or g");
     CHECK(folded_message("[gdnctl] it's `a b c d e f", 20) == "[gdnctl] it's `a b c\n         d e f");
-    CHECK(folded_message("[gdnctl] next: gdnctl trace report x", 20) ==
+    CHECK(folded_message("[gdnctl] next: gdnctl trace report x", 30) ==
           "[gdnctl] next:\n         gdnctl trace report x");
+    CHECK(folded_message("[gdnctl] next: gdnctl trace report x", 20) == "[gdnctl] next: gdnctl trace report x");
     CHECK(folded_message("[gdnctl] 12:00:00 next: a b c d e f", 30) == "[gdnctl] 12:00:00 next:\n         a b c d e f");
     CHECK(folded_message("[gdnctl]   gdnctl ray-wait --cluster a b", 20) == "[gdnctl]   gdnctl ray-wait --cluster a b");
     CHECK(folded_message("[gdnctl] \x1b[31mone\x1b[0m two", 16) == "[gdnctl] \x1b[31mone\x1b[0m two");
