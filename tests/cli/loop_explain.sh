@@ -8,7 +8,7 @@ test_an_iteration_that_was_kept() {
   out_has 'iteration 1: promoted'
   out_has 'title      Keep the state in registers'
   out_has 'it passed 3 stages'
-  out_has 'kept at    refs/heads/main'
+  out_has 'stored at  refs/heads/main'
   out_has 'pass  while                        4.1 <= 5'
   out_has 'skip  conditional                  no value in the baseline'
   out_has 'step_ms = 99.99'
@@ -21,7 +21,7 @@ test_an_iteration_that_a_gate_refused_with_its_number() {
   out_has 'iteration 3: rejected (counted as a failure)'
   out_has 'why        `while_ms` increased by 6.25 ms'
   out_has 'fail  while                        6.25 <= 5, `while_ms` increased by 6.25 ms'
-  out_has 'kept at    refs/gdnctl/20260310t165307z/iter-003/head'
+  out_has 'stored at  refs/gdnctl/20260310t165307z/iter-003/head'
   expect 0 "$GDNCTL" loop-explain last --log-dir logs
   out_has 'iteration 3: rejected'
 }

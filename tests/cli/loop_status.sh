@@ -28,7 +28,7 @@ test_status_of_a_run_that_ended() {
   out_has 'run        20260310t165307z ended: iterations (exit code 0)'
   out_has 'ended      3: 1 promoted, 2 rejected; 2 counted as failures'
   out_has 'Skip the last decay: tests failed: case'
-  out_has 'promoted   1, the last in iteration 1; 2 iterations since'
+  out_has 'promotions 1, the last in iteration 1; 2 iterations since'
   out_has "49,380 tokens"
   out_has 'case t_long: WRONG'
   [ "$(awk 'length > 100' "$WORK/out")" = '' ] || fail "lines wider than 100 columns"

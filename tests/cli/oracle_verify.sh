@@ -273,7 +273,7 @@ test_cases_are_chosen_by_patterns_and_sets() {
     jq -e 'any(.items[]; .name == "long_65537") | not' "$WORK/out" >/dev/null || fail "a slow case"
     expect 2 verify --case 'gvb_*'
     err_has "no case matches 'gvb_*'"
-    err_has 'gdnctl oracle cases gdn lists them'
+    err_has '`gdnctl oracle cases gdn` lists them'
     expect 2 verify --case crossd
     err_has "did you mean 'crossed'?"
 }

@@ -113,6 +113,9 @@ Status set_commit(Json& record, std::string_view value, CommitFacts* facts) {
         sha = commit.sha;
     }
     if (sha.empty()) {
+        if (value == "HEAD") {
+            return fail(ErrorKind::usage, "HEAD is no commit yet", "commit first, or name a commit with --commit SHA");
+        }
         return fail(ErrorKind::usage, fmt::format("--commit: neither a commit nor a status: {}", value),
                     "use a sha, `none (<reason>)`, `this commit` or `pending`");
     }

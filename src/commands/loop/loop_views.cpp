@@ -120,7 +120,7 @@ std::string status_text(const loop::LoadedRun& run, const loop::MeasuredRun* mea
     if (view.ended > 0) {
         line("ended", fmt::format("{}: {}; {} counted as failures", view.ended,
                                   results_text(view.outcomes, view.promotions), view.failures));
-        line("promoted", promoted_text(view));
+        line("promotions", promoted_text(view));
     }
     line("cost", cost_text({view.wall_ms, view.agent_ms, view.tpu_ms, view.tokens}));
     if (view.iterations.empty()) return text;
@@ -504,7 +504,7 @@ std::string explanation(const Explained& e) {
     lines.field("why", gained ? fmt::format("{}; {}", gain_text(e.measured), why_text(i)) : why_text(i));
     lines.field("base", i.base.empty() ? "" : fmt::format("{} on {}", short_commit(i.base), or_dash(shown(i.branch))));
     lines.field("candidate", candidate_text(i));
-    lines.field("kept at", kept_at_text(e));
+    lines.field("stored at", kept_at_text(e));
     if (const std::string command = judge_again_text(e); !command.empty()) {
         lines.field("again", "codex-loop --agent command --agent-command '" + command + "' with its gates judges it");
     }
@@ -665,8 +665,8 @@ Result<ExitCode> run(const Options& options, Context& context) {
     GDNCTL_TRY_ASSIGN(const Report report, make_report(log_dir));
     if (options.html) {
         GDNCTL_TRY(atomic_replace(context.cwd / *options.html, report_html(report)));
-        log::info("report of {} iterations: {}", report.run.view.iterations.size(),
-                  (context.cwd / *options.html).string());
+        log::info("report of {} iteration{}: {}", report.run.view.iterations.size(),
+                  report.run.view.iterations.size() == 1 ? "" : "s", (context.cwd / *options.html).string());
     }
     if (context.global.json) {
         print_json(report_json(report), context);

@@ -91,7 +91,7 @@ Result<fs::path> marin_root(const Context& context) {
     if (!fs::exists(*root / target.root_marker, problem)) {
         return fail(ErrorKind::usage,
                     fmt::format("{} is not a Marin checkout: it has no {}", root->string(), target.root_marker),
-                    "pass -C DIR");
+                    "change to a Marin checkout, or pass -C DIR");
     }
     return *root;
 }
@@ -150,8 +150,10 @@ Result<ExitCode> run(const Options& options, Context& context) {
                    context);
     }
     if (!kept.empty()) {
-        return fail(ErrorKind::conflict, fmt::format("kept, because they differ: {}", text::join(kept, ", ")),
-                    "commit what you want to keep, then pass --force; the diff shows the changes");
+        return fail(
+            ErrorKind::conflict,
+            fmt::format("{}kept, because they differ: {}", options.dry_run ? "would be " : "", text::join(kept, ", ")),
+            "commit what you want to keep, then pass --force; the diff shows the changes");
     }
     if (changed == 0) log::info("everything is in place in {}", root.string());
     return ExitCode::ok;

@@ -453,7 +453,7 @@ private:
             return fail(ErrorKind::usage,
                         fmt::format("{} '{}'", is_glob(pattern) ? "no case matches" : "unknown case", pattern),
                         near ? fmt::format("did you mean '{}'?", *near)
-                             : fmt::format("gdnctl oracle cases {} lists them", m_operator.name()));
+                             : fmt::format("`gdnctl oracle cases {}` lists them", m_operator.name()));
         }
         return {};
     }

@@ -77,7 +77,7 @@ Result<oracle::TensorFile> generate_gdn(const GdnRun& run) {
         if (found == nullptr) {
             const auto near = text::nearest(*run.case_name, oracle::gdn_case_names());
             return fail(ErrorKind::usage, fmt::format("unknown case '{}'", *run.case_name),
-                        near ? fmt::format("did you mean '{}'?", *near) : "gdnctl oracle cases gdn lists them");
+                        near ? fmt::format("did you mean '{}'?", *near) : "`gdnctl oracle cases gdn` lists them");
         }
         c = *found;
         if (c.set == "golden" && (run.seed || run.dtype != oracle::DType::f32)) {

@@ -93,8 +93,9 @@ Status check_clusters_answer(const ClusterPreflight& p) {
         log::warning("{}; continuing, since it may come back", error.message);
         return {};
     }
-    error.hint = away ? "run gdnctl cluster check NAME; with --resilient the run starts anyway"
-                      : "run gdnctl cluster check NAME";
+    error.hint = away ? "`gdnctl cluster check NAME` says more; with --resilient the run starts anyway"
+                      : "`gdnctl cluster list` shows the clusters known here; --validation-ray-cluster names one, "
+                        "`local` is this machine";
     return tl::unexpected(std::move(error));
 }
 

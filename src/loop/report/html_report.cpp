@@ -303,7 +303,9 @@ Json signs_json(const Report& report) {
         if (signs.size() > 3) signs.resize(3);
         for (const auto& [count, sign] : signs) {
             if (sign.empty()) continue;
-            list.push_back({{"result", shown(runlog::outcome_phrase(one.outcome))}, {"count", count}, {"sign", sign}});
+            list.push_back({{"result", shown(runlog::outcome_phrase(one.outcome))},
+                            {"count", count},
+                            {"sign", runlog::reason_words(sign)}});
         }
     }
     return list;

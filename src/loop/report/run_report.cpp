@@ -103,9 +103,20 @@ std::string result_sentence(const Report& report) {
         return fmt::format("{} of {} {} accepted, {} promoted.", kept, of_all, kept == 1 ? "was" : "were",
                            view.promotions);
     }
-    return fmt::format("{} went from {} to {} in {} promotion{} out of {}.", shown(report.metric, 60),
-                       value_text(*report.champions.front()), value_text(*report.champions.back()), view.promotions,
-                       view.promotions == 1 ? "" : "s", of_all);
+    const std::string name = shown(report.metric, 60), now = value_text(*report.champions.back());
+    const std::string after =
+        fmt::format("{} promotion{} out of {}", view.promotions, view.promotions == 1 ? "" : "s", of_all);
+    // The gains in pairs, if all have one: values that were measured at different times would say something else.
+    runlog::Gain all = report.champions.back()->gain.value_or(runlog::Gain{});
+    for (std::size_t i = 1; i + 1 < report.champions.size() && all.factor; ++i) {
+        const auto& one = report.champions[i]->gain;
+        all.factor = one && one->factor ? std::optional(*all.factor * *one->factor) : std::nullopt;
+    }
+    const std::string gain = gain_text(all);
+    if (gain.empty()) {
+        return fmt::format("{} went from {} to {} in {}.", name, value_text(*report.champions.front()), now, after);
+    }
+    return fmt::format("{} is {} after {}: {} now.", name, gain.substr(0, gain.find(" (")), after, now);
 }
 
 Heading heading_of(const Report& report) {
@@ -179,7 +190,8 @@ std::string failures_part(const Report& report) {
             if (count > times) most = sign;
             times = std::max(times, count);
         }
-        text += fmt::format("| {} | {} | {} |\n", cell(runlog::outcome_phrase(one.outcome)), one.count, cell(most));
+        text += fmt::format("| {} | {} | {} |\n", cell(runlog::outcome_phrase(one.outcome)), one.count,
+                            cell(runlog::reason_words(most)));
     }
     return text;
 }

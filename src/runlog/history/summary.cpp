@@ -241,7 +241,7 @@ std::string in_full(const Json& record, const Objective& objective) {
 
 std::string head(const std::vector<Json>& history, const Objective& objective) {
     const Json summary = summarize(history, objective);
-    std::string text = fmt::format("# Running log: {} iterations\n", history.size());
+    std::string text = fmt::format("# Running log: {} iteration{}\n", history.size(), history.size() == 1 ? "" : "s");
     const auto champion = std::find_if(history.rbegin(), history.rend(), is_champion);
     if (champion != history.rend()) {
         text +=
@@ -356,7 +356,7 @@ std::string context_pack(const std::vector<Json>& history, const Objective& obje
         return text;
     }
     if (!add(head(history, objective))) {
-        add(fmt::format("# Running log: {} iterations\n", history.size()));
+        add(fmt::format("# Running log: {} iteration{}\n", history.size(), history.size() == 1 ? "" : "s"));
         return text;
     }
     std::size_t next = history.size();

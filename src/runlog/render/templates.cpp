@@ -14,7 +14,7 @@ One entry per iteration: what was tried, what was measured, and what to try next
 
 ## Goal
 
-- Make the Gated DeltaNet kernels faster end to end, with every correctness test green.
+- Make the kernels faster end to end, with every correctness test green.
 - Judge by {} of a profiled run, not by the time of a single kernel.
 
 ## Loop Contract
