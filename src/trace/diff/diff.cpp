@@ -80,6 +80,33 @@ std::string changed_shapes(const Profile& before, const Profile& after) {
     return text::join(names, ", ");
 }
 
+// ProfileOptions, in hex, without field 14: the name of the session.
+std::string without_session(std::string_view hex) {
+    std::string kept;
+    std::size_t at = 0;
+    const auto read_varint = [&] {
+        std::uint64_t value = 0;
+        for (unsigned shift = 0; shift < 64 && at + 1 < hex.size(); shift += 7, at += 2) {
+            const auto byte = static_cast<unsigned>(text::hex_value(hex[at]) << 4 | text::hex_value(hex[at + 1]));
+            value |= std::uint64_t{byte & 0x7f} << shift;
+            if ((byte & 0x80) != 0) continue;
+            at += 2;
+            break;
+        }
+        return value;
+    };
+    while (at + 1 < hex.size()) {
+        const std::size_t start = at;
+        const std::uint64_t tag = read_varint(), wire = tag & 7;
+        std::uint64_t length = wire == 1 ? 8 : wire == 5 ? 4 : 0;
+        if (wire == 0) read_varint();
+        if (wire == 2) length = read_varint();
+        at += 2 * std::min<std::uint64_t>(length, (hex.size() - at) / 2);
+        if (tag >> 3 != 14) kept.append(hex.substr(start, at - start));
+    }
+    return kept;
+}
+
 void add_warnings(const Profile& before, const Profile& after, std::vector<Gate>& gates) {
     const auto warn = [&](const char* name, std::string detail) {
         if (!detail.empty()) gates.push_back({name, false, std::move(detail)});
@@ -105,7 +132,8 @@ void add_warnings(const Profile& before, const Profile& after, std::vector<Gate>
         peaks.push_back(fmt::format("{} and {} GB/s", *before.peak_hbm_gbps, *after.peak_hbm_gbps));
     }
     warn("peak-changed", text::join(peaks, "; "));
-    warn("profile-options-changed", changed("ProfileOptions", before.options, after.options));
+    warn("profile-options-changed",
+         changed("ProfileOptions", without_session(before.options), without_session(after.options)));
     if (before.step_source != after.step_source) {
         warn("step-source-changed", fmt::format("{} and {}", or_none(before.step_source), or_none(after.step_source)));
     }
