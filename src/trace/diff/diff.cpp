@@ -168,24 +168,6 @@ void add_uniform_scaling(const std::vector<WaterfallRow>& rows, std::vector<Gate
     }
 }
 
-Status check_comparable(const Profile& before, const Profile& after, const DiffOptions& options,
-                        std::vector<Gate>& gates) {
-    if (!options.allow_same && !before.sha256.empty() && before.sha256 == after.sha256) {
-        return fail(ErrorKind::bad_input,
-                    fmt::format("same trace: both inputs have sha256 {}…; pass --allow-same to compare anyway",
-                                before.sha256.substr(0, 12)));
-    }
-    add_refusals(before, after, gates);
-    if (!gates.empty() && !options.allow_mismatch) {
-        std::string reasons;
-        for (const Gate& gate : gates) reasons += fmt::format("{}: {}; ", gate.name, gate.detail);
-        return fail(ErrorKind::bad_input,
-                    fmt::format("not comparable: {}pass --allow-mismatch to compare anyway", reasons));
-    }
-    add_warnings(before, after, gates);
-    return {};
-}
-
 double mean_of(const std::vector<Ps>& values) {
     double sum = 0;
     for (const Ps value : values) sum += static_cast<double>(value);
@@ -370,9 +352,26 @@ const char* name_of(Verdict verdict) {
     return "";
 }
 
+Status check_comparable(const Profile& before, const Profile& after, const DiffOptions& options, bool can_allow) {
+    if (!options.allow_same && !before.sha256.empty() && before.sha256 == after.sha256) {
+        return fail(ErrorKind::bad_input,
+                    fmt::format("same trace: both inputs have sha256 {}…{}", before.sha256.substr(0, 12),
+                                can_allow ? "; pass --allow-same to compare anyway" : ""));
+    }
+    std::vector<Gate> gates;
+    add_refusals(before, after, gates);
+    if (gates.empty() || options.allow_mismatch) return {};
+    std::vector<std::string> reasons;
+    for (const Gate& gate : gates) reasons.push_back(gate.name + ": " + gate.detail);
+    if (can_allow) reasons.emplace_back("pass --allow-mismatch to compare anyway");
+    return fail(ErrorKind::bad_input, "not comparable: " + text::join(reasons, "; "));
+}
+
 Result<Diff> compare(const Profile& before, const Profile& after, const DiffOptions& options) {
+    GDNCTL_TRY(check_comparable(before, after, options));
     Diff diff;
-    GDNCTL_TRY(check_comparable(before, after, options, diff.gates));
+    add_refusals(before, after, diff.gates);
+    add_warnings(before, after, diff.gates);
     const Matching matching = match_ops(before, after);
     diff.levels = matching.levels;
     set_waterfall(diff, before, after, matching.matches);
