@@ -134,6 +134,10 @@ Result<trace::Source> load(const std::string& input, const TraceLoading& how, co
     return load_trace(context.cwd / input, how);
 }
 
+Error needs_trace(std::string_view command) {
+    return usage(fmt::format("trace {} needs a trace: a baseline keeps sums only", command));
+}
+
 Result<Json> json_at(const std::string& path, const Context& context) {
     GDNCTL_TRY_ASSIGN(const std::string text, read_file(context.cwd / path));
     return parse_json(text, path);
@@ -209,13 +213,20 @@ Status print(const trace::View& view, std::vector<trace::Source>& sources, const
     return {};
 }
 
-// The A/A floor: the shift between the first trace of a comparison and a second one of the same program.
-Status set_floor(trace::Asked& asked, const Options& options, const TraceLoading& how, const trace::Source& first,
-                 const Context& context) {
+// The A/A floor: the shift between the first trace of a comparison and a second one of the same program. Without steps
+// on both sides there is none.
+Status set_floor(trace::Asked& asked, const Options& options, const TraceLoading& how,
+                 const std::vector<trace::Source>& sources, const Context& context) {
     if (options.noise.empty()) return {};
     GDNCTL_TRY_ASSIGN(const trace::Source noise, load(options.noise, how, context));
     if (!noise.model && noise.no_model) return tl::unexpected(*noise.no_model);
-    asked.diff.noise_floor_ps = std::abs(trace::shift_of(first.profile.steps, noise.profile.steps).shift_ps);
+    for (const trace::Source& one : sources) {
+        auto comparable = trace::check_comparable(one.profile, noise.profile, asked.diff);
+        if (!comparable) return tl::unexpected(std::move(comparable).error().within("--noise"));
+    }
+    const std::vector<trace::Ps>& steps = sources.front().profile.steps;
+    if (steps.empty() || noise.profile.steps.empty()) return {};
+    asked.diff.noise_floor_ps = std::abs(trace::shift_of(steps, noise.profile.steps).shift_ps);
     return {};
 }
 
@@ -237,11 +248,8 @@ Result<ExitCode> show(const trace::View& view, const Options& options, Context& 
         if (view.name() != "info" && source.no_model) return tl::unexpected(*source.no_model);
     }
     const trace::Source& source = sources.back();
-    if (view.needs_model && !source.model) {
-        return tl::unexpected(usage(fmt::format("trace {} needs a trace: a baseline keeps sums only", view.name())));
-    }
-    const trace::Source& first = asked.against == nullptr ? source : *asked.against;
-    GDNCTL_TRY(set_floor(asked, options, how, first, context));
+    if (view.needs_model && !source.model) return tl::unexpected(needs_trace(view.name()));
+    GDNCTL_TRY(set_floor(asked, options, how, sources, context));
     GDNCTL_TRY_ASSIGN(const trace::Answer answer, view.build(source, asked));
     if (!options.save_baseline.empty()) {
         trace::Profile kept = source.profile;
