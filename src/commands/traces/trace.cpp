@@ -96,8 +96,12 @@ Result<double> flops_of(const std::string& op) {
     const std::size_t colon = op.find(':');
     const std::string name = op.substr(0, colon), shape = colon == std::string::npos ? "" : op.substr(colon + 1);
     if (name == "gdn") {
-        GDNCTL_TRY_ASSIGN(const oracle::GdnDims dims, harness::parse_shape(shape));
-        return oracle::nominal_forward_flop(dims);
+        const auto dims = harness::parse_shape(shape);
+        if (!dims) {
+            return tl::unexpected(
+                usage(fmt::format("--op {}: expected gdn:B,Hk,Hv,T,dk,dv, as in gdn:1,4,8,4096,128,128", op)));
+        }
+        return oracle::nominal_forward_flop(*dims);
     }
     if (name == "linear-ce") {
         double flop = 2;
@@ -298,8 +302,9 @@ Result<ExitCode> export_trace(const Options& options, Context& context) {
                     "choose another file, or remove it");
     }
     GDNCTL_TRY_ASSIGN(const TraceLoading how, loading_of(options));
-    GDNCTL_TRY_ASSIGN(trace::Source source, load_trace(input, how));
+    GDNCTL_TRY_ASSIGN(trace::Source source, load(options.input, how, context));
     if (source.no_model) return tl::unexpected(*source.no_model);
+    if (!source.model) return tl::unexpected(needs_trace("export"));
     GDNCTL_TRY_ASSIGN(trace::RawTrace raw, load_raw_trace(input, options.salvage));
     GDNCTL_TRY_ASSIGN(const std::int64_t events, write_export(raw, output));
     if (context.global.json) {
