@@ -27,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t k_most_xplane_bytes = std::size_t{2} << 30;  // protobuf's own limit
+constexpr std::size_t k_surely_read = std::size_t{16} << 20;       // so much the reader itself says best what is wrong
 
 struct RawFile {
     trace::RawTrace raw;
@@ -52,6 +53,7 @@ private:
     std::unique_ptr<Inflater> m_inflater;
     std::unique_ptr<trace::ChromeReader> m_json;
     std::string m_xplane;
+    std::size_t m_next_field = 0;  // its offset in m_xplane
     std::string m_damage;
     trace::Format m_outer = trace::Format::unknown, m_inner = trace::Format::unknown;
     Status m_inner_status;
@@ -71,9 +73,15 @@ Status TraceFile::text(std::string_view bytes) {
         return fail(ErrorKind::bad_input, "this is no trace: neither JSON nor an xplane");
     }
     if (m_json) return m_json->feed(bytes);
-    if (m_xplane.size() + bytes.size() > k_most_xplane_bytes)
-        return fail(ErrorKind::bad_input, "the xplane is too large");
     m_xplane += bytes;
+    if (m_xplane.size() > k_most_xplane_bytes) return fail(ErrorKind::bad_input, "the xplane is too large");
+    // A small gzip file can inflate to gigabytes: a first look at the fields ends that early.
+    if (m_inflater && m_xplane.size() > k_surely_read &&
+        !trace::skip_fields(m_xplane, m_next_field, k_most_xplane_bytes)) {
+        return fail(ErrorKind::bad_input,
+                    fmt::format("xplane: the field at offset {} is damaged or ends beyond 2 GiB", m_next_field),
+                    "pass --salvage to analyse the events before it");
+    }
     return {};
 }
 
@@ -102,10 +110,9 @@ Status TraceFile::feed(std::string_view bytes) {
 
 // The error of the reader, or of gzip itself, which --salvage turns into a note.
 Status TraceFile::finish_gzip(const Status& fed) {
-    if (!m_inner_status) return m_inner_status;
-    if (fed) return {};
-    Error error = end_of_gzip(fed.error());
-    if (!m_options.salvage) return tl::unexpected(std::move(error));
+    if (fed && m_inner_status) return {};
+    Error error = m_inner_status ? end_of_gzip(fed.error()) : m_inner_status.error();
+    if (!m_options.salvage || m_inner == trace::Format::unknown) return tl::unexpected(std::move(error));
     m_damage = error.message;
     return {};
 }
@@ -274,6 +281,12 @@ Result<Chosen> files_at(const fs::path& path, ErrorKind missing, Skipped& skippe
         return fail(missing, fmt::format("{} does not exist", path.string()));
     }
     if (!fs::is_directory(status)) {
+        // Streams such as /dev/stdin are read; opening a named pipe would wait for somebody to write.
+        const std::string name = path.string();
+        if (!fs::is_regular_file(status) && !name.starts_with("/dev/") && !name.starts_with("/proc/") && !error) {
+            return fail(ErrorKind::bad_input, name + " is neither a file nor a folder",
+                        "pipe a trace into gdnctl and name it /dev/stdin");
+        }
         const bool in_session = path.parent_path().parent_path().filename() == "profile";
         return Chosen{{path}, in_session ? path.parent_path().filename().string() : std::string()};
     }

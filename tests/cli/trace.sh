@@ -142,18 +142,33 @@ until_it_listens() {
 
 test_interrupted() {
   mkfifo pipe
-  launch "$GDNCTL" trace info pipe
-  until_it_listens
-  kill -INT $pid
-  wait $pid
-  [ $? = 130 ] || fail 'while it opens a pipe'
-  launch "$GDNCTL" trace info pipe
-  until_it_listens
-  exec 7>pipe
-  kill -TERM $pid
-  wait $pid
-  [ $? = 143 ] || fail 'while it reads a pipe'
+  exec 7<>pipe
+  for signal in INT TERM; do
+    launch "$GDNCTL" trace info /dev/fd/7
+    until_it_listens
+    kill -$signal $pid
+    wait $pid
+    [ $? = $((128 + $(kill -l $signal))) ] || fail "$signal while it reads a pipe"
+  done
   exec 7>&-
+}
+
+test_a_named_pipe_is_refused() {
+  mkfifo pipe && ln -s pipe link
+  for input in pipe link; do
+    expect 9 timeout 10 "$GDNCTL" trace info $input
+    err_has "$input is neither a file nor a folder"
+  done
+}
+
+# 200 MB of zeros behind the first bytes of an xplane, and a field that claims 4 GB of them.
+test_a_small_gzip_that_inflates_hugely() {
+  for head in 0a00 0affffffff0f; do
+    python3 -c "import gzip; open('bomb.gz', 'wb').write(gzip.compress(bytes.fromhex('$head') + bytes(200 << 20)))"
+    expect_within_kb 65536 sh -c '"$0" trace info bomb.gz 2>"$1"; [ $? = 9 ]' "$GDNCTL" "$WORK/err"
+    grep -q 'xplane: the field at offset [02] is damaged or ends beyond 2 GiB' "$WORK/err" || fail "$head: another error"
+    expect_within_kb 65536 sh -c '"$0" trace hotspots bomb.gz --salvage 2>"$1"; [ $? = 9 ]' "$GDNCTL" "$WORK/err"
+  done
 }
 
 # 50 MB of JSON with as many events as real ones of that size.

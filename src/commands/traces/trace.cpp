@@ -96,8 +96,12 @@ Result<double> flops_of(const std::string& op) {
     const std::size_t colon = op.find(':');
     const std::string name = op.substr(0, colon), shape = colon == std::string::npos ? "" : op.substr(colon + 1);
     if (name == "gdn") {
-        GDNCTL_TRY_ASSIGN(const oracle::GdnDims dims, harness::parse_shape(shape));
-        return oracle::nominal_forward_flop(dims);
+        const auto dims = harness::parse_shape(shape);
+        if (!dims) {
+            return tl::unexpected(
+                usage(fmt::format("--op {}: expected gdn:B,Hk,Hv,T,dk,dv, as in gdn:1,4,8,4096,128,128", op)));
+        }
+        return oracle::nominal_forward_flop(*dims);
     }
     if (name == "linear-ce") {
         double flop = 2;
@@ -132,6 +136,10 @@ Result<trace::Source> load(const std::string& input, const TraceLoading& how, co
     if (input.empty()) return tl::unexpected(usage("the name of an input is empty"));
     if (input.starts_with(k_baseline)) return load_baseline(context.state_dir, input.substr(k_baseline.size()));
     return load_trace(context.cwd / input, how);
+}
+
+Error needs_trace(std::string_view command) {
+    return usage(fmt::format("trace {} needs a trace: a baseline keeps sums only", command));
 }
 
 Result<Json> json_at(const std::string& path, const Context& context) {
@@ -209,13 +217,20 @@ Status print(const trace::View& view, std::vector<trace::Source>& sources, const
     return {};
 }
 
-// The A/A floor: the shift between the first trace of a comparison and a second one of the same program.
-Status set_floor(trace::Asked& asked, const Options& options, const TraceLoading& how, const trace::Source& first,
-                 const Context& context) {
+// The A/A floor: the shift between the first trace of a comparison and a second one of the same program. Without steps
+// on both sides there is none.
+Status set_floor(trace::Asked& asked, const Options& options, const TraceLoading& how,
+                 const std::vector<trace::Source>& sources, const Context& context) {
     if (options.noise.empty()) return {};
     GDNCTL_TRY_ASSIGN(const trace::Source noise, load(options.noise, how, context));
     if (!noise.model && noise.no_model) return tl::unexpected(*noise.no_model);
-    asked.diff.noise_floor_ps = std::abs(trace::shift_of(first.profile.steps, noise.profile.steps).shift_ps);
+    for (const trace::Source& one : sources) {
+        auto comparable = trace::check_comparable(one.profile, noise.profile, asked.diff);
+        if (!comparable) return tl::unexpected(std::move(comparable).error().within("--noise"));
+    }
+    const std::vector<trace::Ps>& steps = sources.front().profile.steps;
+    if (steps.empty() || noise.profile.steps.empty()) return {};
+    asked.diff.noise_floor_ps = std::abs(trace::shift_of(steps, noise.profile.steps).shift_ps);
     return {};
 }
 
@@ -237,11 +252,8 @@ Result<ExitCode> show(const trace::View& view, const Options& options, Context& 
         if (view.name() != "info" && source.no_model) return tl::unexpected(*source.no_model);
     }
     const trace::Source& source = sources.back();
-    if (view.needs_model && !source.model) {
-        return tl::unexpected(usage(fmt::format("trace {} needs a trace: a baseline keeps sums only", view.name())));
-    }
-    const trace::Source& first = asked.against == nullptr ? source : *asked.against;
-    GDNCTL_TRY(set_floor(asked, options, how, first, context));
+    if (view.needs_model && !source.model) return tl::unexpected(needs_trace(view.name()));
+    GDNCTL_TRY(set_floor(asked, options, how, sources, context));
     GDNCTL_TRY_ASSIGN(const trace::Answer answer, view.build(source, asked));
     if (!options.save_baseline.empty()) {
         trace::Profile kept = source.profile;
@@ -290,8 +302,9 @@ Result<ExitCode> export_trace(const Options& options, Context& context) {
                     "choose another file, or remove it");
     }
     GDNCTL_TRY_ASSIGN(const TraceLoading how, loading_of(options));
-    GDNCTL_TRY_ASSIGN(trace::Source source, load_trace(input, how));
+    GDNCTL_TRY_ASSIGN(trace::Source source, load(options.input, how, context));
     if (source.no_model) return tl::unexpected(*source.no_model);
+    if (!source.model) return tl::unexpected(needs_trace("export"));
     GDNCTL_TRY_ASSIGN(trace::RawTrace raw, load_raw_trace(input, options.salvage));
     GDNCTL_TRY_ASSIGN(const std::int64_t events, write_export(raw, output));
     if (context.global.json) {

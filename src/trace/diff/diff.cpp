@@ -80,6 +80,33 @@ std::string changed_shapes(const Profile& before, const Profile& after) {
     return text::join(names, ", ");
 }
 
+// ProfileOptions, in hex, without field 14: the name of the session.
+std::string without_session(std::string_view hex) {
+    std::string kept;
+    std::size_t at = 0;
+    const auto read_varint = [&] {
+        std::uint64_t value = 0;
+        for (unsigned shift = 0; shift < 64 && at + 1 < hex.size(); shift += 7, at += 2) {
+            const auto byte = static_cast<unsigned>(text::hex_value(hex[at]) << 4 | text::hex_value(hex[at + 1]));
+            value |= std::uint64_t{byte & 0x7f} << shift;
+            if ((byte & 0x80) != 0) continue;
+            at += 2;
+            break;
+        }
+        return value;
+    };
+    while (at + 1 < hex.size()) {
+        const std::size_t start = at;
+        const std::uint64_t tag = read_varint(), wire = tag & 7;
+        std::uint64_t length = wire == 1 ? 8 : wire == 5 ? 4 : 0;
+        if (wire == 0) read_varint();
+        if (wire == 2) length = read_varint();
+        at += 2 * std::min<std::uint64_t>(length, (hex.size() - at) / 2);
+        if (tag >> 3 != 14) kept.append(hex.substr(start, at - start));
+    }
+    return kept;
+}
+
 void add_warnings(const Profile& before, const Profile& after, std::vector<Gate>& gates) {
     const auto warn = [&](const char* name, std::string detail) {
         if (!detail.empty()) gates.push_back({name, false, std::move(detail)});
@@ -105,7 +132,8 @@ void add_warnings(const Profile& before, const Profile& after, std::vector<Gate>
         peaks.push_back(fmt::format("{} and {} GB/s", *before.peak_hbm_gbps, *after.peak_hbm_gbps));
     }
     warn("peak-changed", text::join(peaks, "; "));
-    warn("profile-options-changed", changed("ProfileOptions", before.options, after.options));
+    warn("profile-options-changed",
+         changed("ProfileOptions", without_session(before.options), without_session(after.options)));
     if (before.step_source != after.step_source) {
         warn("step-source-changed", fmt::format("{} and {}", or_none(before.step_source), or_none(after.step_source)));
     }
@@ -138,24 +166,6 @@ void add_uniform_scaling(const std::vector<WaterfallRow>& rows, std::vector<Gate
         gates.push_back(
             {"uniform-scaling", false, fmt::format("all {} rows changed by the factor {:.3f}", counted, factor)});
     }
-}
-
-Status check_comparable(const Profile& before, const Profile& after, const DiffOptions& options,
-                        std::vector<Gate>& gates) {
-    if (!options.allow_same && !before.sha256.empty() && before.sha256 == after.sha256) {
-        return fail(ErrorKind::bad_input,
-                    fmt::format("same trace: both inputs have sha256 {}…; pass --allow-same to compare anyway",
-                                before.sha256.substr(0, 12)));
-    }
-    add_refusals(before, after, gates);
-    if (!gates.empty() && !options.allow_mismatch) {
-        std::string reasons;
-        for (const Gate& gate : gates) reasons += fmt::format("{}: {}; ", gate.name, gate.detail);
-        return fail(ErrorKind::bad_input,
-                    fmt::format("not comparable: {}pass --allow-mismatch to compare anyway", reasons));
-    }
-    add_warnings(before, after, gates);
-    return {};
 }
 
 double mean_of(const std::vector<Ps>& values) {
@@ -342,9 +352,26 @@ const char* name_of(Verdict verdict) {
     return "";
 }
 
+Status check_comparable(const Profile& before, const Profile& after, const DiffOptions& options, bool can_allow) {
+    if (!options.allow_same && !before.sha256.empty() && before.sha256 == after.sha256) {
+        return fail(ErrorKind::bad_input,
+                    fmt::format("same trace: both inputs have sha256 {}…{}", before.sha256.substr(0, 12),
+                                can_allow ? "; pass --allow-same to compare anyway" : ""));
+    }
+    std::vector<Gate> gates;
+    add_refusals(before, after, gates);
+    if (gates.empty() || options.allow_mismatch) return {};
+    std::vector<std::string> reasons;
+    for (const Gate& gate : gates) reasons.push_back(gate.name + ": " + gate.detail);
+    if (can_allow) reasons.emplace_back("pass --allow-mismatch to compare anyway");
+    return fail(ErrorKind::bad_input, "not comparable: " + text::join(reasons, "; "));
+}
+
 Result<Diff> compare(const Profile& before, const Profile& after, const DiffOptions& options) {
+    GDNCTL_TRY(check_comparable(before, after, options));
     Diff diff;
-    GDNCTL_TRY(check_comparable(before, after, options, diff.gates));
+    add_refusals(before, after, diff.gates);
+    add_warnings(before, after, diff.gates);
     const Matching matching = match_ops(before, after);
     diff.levels = matching.levels;
     set_waterfall(diff, before, after, matching.matches);

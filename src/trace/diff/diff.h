@@ -80,7 +80,9 @@ struct Diff {
 };
 
 // Errors: bad_input (a gate refuses and allow_mismatch is off; the same trace twice and allow_same is off: "same trace:
-// both inputs have sha256 <12 hex>…; pass --allow-same to compare anyway").
+// both inputs have sha256 <12 hex>…; pass --allow-same to compare anyway"). `can_allow`: the command has these options.
+Status check_comparable(const Profile& before, const Profile& after, const DiffOptions& options, bool can_allow = true);
+// Errors: those of check_comparable().
 Result<Diff> compare(const Profile& before, const Profile& after, const DiffOptions& options);
 
 // Shift of two samples (Hodges-Lehmann), its 95 % interval and p of the permutation test of the mean: exact up to

@@ -49,7 +49,7 @@ struct Profile {
     std::optional<double> mfu;
     std::string hotspot;  // row with the largest self time
     std::string jax, jaxlib, libtpu;
-    std::string options;         // ProfileOptions without session_id, hex; empty: not said
+    std::string options;         // ProfileOptions, hex; empty: not said
     std::optional<Ps> floor_ps;  // shift of an A/A comparison; nullopt: none was made
 };
 

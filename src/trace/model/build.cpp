@@ -112,7 +112,7 @@ private:
     Model m_model;
     std::unordered_map<std::string, std::uint32_t> m_program_of_name;
     std::int64_t m_next_device = 0;  // number of the first device of the next host
-    bool m_has_host_ops = false;
+    bool m_has_host_ops = false, m_has_device_planes = false;
     std::int64_t m_x_events = 0;
     struct Annotation {
         Run run;
@@ -135,6 +135,7 @@ Status Builder::prepare(const std::vector<RawTrace>& traces) {
             gpu = gpu || device_number(plane.name, k_gpu);
         }
     }
+    m_has_device_planes = tpu || gpu;
     m_model.kind = m_options.device == "cpu" ? DeviceKind::cpu : tpu || !gpu ? DeviceKind::tpu : DeviceKind::gpu;
     return {};
 }
@@ -329,10 +330,14 @@ Status Builder::check_devices() {
         use_table();
         return {};
     }
-    const bool has_cpu = m_has_host_ops && m_model.kind != DeviceKind::cpu;
-    return fail(ErrorKind::bad_input,
-                has_cpu ? "no device events: the profile holds host planes only; --device cpu analyses its XLA ops"
-                        : "no device events: the profile holds host planes only");
+    const bool asks_cpu = m_model.kind == DeviceKind::cpu;
+    std::string why = "the profile holds host planes only";
+    if (m_has_device_planes) {
+        why = asks_cpu ? "the host planes hold no XLA ops; leave out --device cpu to analyse the device's"
+                       : "the device planes hold no operations";
+    }
+    if (m_has_host_ops && !asks_cpu) why += "; --device cpu analyses its XLA ops";
+    return fail(ErrorKind::bad_input, "no device events: " + why);
 }
 
 // Gives each operation the program around it, where the trace does not say it. An operation that runs in two programs

@@ -175,6 +175,12 @@ bool is_key_of(std::string_view key, const std::array<std::string_view, k_key_fi
     return key.empty();
 }
 
+// A cost that the compiler claims; it says -1 where it knows none.
+std::optional<double> cost_of(const JsonText& text) {
+    const std::optional<double> cost = text::parse_double(text.raw());
+    return cost && *cost >= 0 ? cost : std::nullopt;
+}
+
 OpDraft make_draft(const ChromeFields& fields, std::string_view cat, const std::string& key) {
     OpDraft draft;
     draft.key = &key;
@@ -188,9 +194,9 @@ OpDraft make_draft(const ChromeFields& fields, std::string_view cat, const std::
     draft.op.source = decoded(args.source);
     draft.op.stable_id = decoded(args.stable_op_id);
     draft.op.program = decoded(args.hlo_module);
-    draft.op.flops = text::parse_double(args.flops.raw());
-    draft.op.model_flops = text::parse_double(args.model_flops.raw());
-    draft.op.bytes_accessed = text::parse_double(args.bytes_accessed.raw());
+    draft.op.flops = cost_of(args.flops);
+    draft.op.model_flops = cost_of(args.model_flops);
+    draft.op.bytes_accessed = cost_of(args.bytes_accessed);
     draft.hlo_op = decoded(args.hlo_op);
     draft.stat_name = decoded(args.name);
     draft.is_step = fields.is_step();
@@ -373,7 +379,7 @@ private:
     bool m_kineto = false;
     std::vector<std::pair<std::string, std::string>> m_devices;  // deviceProperties: id, name
     std::string m_jax, m_jaxlib;
-    std::int64_t m_x_events = 0;
+    std::int64_t m_x_events = 0, m_negative_times = 0;
     std::int64_t m_timed = 0;
     WidePs m_base = 0;  // the first time, rounded down to a whole microsecond
     WidePs m_first = 0, m_last = 0;
@@ -647,6 +653,7 @@ std::optional<Event> ChromeReader::Impl::make_event(JsonScanner& in, bool has_du
             in.fail_at(dur.data, "dur is not a usable number");
             return std::nullopt;
         }
+        if (*value < 0) ++m_negative_times;
         duration = *value <= 1 ? 0 : *value;  // XLA writes a duration of 0 as 1 ps
     }
     if (m_timed == 0) {
@@ -866,6 +873,9 @@ RawTrace ChromeReader::Impl::build() {
     trace.jaxlib = m_jaxlib;
     trace.x_events = m_x_events;
     if (!m_damage.empty()) trace.damage.push_back(m_damage);
+    if (m_negative_times > 0) {
+        trace.hints.push_back(std::to_string(m_negative_times) + " events have a negative duration, which counts as 0");
+    }
     for (ChromeProcess& process : m_processes) place_process(process, trace);
     trace.ops = m_ops.take();
     trace.numbers = std::move(m_numbers);

@@ -36,6 +36,10 @@ private:
     std::unique_ptr<Impl> m_impl;
 };
 
+// Moves `next`, an offset, past the fields of an XSpace of which only the first bytes are there; it may end up past
+// them. False: the field at `next` is damaged, or ends beyond `most` bytes.
+bool skip_fields(std::string_view bytes, std::size_t& next, std::size_t most);
+
 // An XSpace protobuf, the whole of it. Error: bad_input, with the field and its offset.
 Result<RawTrace> read_xplane(std::string_view bytes, const ReadOptions& options);
 

@@ -528,7 +528,7 @@ private:
     bool ended(const char* place) const {
         return m_damage.found() && (!m_options.salvage || m_damage.is_before(place));
     }
-    void note_replacement_characters();
+    bool note_replacement_characters();
 
     void read_plane(std::string_view bytes);
     void read_stat_names(const std::vector<std::string_view>& entries, PlaneContext& c);
@@ -576,8 +576,11 @@ Result<RawTrace> XplaneReader::read() {
     // The last plane of a file that was cut.
     if (m_options.salvage && field.overrun && field.is(1, Wire::bytes)) read_plane(field.bytes);
     if (m_damage.found()) {
-        note_replacement_characters();
-        if (!m_options.salvage) return fail(ErrorKind::bad_input, std::move(m_damage.message));
+        const bool reencoded = note_replacement_characters();
+        if (!m_options.salvage) {
+            return fail(ErrorKind::bad_input, std::move(m_damage.message),
+                        reencoded ? "" : "pass --salvage to analyse the events before it");
+        }
         m_trace.damage.push_back(std::move(m_damage.message));
     }
     if (m_negative_times > 0) {
@@ -588,7 +591,7 @@ Result<RawTrace> XplaneReader::read() {
 }
 
 // A binary file that went through a text decoder has the bytes EF BF BD in place of whatever was not UTF-8.
-void XplaneReader::note_replacement_characters() {
+bool XplaneReader::note_replacement_characters() {
     constexpr std::string_view k_replacement = "\xef\xbf\xbd";
     constexpr std::size_t k_few = 8;
     std::size_t count = 0;
@@ -596,9 +599,10 @@ void XplaneReader::note_replacement_characters() {
          at = m_bytes.find(k_replacement, at + k_replacement.size())) {
         ++count;
     }
-    if (count <= k_few) return;
+    if (count <= k_few) return false;
     m_damage.message += fmt::format(
         "; the file looks re-encoded as UTF-8 ({} replacement characters): fetch it again in binary mode", count);
+    return true;
 }
 
 void XplaneReader::read_plane(std::string_view bytes) {
@@ -1045,6 +1049,28 @@ std::int32_t XplaneReader::number_index(std::int64_t number) {
 }
 
 }  // namespace
+
+bool skip_fields(std::string_view bytes, std::size_t& next, std::size_t most) {
+    constexpr std::size_t k_longest_head = 20;
+    while (next + k_longest_head <= bytes.size()) {
+        const char* const end = bytes.data() + bytes.size();
+        std::uint64_t tag = 0, value = 0, length = 0;
+        const char* at = read_varint(bytes.data() + next, end, tag);
+        if (at == nullptr || tag < 8) return false;
+        switch (static_cast<Wire>(tag & 7)) {
+            case Wire::varint: at = read_varint(at, end, value); break;
+            case Wire::bytes: at = read_varint(at, end, length); break;
+            case Wire::fixed64: length = 8; break;
+            case Wire::fixed32: length = 4; break;
+            default: return false;
+        }
+        if (at == nullptr) return false;
+        const auto start = static_cast<std::size_t>(at - bytes.data());
+        if (start > most || length > most - start) return false;
+        next = start + static_cast<std::size_t>(length);
+    }
+    return true;
+}
 
 Result<RawTrace> read_xplane(std::string_view bytes, const ReadOptions& options) {
     return XplaneReader(bytes, options).read();

@@ -61,6 +61,9 @@ Result<Answer> check_view(const Source& source, const Asked& asked) {
     Answer answer;
     answer.blocks.push_back({"Check", {}, {}, {}});
     Json rows = Json::array();
+    if (asked.against != nullptr) {
+        GDNCTL_TRY(check_comparable(asked.against->profile, source.profile, asked.diff, false));
+    }
     for (const Rule& rule : asked.rules) {
         GDNCTL_TRY_ASSIGN(const std::optional<double> value, metric_of(source, rule.metric));
         if (!value) {

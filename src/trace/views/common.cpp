@@ -81,12 +81,17 @@ struct Reply {
     std::string can, why, flag;
 };
 
+// What has more than this Chrome JSON; PyTorch writes no xplane.
+std::string better_input(const Model& model) {
+    return model.source == TraceKind::chrome_json ? "pass the .xplane.pb" : "";
+}
+
 Reply overlap_reply(const Model& model) {
     if (std::any_of(model.devices.begin(), model.devices.end(), [](const Device& one) { return one.has_async; })) {
         return {"yes", "", ""};
     }
     if (model.source == TraceKind::xplane) return {"no", "no async events", ""};
-    return {"no", "Chrome JSON has no async events", "pass the .xplane.pb"};
+    return {"no", "Chrome JSON has no async events", better_input(model)};
 }
 
 Reply bytes_reply(const Model& model) {
@@ -98,7 +103,7 @@ Reply bytes_reply(const Model& model) {
     }
     if (hbm) return {"yes", "", ""};
     if (!all) return {"no", "the trace has no byte counts", ""};
-    return {"degraded", "bytes_accessed includes on-chip memory", "pass the .xplane.pb"};
+    return {"degraded", "bytes_accessed includes on-chip memory", better_input(model)};
 }
 
 Reply flops_reply(const Model& model) {
@@ -123,15 +128,14 @@ Reply schedule_reply(const Model& model) {
     if (!model.schedules.empty()) return {"yes", "", ""};
     if (model.kind != DeviceKind::tpu) return {"no", "only TPU traces have the compiler's schedule", ""};
     if (model.source != TraceKind::xplane) {
-        return {"no", "Chrome JSON has no compiler's schedule", "pass the .xplane.pb"};
+        return {"no", "Chrome JSON has no compiler's schedule", better_input(model)};
     }
     return {"no", "no compiler's schedule was recorded", "LIBTPU_INIT_ARGS=--xla_xprof_register_llo_debug_info=true"};
 }
 
 Reply toolchain_reply(const Model& model) {
     if (!model.jax.empty() || !model.jaxlib.empty() || !model.libtpu.empty()) return {"yes", "", ""};
-    const bool is_json = model.source != TraceKind::xplane;
-    return {"no", "the trace does not name its versions", is_json ? "pass the .xplane.pb" : ""};
+    return {"no", "the trace does not name its versions", better_input(model)};
 }
 
 Reply self_time_reply(const Model& model) {

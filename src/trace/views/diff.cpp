@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/text.h"
 #include "trace/views/format.h"
 
 namespace gdnctl::trace {
@@ -49,12 +50,10 @@ Result<Diff> compare_sources(const Source& before, const Source& after, const As
 
 Block diff_block(const Diff& diff, std::int64_t top) {
     Block block{"What changed", {stats_text(diff)}, {}, {}};
-    if (!diff.labels.empty() || !diff.impact.empty()) {
-        std::string line = diff.impact.empty() ? "" : "impact: " + diff.impact;
-        for (const std::string& label : diff.labels)
-            line += fmt::format("{}{}", line.empty() ? "labels: " : ", ", label);
-        block.lines.push_back(line);
-    }
+    std::vector<std::string> parts;
+    if (!diff.impact.empty()) parts.push_back("impact: " + diff.impact);
+    if (!diff.labels.empty()) parts.push_back("labels: " + text::join(diff.labels, ", "));
+    if (!parts.empty()) block.lines.push_back(text::join(parts, "; "));
     block.table.columns = {{"ms a step"}, {"before"}, {"after"}, {"how", true}, {"what", true}};
     const Json json = diff_json(diff, top);
     for (const Json& row : *json::array(json, "waterfall")) {

@@ -95,7 +95,14 @@ std::optional<double> step_metric(const Profile& profile, std::string_view what)
     return spread.cv;
 }
 
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// nullopt also for a class that class_of() never gives on this kind of device.
 std::optional<double> class_metric(const Profile& profile, std::string_view cls, bool share) {
+    const bool has_class = profile.kind == "gpu" ? is_one_of(cls, {"compute", "collective", "copy"}) : cls != "copy";
+    if (!has_class) return std::nullopt;
     double time = 0, all = 0;
     for (const OpSum& op : profile.ops) {
         all += static_cast<double>(op.self_ps);
@@ -141,10 +148,6 @@ std::optional<double> time_metric(const Source& source, std::string_view what) {
     if (what == "overlap") return json::number(time, "overlap");
     const auto idle = json::number_at(time, "/idle_ps/total"), span = json::number(time, "span_ps");
     return idle && span && *span > 0 ? std::optional(*idle / *span) : std::nullopt;
-}
-
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-    return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 }  // namespace

@@ -233,7 +233,7 @@ Result<Answer> steps_view(const Source& source, const Asked& asked) {
     const TimeSums sums = sums_of(model);
     Answer answer;
     if (!sums.has_async) {
-        const bool is_json = model.source != TraceKind::xplane;
+        const bool is_json = model.source == TraceKind::chrome_json;
         const std::string why =
             is_json
                 ? "async overlap cannot be measured from Chrome JSON (XLA drops 'Async XLA Ops'); pass the .xplane.pb"

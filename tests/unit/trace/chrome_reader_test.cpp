@@ -244,6 +244,7 @@ TEST_CASE("XLA's duration of 1 ps means 0, and a negative one counts as 0") {
     CHECK(line.events[1].duration == 2);
     CHECK(line.events[2].duration == 0);
     CHECK(line.events[3].duration == 0);
+    CHECK(trace.hints == std::vector<std::string>{"1 events have a negative duration, which counts as 0"});
 }
 
 TEST_CASE("of a host plane only operations and steps are kept") {

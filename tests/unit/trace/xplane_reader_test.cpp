@@ -450,6 +450,24 @@ TEST_CASE("xplane: with salvage, what follows damage inside a line is ignored") 
     CHECK(trace.damage.size() == 1);
 }
 
+TEST_CASE("xplane: the fields of a file whose end is still to come") {
+    const auto next_after = [](const std::string& bytes, std::size_t& next) {
+        next = 0;
+        return skip_fields(bytes + std::string(40, '\0'), next, 1000);
+    };
+    const std::string good = sub(1, "plane") + num(9, 7) + real(8, 1) + varint(7 << 3 | 5) + "1234";
+    std::size_t next = 0;
+    CHECK_FALSE(next_after(good, next));  // the zeros behind it
+    CHECK(next == good.size());
+    CHECK(next_after(good + varint(1 << 3 | 2) + varint(900), next));
+    CHECK(next == good.size() + 3 + 900);
+    CHECK_FALSE(next_after(good + varint(1 << 3 | 2) + varint(1000), next));
+    CHECK_FALSE(next_after(good + varint(1 << 3 | 2) + varint(~std::uint64_t{0}), next));
+    CHECK_FALSE(next_after(good + varint(1 << 3 | 3), next));
+    CHECK(next == good.size());
+    CHECK_FALSE(next_after(std::string(11, '\xff'), next));
+}
+
 TEST_CASE("xplane: no bytes are a trace without planes") { CHECK(read("").planes.empty()); }
 
 }  // namespace gdnctl::trace::xplane
