@@ -131,10 +131,13 @@ test_states_and_fields_of_a_newer_build() {
   [ "$(jq .driver_exit_code "$WORK/out")" = 3 ] || fail "$(cat "$WORK/out")"
   err_has new
   job odd REBALANCING </dev/null
-  expect 124 "$GDNCTL" ray-wait $IRIS odd --timeout 1 --poll 0.2
-  err_has 'unknown job state'
-  expect 0 "$GDNCTL" ray-list $IRIS
-  out_has odd
+  expect 124 "$GDNCTL" ray-wait $IRIS odd --timeout 1 --poll 0.2 --json
+  err_has 'status=RUNNING Job is currently running.'
+  err_has 'unknown job state REBALANCING'
+  [ "$(jq -r '"\(.status): \(.message)"' "$WORK/out")" = 'RUNNING: Job is currently running.' ] || fail "$(cat "$WORK/out")"
+  expect 0 "$GDNCTL" ray-list $IRIS --status RUNNING --json
+  [ "$(jq -r '.jobs[0] | "\(.submission_id) \(.status): \(.message)"' "$WORK/out")" = 'odd RUNNING: Job is currently running.' ] ||
+    fail "$(cat "$WORK/out")"
   ctl '{"set": ["/me/odd", {"state": "JOB_STATE_SUCCEEDED"}]}'
   expect 0 "$GDNCTL" ray-wait $IRIS odd
   expect 0 "$GDNCTL" ray-stop $IRIS odd

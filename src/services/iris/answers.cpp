@@ -215,7 +215,7 @@ JobState parse_wire_state(std::string_view wire, std::string& other) {
         if (name == word) return state;
     }
     other = word;
-    return JobState::unknown;
+    return JobState::running;
 }
 
 std::optional<JobRecord> parse_job(const Json& job, const Json& request, std::string_view user) {
