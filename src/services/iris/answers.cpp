@@ -81,7 +81,12 @@ Error refusal(std::string_view what, const HttpResponse& answer, std::string_vie
                     "check the address; a proxy or a login page may be in between",
                     {}};
         case 401:
-        case 403: return {ErrorKind::authentication, said.message, login_hint, {}};
+        case 403:
+            if (answer.body.starts_with('{')) return {ErrorKind::authentication, said.message, login_hint, {}};
+            return {ErrorKind::authentication,
+                    fmt::format("{} refused the login (status {}): {}", base, answer.status, said.message),
+                    login_hint,
+                    {}};
         case 404:
             if (said.code == "not_found") return {ErrorKind::remote_missing, said.message, {}, {}};
             [[fallthrough]];

@@ -37,7 +37,7 @@ Result<ControllerFacts> ask_controller(IrisJobsConfig config) {
     ControllerFacts facts;
     const auto me = client.ask("GetCurrentUser", Json::object(), iris::Tries::patient);
     if (!me && me.error().kind == ErrorKind::usage) {  // it does not know the question
-        return fail(ErrorKind::infrastructure, "not an Iris controller: " + me.error().message);
+        return fail(ErrorKind::infrastructure, "not an Iris controller: " + me.error().message, me.error().hint);
     }
     if (!me) return tl::unexpected(me.error());
     facts.user = json::text(*me, "userId");
