@@ -92,6 +92,15 @@ test_faults_of_a_description() {
   printf '[clusters.x]\nkind = "iris"\nurl = "http://192.0.2.1:9"\nconfig = "lib/iris/config/marin.yaml"\n' >gdnctl.toml
   expect 2 "$GDNCTL" ray-list --cluster x
   err_has 'gdnctl.toml:3: http://192.0.2.1:9 uses plain HTTP; the login to cluster x would be sent unencrypted'
+  for keys in '' 'kind = "iris"\n'; do
+    printf "[clusters.x]\n$keys" >gdnctl.toml
+    expect 2 "$GDNCTL" cluster check x
+    err_has 'gdnctl.toml:1: [clusters.x] has neither `url` nor `config`, and no cluster file has its name'
+    err_has 'hint: add url = "https://HOST", or config = "FILE"'
+  done
+  printf '[clusters.x]\nkind = "ray"\nconfig = "lib/iris/config/marin.yaml"\n' >gdnctl.toml
+  expect 2 "$GDNCTL" cluster check x
+  err_has 'marin.yaml is a file of kind "iris"'
   expect 2 "$GDNCTL" ray-list --iris-url http://127.0.0.1:9 --ray-address http://127.0.0.1:9
   err_has '--ray-address and --iris-url both select a cluster'
   expect 2 "$GDNCTL" ray-list --cluster marin --ray-address http://127.0.0.1:9
