@@ -338,9 +338,12 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
     Progress progress(context.terminal, context.clock,
                       {.label = fmt::format("submitting {}", id), .quiet = context.global.quiet});
     progress.tick();
-    const auto submitted = submit_in_time(run.request, options, backend, context);
+    auto submitted = submit_in_time(run.request, options, backend, context);
     progress.finish();
     if (!submitted) {
+        if (submitted.error().message == job_message::already_exists(id)) {
+            submitted.error().hint = "choose another --submission-id, or leave the option out";
+        }
         if (!is_interruption(submitted.error())) return tl::unexpected(submitted.error());
         run.submitted =
             !submitted.error().hint.empty() && options.auto_stop && stop_if_taken(run, options, backend, context);

@@ -110,6 +110,15 @@ test_faults_of_a_description() {
   err_has 'not the address of an Iris controller: ray://h'
 }
 
+test_a_type_that_the_cluster_does_not_offer() {
+  behind_iap
+  target '"true"'
+  expect 2 "$GDNCTL" ray-test $IRIS --working-dir none --tpu v6e-8
+  err_has 'no node type of c offers v6e-8; it has v5p-8'
+  err_lacks 'wait forever'
+  err_has 'hint: `gdnctl cluster check c` shows what it offers'
+}
+
 test_user_and_project_tables_are_merged_key_by_key() {
   serve
   mkdir -p "$XDG_CONFIG_HOME/gdnctl"

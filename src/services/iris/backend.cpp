@@ -166,8 +166,14 @@ Result<std::string> IrisJobs::launch(const Call& call, const std::string& name, 
         auto answer = m_client->send(call, Tries::one);
         if (answer && answer->status == 409) return taken(name, nonce);
         if (answer && !is_passing(*answer)) {
-            GDNCTL_TRY_ASSIGN(const Json body, m_client->read(call, *answer));
-            const std::string given = json::text(body, "jobId");
+            auto body = m_client->read(call, *answer);
+            if (!body && body.error().message.find("unschedulable") != std::string::npos) {
+                const std::string& place = config().cluster;
+                body.error().hint = fmt::format("`gdnctl cluster {}` shows what it offers",
+                                                place.empty() ? "list" : "check " + text::shell_quote(place));
+            }
+            if (!body) return tl::unexpected(std::move(body).error());
+            const std::string given = json::text(*body, "jobId");
             return given.empty() ? name : given;
         }
         if (!answer && !is_out_of_reach(answer.error())) return in_doubt(std::move(answer).error());
