@@ -355,7 +355,7 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
     run.details.submission_id = id;
     run.place = place_of(backend, id);
     log::info("Job submitted with ID: {}", id);
-    log::info("Job URL: {}", run.place.url);
+    if (!run.place.url.empty()) log::info("Job URL: {}", run.place.url);
     remember(run.request, run.place, submitted->session, context);
     if (!options.no_wait) {
         const Status followed = follow_to_the_end(run, plan, options, backend, context);

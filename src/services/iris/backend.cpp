@@ -68,6 +68,7 @@ public:
     std::string cluster() const override { return config().cluster; }
     std::string address() const override { return config().address; }
     std::string job_url(std::string_view id) const override {
+        if (m_runs.knows(id)) return {};  // not a job of the controller
         const std::string& base = config().dashboard_url.empty() ? config().address : config().dashboard_url;
         return base + "/#/job/" + text::percent_encode(full(id));
     }
