@@ -14,15 +14,14 @@
 
 namespace gdnctl::iris {
 
-namespace {
-
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-// 64-bit integers come as strings, others as numbers.
 std::int64_t number_of(const Json& object, std::string_view name) {
     if (const auto number = json::integer(object, name)) return *number;
     return text::parse_int(json::text(object, name)).value_or(0);
 }
+
+namespace {
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 std::optional<WallTime> time_of(const Json& object, std::string_view name) {
     const Json* time = json::object(object, name);

@@ -14,6 +14,9 @@
 
 namespace gdnctl::iris {
 
+// 64-bit integers come as strings, others as numbers. 0: there is none.
+std::int64_t number_of(const Json& object, std::string_view name);
+
 // "/user/id": a job's name. `id` is either one already, or what follows our own user's part.
 std::string name_of(std::string_view user, std::string_view id);
 // The id under which people know the job: without the part of our own user.
