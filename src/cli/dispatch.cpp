@@ -285,6 +285,9 @@ Result<Dispatch> dispatch(const Table& table, const std::vector<std::string>& wo
     } else {
         result.group = first;
     }
+    if (const Command* named = result.command) {
+        result.name = named->other_name == first + ' ' + second ? named->other_name : named->name;
+    }
     result.words = without(words, taken);
     return result;
 }

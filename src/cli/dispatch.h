@@ -29,6 +29,7 @@ void describe_globals(Args& args, GlobalFlags& flags);
 
 struct Dispatch {
     const Command* command = nullptr;  // nullptr: none was given
+    std::string_view name;             // of the command: the one of its names that was typed
     std::string group;                 // "log" if only the first word of some commands was given
     bool help = false;                 // `gdnctl help ...`
     std::vector<std::string> words;    // all words except the command's name, in order

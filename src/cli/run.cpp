@@ -265,7 +265,7 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
     Workspace workspace(table, called.command, flags);
     if (const Status parsed = parse_words(globals, args, called.words, lookup, stop_early, workspace.options());
         !parsed) {
-        return tl::unexpected(with_help_hint(parsed.error(), called.command ? called.command->name : ""));
+        return tl::unexpected(with_help_hint(parsed.error(), called.name));
     }
     Terminal& terminal = system_terminal(flags.color);
     const log::Level level = flags.common.quiet         ? log::Level::warning
@@ -287,7 +287,7 @@ Result<ExitCode> run_words(const Table& table, const std::vector<std::string>& w
         return ExitCode::ok;
     }
     auto result = call(workspace, meant, *invocation, flags);
-    if (!result) return tl::unexpected(with_help_hint(std::move(result).error(), called.command->name));
+    if (!result) return tl::unexpected(with_help_hint(std::move(result).error(), called.name));
     return result;
 }
 

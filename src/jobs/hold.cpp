@@ -244,6 +244,18 @@ Status stop_holder(const HoldRecord& record, JobBackend& backend, milliseconds l
     }
 }
 
+// A cluster without ssh misses no SSH configuration.
+Error not_held(const std::string& name, const DestinationOptions& options, Context& context) {
+    Error error = devtpu::not_held(name);
+    const auto place = choose_destination(options, context);
+    if (!place || place->kind != PlaceKind::iris) return error;
+    const JobPlace where{std::string(to_text(place->kind)), place->cluster, address_text(*place), {}};
+    error.message =
+        fmt::format("no TPU is held under the name {0}; run `gdnctl dev-tpu-allocate{1} --tpu-name {0}` first", name,
+                    cluster_words(where));
+    return error;
+}
+
 constexpr seconds k_marker_limit{60};
 constexpr seconds k_quick_polls{10};
 constexpr seconds k_submit_limit{60};
@@ -279,7 +291,7 @@ Result<FoundHold> find_hold(const std::string& name, const DestinationOptions& o
             const auto log = read_holder(*backend, record->submission_id);
             Error over = hold_over(*record, *job, log.end());
             over.kind = ErrorKind::infrastructure;
-            over.hint = devtpu::not_held(name).message;
+            over.hint = not_held(name, place, context).message;
             return tl::unexpected(std::move(over));
         }
     }
@@ -298,7 +310,7 @@ Result<FoundHold> find_hold(const std::string& name, const DestinationOptions& o
         foreign.ssh_ok = true;
         return FoundHold{std::move(foreign), options};
     }
-    return asked ? Result<FoundHold>(tl::unexpected(devtpu::not_held(name)))
+    return asked ? Result<FoundHold>(tl::unexpected(not_held(name, options, context)))
                  : Result<FoundHold>(tl::unexpected(std::move(asked).error()));
 }
 

@@ -338,9 +338,12 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
     Progress progress(context.terminal, context.clock,
                       {.label = fmt::format("submitting {}", id), .quiet = context.global.quiet});
     progress.tick();
-    const auto submitted = submit_in_time(run.request, options, backend, context);
+    auto submitted = submit_in_time(run.request, options, backend, context);
     progress.finish();
     if (!submitted) {
+        if (submitted.error().message == job_message::already_exists(id)) {
+            submitted.error().hint = "choose another --submission-id, or leave the option out";
+        }
         if (!is_interruption(submitted.error())) return tl::unexpected(submitted.error());
         run.submitted =
             !submitted.error().hint.empty() && options.auto_stop && stop_if_taken(run, options, backend, context);
@@ -352,7 +355,7 @@ Result<JobRun> run_once(JobRequest request, const JobPlan& plan, const SubmitOpt
     run.details.submission_id = id;
     run.place = place_of(backend, id);
     log::info("Job submitted with ID: {}", id);
-    log::info("Job URL: {}", run.place.url);
+    if (!run.place.url.empty()) log::info("Job URL: {}", run.place.url);
     remember(run.request, run.place, submitted->session, context);
     if (!options.no_wait) {
         const Status followed = follow_to_the_end(run, plan, options, backend, context);

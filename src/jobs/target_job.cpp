@@ -171,7 +171,8 @@ Result<TpuChoice> choose_tpu(const std::string& wanted, const JobDestination& pl
     }
     if (place.file && !place.file->node_types.empty() && !offers_tpu(*place.file, choice.type)) {
         const auto types = tpu_types(*place.file);
-        log::warning("no node type of {} offers {}: the job may wait forever{}", place.cluster, choice.type,
+        log::warning("no node type of {} offers {}{}{}", place.cluster, choice.type,
+                     place.kind == PlaceKind::iris ? "" : ": the job may wait forever",
                      types.empty() ? std::string() : "; it has " + text::join(types, ", "));
     }
     return choice;

@@ -1,6 +1,7 @@
 #include "jobs/watch.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -203,25 +204,33 @@ void print_status(Context& context, const JobDetails& details, bool whole_messag
     if (!whole_message)
         message = message.substr(0, std::min(message.find('\n'), message.find(", last available logs")));
     while (message.ends_with('\n')) message.remove_suffix(1);
-    context.terminal.err("[" + format_log_time(context.clock.wall()) + "] " + details.submission_id +
-                         " status=" + std::string(status_of(details)) + " " + std::string(message) + "\n");
+    // The job may have written it.
+    std::string shown;
+    for (const std::string_view line : text::split(message, '\n')) {
+        shown += (shown.empty() ? "" : "\n  ") + text::visible_line(line);
+    }
+    context.terminal.err(fmt::format("[{}] {} status={} {}\n", format_log_time(context.clock.wall()),
+                                     text::visible_line(details.submission_id), text::visible(status_of(details)),
+                                     shown));
 }
 
 class StatusLines {
 public:
     StatusLines(Context& context, bool whole) : m_context(context), m_whole(whole) {}
     void show(const JobDetails& now) {
-        const std::pair<std::string, std::string> looks(status_of(now), now.message);
+        const std::tuple<std::string, std::string, std::string> looks(status_of(now), now.message, now.other_state);
         if (m_last == looks) return;
         m_last = looks;
         print_status(m_context, now, m_whole);
-        if (!is_known(now.state)) log::warning("unknown job state {}", text::visible(status_of(now)));
+        if (!is_known(now.state) || !now.other_state.empty()) {
+            log::warning("unknown job state {}", text::visible(now.other_state));
+        }
     }
 
 private:
     Context& m_context;
     bool m_whole;
-    std::optional<std::pair<std::string, std::string>> m_last;
+    std::optional<std::tuple<std::string, std::string, std::string>> m_last;
 };
 
 // Shows on a terminal how long nothing has come of a job. Never beside an unfinished line of its output.

@@ -92,6 +92,15 @@ test_faults_of_a_description() {
   printf '[clusters.x]\nkind = "iris"\nurl = "http://192.0.2.1:9"\nconfig = "lib/iris/config/marin.yaml"\n' >gdnctl.toml
   expect 2 "$GDNCTL" ray-list --cluster x
   err_has 'gdnctl.toml:3: http://192.0.2.1:9 uses plain HTTP; the login to cluster x would be sent unencrypted'
+  for keys in '' 'kind = "iris"\n'; do
+    printf "[clusters.x]\n$keys" >gdnctl.toml
+    expect 2 "$GDNCTL" cluster check x
+    err_has 'gdnctl.toml:1: [clusters.x] has neither `url` nor `config`, and no cluster file has its name'
+    err_has 'hint: add url = "https://HOST", or config = "FILE"'
+  done
+  printf '[clusters.x]\nkind = "ray"\nconfig = "lib/iris/config/marin.yaml"\n' >gdnctl.toml
+  expect 2 "$GDNCTL" cluster check x
+  err_has 'marin.yaml is a file of kind "iris"'
   expect 2 "$GDNCTL" ray-list --iris-url http://127.0.0.1:9 --ray-address http://127.0.0.1:9
   err_has '--ray-address and --iris-url both select a cluster'
   expect 2 "$GDNCTL" ray-list --cluster marin --ray-address http://127.0.0.1:9
@@ -99,6 +108,15 @@ test_faults_of_a_description() {
   expect 2 "$GDNCTL" ray-list --cluster local --iris-url http://127.0.0.1:9
   expect 2 "$GDNCTL" ray-list --iris-url 'ray://h'
   err_has 'not the address of an Iris controller: ray://h'
+}
+
+test_a_type_that_the_cluster_does_not_offer() {
+  behind_iap
+  target '"true"'
+  expect 2 "$GDNCTL" ray-test $IRIS --working-dir none --tpu v6e-8
+  err_has 'no node type of c offers v6e-8; it has v5p-8'
+  err_lacks 'wait forever'
+  err_has 'hint: `gdnctl cluster check c` shows what it offers'
 }
 
 test_user_and_project_tables_are_merged_key_by_key() {

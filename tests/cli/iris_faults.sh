@@ -66,6 +66,49 @@ L
   no_complaints
 }
 
+test_a_page_that_refuses_the_login_says_where_and_what_to_do() {
+  behind_iap
+  local status times method words
+  while read -r status times method words; do
+    fault "$method" "\"status\": $status, \"times\": $times, \"body\": \"<!DOCTYPE html><html><body>no</body></html>\""
+    expect 5 "$GDNCTL" $words $IRIS
+    err_has "http://127.0.0.1:$PORT refused the login (status $status): an HTML page"
+    err_has 'hint: iris --cluster c login'
+  done <<'L'
+401 2 ListJobs ray-list
+403 1 ListJobs ray-list
+401 2 GetJobStatus job wait x
+403 1 GetJobStatus job wait x
+401 2 GetCurrentUser cluster check
+403 1 GetCurrentUser cluster check
+L
+  no_complaints
+}
+
+test_what_is_no_controller_gets_a_hint() {
+  serve
+  fault GetCurrentUser '"status": 404, "body": ""'
+  expect 4 "$GDNCTL" cluster check $IRIS
+  err_has 'not an Iris controller: GetCurrentUser returned 404'
+  err_has 'hint: check the address'
+  python3 -c 'import json; print(json.dumps({"fault": {"match": "GetCurrentUser", "status": 200, "body": "x" * 9000000}}))' | order
+  expect 4 "$GDNCTL" cluster check $IRIS
+  err_has 'the answer is larger than 8388608 bytes'
+  err_has "hint: check the address: http://127.0.0.1:$PORT may be no Iris controller"
+}
+
+test_a_text_of_the_job_cannot_write_to_the_terminal() {
+  serve
+  job evil FAILED 'error="Exit code: 3. stderr: \u001b[31mred\u001b[2J\u0007\n[gdnctl] forged"' 'task_error="Exit code: 3. stderr: \u001b[31mred\u001b[2J\u0007\n[gdnctl] forged"' </dev/null
+  expect 1 "$GDNCTL" job wait $IRIS evil
+  err_has 'stderr: red'
+  ! grep -q "$(printf '[\033\007]')" "$WORK/err" || fail "control characters: $(cat -v "$WORK/err")"
+  ! grep -q '^.gdnctl. forged' "$WORK/err" || fail "a line that looks like ours"
+  job waits PENDING 'reason="no \u001b[31mTPU"' </dev/null
+  expect 124 "$GDNCTL" job wait $IRIS waits --timeout 1
+  ! grep -q "$(printf '\033')" "$WORK/err" || fail "control characters: $(cat -v "$WORK/err")"
+}
+
 test_a_traceback_in_the_details_is_never_printed() {
   serve
   target '"true"'
@@ -131,10 +174,13 @@ test_states_and_fields_of_a_newer_build() {
   [ "$(jq .driver_exit_code "$WORK/out")" = 3 ] || fail "$(cat "$WORK/out")"
   err_has new
   job odd REBALANCING </dev/null
-  expect 124 "$GDNCTL" ray-wait $IRIS odd --timeout 1 --poll 0.2
-  err_has 'unknown job state'
-  expect 0 "$GDNCTL" ray-list $IRIS
-  out_has odd
+  expect 124 "$GDNCTL" ray-wait $IRIS odd --timeout 1 --poll 0.2 --json
+  err_has 'status=RUNNING Job is currently running.'
+  err_has 'unknown job state REBALANCING'
+  [ "$(jq -r '"\(.status): \(.message)"' "$WORK/out")" = 'RUNNING: Job is currently running.' ] || fail "$(cat "$WORK/out")"
+  expect 0 "$GDNCTL" ray-list $IRIS --status RUNNING --json
+  [ "$(jq -r '.jobs[0] | "\(.submission_id) \(.status): \(.message)"' "$WORK/out")" = 'odd RUNNING: Job is currently running.' ] ||
+    fail "$(cat "$WORK/out")"
   ctl '{"set": ["/me/odd", {"state": "JOB_STATE_SUCCEEDED"}]}'
   expect 0 "$GDNCTL" ray-wait $IRIS odd
   expect 0 "$GDNCTL" ray-stop $IRIS odd

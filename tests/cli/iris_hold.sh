@@ -58,8 +58,12 @@ test_allocate_list_release() {
 
 test_commands_in_the_container() {
   host
+  execute 4 -- true
+  err_has "no TPU is held under the name a; run \`gdnctl dev-tpu-allocate $IRIS --tpu-name a\` first"
+  err_lacks SSH
   allocate
   execute 0 -- cat note
+  err_lacks 'Job URL'
   [ "$(cat "$WORK/out")" = first ] || fail 'the tree did not travel'
   execute 7 --no-sync -- sh -c 'echo out; echo err >&2; exit 7'
   cat "$WORK/out" "$WORK/err" | grep -qx out || fail 'no output'

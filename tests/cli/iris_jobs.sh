@@ -173,6 +173,7 @@ test_a_busy_tpu_and_one_that_cannot_be() {
   [ "$(sent LaunchJob 'b["schedulingTimeout"]')" = "{'milliseconds': '2000'}" ] || fail "the limit of the queue"
   expect 2 "$GDNCTL" ray-test $IRIS --working-dir none --tpu v6e-8 --submission-id never
   err_has 'no scaling group provides device tpu:v6e-8'
+  err_has 'hint: `gdnctl cluster list` shows what it offers'
   [ "$(asked LaunchJob)" = 2 ] || fail "tried on"
   expect 2 "$GDNCTL" ray-test $IRIS --working-dir none --tpu v5p-16
   err_has 'Only single tpu nodes are supported with the CLI'
@@ -187,6 +188,8 @@ test_a_taken_name_is_never_replaced() {
   for name in taken ended; do
     expect 2 "$GDNCTL" ray-test $IRIS --working-dir none --submission-id $name
     err_has "Job with submission_id $name already exists. Please use a different submission_id."
+    err_has 'hint: choose another --submission-id, or leave the option out'
+    err_lacks 'gdnctl ray-'
   done
   expect 0 "$GDNCTL" ray-logs $IRIS ended
   [ "$(cat "$WORK/out")" = first ] || fail "the ended job was replaced"
@@ -267,6 +270,8 @@ test_aliases_are_the_same_commands() {
   [ "$(cat "$WORK/out")" = 'via alias' ] || fail 'job logs'
   expect 0 "$GDNCTL" job stop $IRIS a
   expect 0 "$GDNCTL" job list $IRIS
+  expect 2 "$GDNCTL" job test $IRIS --timeout -1
+  err_has 'hint: `gdnctl job test --help` shows the options'
   expect 2 "$GDNCTL" job tests $IRIS
   err_has 'job test'
   expect 0 "$GDNCTL" job --help
@@ -281,11 +286,14 @@ test_what_iris_cannot_do_is_said_in_one_sentence() {
   target '"true"'
   expect 2 "$GDNCTL" ray-test $IRIS --working-dir gs://bucket/tree.zip
   err_has '--working-dir URI is not supported on iris'
+  err_has 'hint: pass a folder, or `none`'
   printf 'a==1\n' >req.txt
   expect 2 "$GDNCTL" ray-test $IRIS --pip-requirements req.txt
   err_has '--pip-requirements is not supported on iris'
+  err_lacks 'gdnctl ray-'
   expect 2 "$GDNCTL" ray-test $IRIS --keep-workdir
   err_has '--keep-workdir is not supported on iris'
+  err_lacks 'gdnctl ray-'
   expect 2 "$GDNCTL" dev-tpu-connect $IRIS --tpu-name a
   err_has 'dev-tpu-connect is not supported on iris: its containers have no terminal; use dev-tpu-execute'
   expect 2 "$GDNCTL" dev-tpu-setup $IRIS --tpu-name a

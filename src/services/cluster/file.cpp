@@ -303,8 +303,8 @@ Result<ClusterFile> with_table(ClusterFile file, const std::string& name, Cluste
         return fail(ErrorKind::config, fmt::format("{}: [clusters.{}] {}", origin, name, what));
     };
     if (table.kind && !file.path.empty() && *table.kind != file.kind) {
-        return wrong(table.origin.text(), fmt::format("says kind = \"{}\", but {} is a {} file", to_text(*table.kind),
-                                                      file.path.string(), to_text(file.kind)));
+        return wrong(table.origin.text(), fmt::format("says kind = \"{}\", but {} is a file of kind \"{}\"",
+                                                      to_text(*table.kind), file.path.string(), to_text(file.kind)));
     }
     if (table.kind) file.kind = *table.kind;
     if (file.path.empty()) file.cluster_name = name;
@@ -336,8 +336,15 @@ Result<ClusterFile> find_cluster(const ClusterPlaces& places, const std::string&
             file, read_cluster_file(places.root / expand_home(table.config, places.home.string()), places.home));
     } else if (!table.url) {
         // The table adds to a file of the same name.
-        GDNCTL_TRY_ASSIGN(const fs::path path, find_cluster_file(places, name));
-        GDNCTL_TRY_ASSIGN(file, read_cluster_file(path, places.home));
+        const auto path = find_cluster_file(places, name);
+        if (!path) {
+            return fail(
+                ErrorKind::config,
+                fmt::format("{}: [clusters.{}] has neither `url` nor `config`, and no cluster file has its name",
+                            table.origin.text(), name),
+                "add url = \"https://HOST\", or config = \"FILE\"");
+        }
+        GDNCTL_TRY_ASSIGN(file, read_cluster_file(*path, places.home));
     } else if (!table.kind) {
         return fail(
             ErrorKind::config,

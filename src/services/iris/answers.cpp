@@ -14,15 +14,14 @@
 
 namespace gdnctl::iris {
 
-namespace {
-
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-// 64-bit integers come as strings, others as numbers.
 std::int64_t number_of(const Json& object, std::string_view name) {
     if (const auto number = json::integer(object, name)) return *number;
     return text::parse_int(json::text(object, name)).value_or(0);
 }
+
+namespace {
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 std::optional<WallTime> time_of(const Json& object, std::string_view name) {
     const Json* time = json::object(object, name);
@@ -81,7 +80,12 @@ Error refusal(std::string_view what, const HttpResponse& answer, std::string_vie
                     "check the address; a proxy or a login page may be in between",
                     {}};
         case 401:
-        case 403: return {ErrorKind::authentication, said.message, login_hint, {}};
+        case 403:
+            if (answer.body.starts_with('{')) return {ErrorKind::authentication, said.message, login_hint, {}};
+            return {ErrorKind::authentication,
+                    fmt::format("{} refused the login (status {}): {}", base, answer.status, said.message),
+                    login_hint,
+                    {}};
         case 404:
             if (said.code == "not_found") return {ErrorKind::remote_missing, said.message, {}, {}};
             [[fallthrough]];
@@ -215,7 +219,7 @@ JobState parse_wire_state(std::string_view wire, std::string& other) {
         if (name == word) return state;
     }
     other = word;
-    return JobState::unknown;
+    return JobState::running;
 }
 
 std::optional<JobRecord> parse_job(const Json& job, const Json& request, std::string_view user) {

@@ -14,6 +14,9 @@
 
 namespace gdnctl::iris {
 
+// 64-bit integers come as strings, others as numbers. 0: there is none.
+std::int64_t number_of(const Json& object, std::string_view name);
+
 // "/user/id": a job's name. `id` is either one already, or what follows our own user's part.
 std::string name_of(std::string_view user, std::string_view id);
 // The id under which people know the job: without the part of our own user.
@@ -64,7 +67,7 @@ std::vector<JobRecord> parse_list(const Json& answer, std::string_view user);
 // Adds what the tasks say: worker, attempts, and for a job that has ended its error type, exit code and message.
 void judge(JobRecord& job, const std::vector<Task>& tasks);
 
-// "JOB_STATE_RUNNING", and `other` for a state that this version does not know.
+// "JOB_STATE_RUNNING". A state that this version does not know counts as running, and becomes `other`.
 JobState parse_wire_state(std::string_view wire, std::string& other);
 // GetJobState: the wire state of the job; nullopt: the controller does not know it.
 std::optional<std::string> parse_state(const Json& answer, std::string_view name);

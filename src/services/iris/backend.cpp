@@ -68,6 +68,7 @@ public:
     std::string cluster() const override { return config().cluster; }
     std::string address() const override { return config().address; }
     std::string job_url(std::string_view id) const override {
+        if (m_runs.knows(id)) return {};  // not a job of the controller
         const std::string& base = config().dashboard_url.empty() ? config().address : config().dashboard_url;
         return base + "/#/job/" + text::percent_encode(full(id));
     }
@@ -166,8 +167,14 @@ Result<std::string> IrisJobs::launch(const Call& call, const std::string& name, 
         auto answer = m_client->send(call, Tries::one);
         if (answer && answer->status == 409) return taken(name, nonce);
         if (answer && !is_passing(*answer)) {
-            GDNCTL_TRY_ASSIGN(const Json body, m_client->read(call, *answer));
-            const std::string given = json::text(body, "jobId");
+            auto body = m_client->read(call, *answer);
+            if (!body && body.error().message.find("unschedulable") != std::string::npos) {
+                const std::string& place = config().cluster;
+                body.error().hint = fmt::format("`gdnctl cluster {}` shows what it offers",
+                                                place.empty() ? "list" : "check " + text::shell_quote(place));
+            }
+            if (!body) return tl::unexpected(std::move(body).error());
+            const std::string given = json::text(*body, "jobId");
             return given.empty() ? name : given;
         }
         if (!answer && !is_out_of_reach(answer.error())) return in_doubt(std::move(answer).error());

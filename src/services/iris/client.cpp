@@ -88,7 +88,8 @@ Result<Json> Client::ask(std::string method, const Json& request, Tries tries) {
     call.body = to_text(request);
     auto answer = ask(call, tries);
     if (answer || answer.error().kind != ErrorKind::bad_input) return answer;
-    return fail(ErrorKind::infrastructure, fmt::format("{}: {}", call.method, answer.error().message));
+    return fail(ErrorKind::infrastructure, fmt::format("{}: {}", call.method, answer.error().message),
+                fmt::format("check the address: {} may be no Iris controller", m_config.address));
 }
 
 Error Client::refuse(const Call& call, const HttpResponse& answer) const {

@@ -1,18 +1,12 @@
 // What a controller reports about itself.
 #include "core/json.h"
-#include "core/text.h"
+#include "services/iris/answers.h"
 #include "services/iris/client.h"
 #include "services/iris/iris_jobs.h"
 
 namespace gdnctl {
 
 namespace {
-
-// Numbers of 64 bits are texts.
-std::optional<std::int64_t> count_of(const Json& value, std::string_view name) {
-    const auto number = json::integer(value, name);
-    return number ? number : text::parse_int(json::text(value, name));
-}
 
 // "none", "iap"; empty: not reported.
 std::string auth_mode(iris::Client& client) {
@@ -37,18 +31,18 @@ Result<ControllerFacts> ask_controller(IrisJobsConfig config) {
     ControllerFacts facts;
     const auto me = client.ask("GetCurrentUser", Json::object(), iris::Tries::patient);
     if (!me && me.error().kind == ErrorKind::usage) {  // it does not know the question
-        return fail(ErrorKind::infrastructure, "not an Iris controller: " + me.error().message);
+        return fail(ErrorKind::infrastructure, "not an Iris controller: " + me.error().message, me.error().hint);
     }
     if (!me) return tl::unexpected(me.error());
     facts.user = json::text(*me, "userId");
     facts.auth_mode = auth_mode(client);
     const auto state = client.ask("GetSchedulerState", Json::object(), iris::Tries::one);
     if (!state) return facts;
-    facts.running = count_of(*state, "totalRunning").value_or(0);
-    facts.pending = count_of(*state, "totalPending").value_or(0);
+    facts.running = iris::number_of(*state, "totalRunning");
+    facts.pending = iris::number_of(*state, "totalPending");
     for (const Json& item : json::field(*state, "userBudgets")) {
         if (json::text(item, "userId") != client.config().user) continue;
-        facts.budget = UserBudget{count_of(item, "budgetSpent").value_or(0), count_of(item, "budgetLimit").value_or(0),
+        facts.budget = UserBudget{iris::number_of(item, "budgetSpent"), iris::number_of(item, "budgetLimit"),
                                   json::text(item, "effectiveBand")};
     }
     return facts;

@@ -20,8 +20,8 @@ std::string meta_name(std::string_view key) {
     return name;
 }
 
-tl::unexpected<Error> unsupported(std::string_view what) {
-    return fail(ErrorKind::usage, std::string(what) + " is not supported on iris");
+tl::unexpected<Error> unsupported(std::string_view what, std::string hint) {
+    return fail(ErrorKind::usage, std::string(what) + " is not supported on iris", std::move(hint));
 }
 
 // Later entries win.
@@ -51,7 +51,7 @@ Result<Json> resources_json(const std::map<std::string, double>& asked) {
         } else if (name == "CPU" || name == "TPU" || name == "memory" || name == "disk") {
             amounts[name] = amount;
         } else {
-            return unsupported("the resource " + name);
+            return unsupported("the resource " + name, "CPU, memory, disk and a TPU are");
         }
     }
     const bool tpu = !type.empty() && amounts.contains("TPU");
@@ -83,10 +83,10 @@ Status check_servable(const JobRequest& request) {
     if (std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; })) {
         return fail(ErrorKind::usage, "not a submission id on iris: '" + id + "'", "use at least one letter");
     }
-    if (!request.working_dir_uri.empty()) return unsupported("--working-dir URI");
-    if (!request.pip.empty()) return unsupported("--pip-requirements");
-    if (request.keep_workdir) return unsupported("--keep-workdir");
-    if (!request.node_labels.empty()) return unsupported("a node label");
+    if (!request.working_dir_uri.empty()) return unsupported("--working-dir URI", "pass a folder, or `none`");
+    if (!request.pip.empty()) return unsupported("--pip-requirements", "let the job's command install them");
+    if (request.keep_workdir) return unsupported("--keep-workdir", "copy what you need to $GDNCTL_OUTPUT_DIR");
+    if (!request.node_labels.empty()) return unsupported("a node label", "leave it out");
     return {};
 }
 

@@ -195,7 +195,8 @@ Result<std::map<std::string, double>> tpu_resources(std::string_view type) {
         return fail(ErrorKind::usage, "Cannot parse TPU type: " + std::string(type), "such as v5p-8 or v6e-4");
     }
     const std::int64_t chips = type == "v4-8" || type == "v5p-8" ? 4 : *number;
-    if (chips > 8) return fail(ErrorKind::usage, "Only single tpu nodes are supported with the CLI");
+    if (chips > 8)
+        return fail(ErrorKind::usage, "Only single tpu nodes are supported with the CLI", "such as v5p-8 or v6e-8");
     return std::map<std::string, double>{{"TPU-" + std::string(type) + "-head", 1.0},
                                          {"TPU", static_cast<double>(chips)}};
 }

@@ -121,12 +121,13 @@ TEST_CASE("iris answers: a waiting job says why") {
 
 TEST_CASE("iris answers: what only a newer controller says") {
     std::string other;
-    CHECK(parse_wire_state("JOB_STATE_HIBERNATING", other) == JobState::unknown);
+    CHECK(parse_wire_state("JOB_STATE_HIBERNATING", other) == JobState::running);
     CHECK(other == "HIBERNATING");
     const auto job =
         parse_status(Json::parse(R"({"job":{"jobId":"/me/x","state":"JOB_STATE_NEW","more":[{}]}})"), "me");
     REQUIRE(job);
-    CHECK(status_of(job->details) == "NEW");
+    CHECK(status_of(job->details) == "RUNNING");
+    CHECK(job->details.other_state == "NEW");
     CHECK_FALSE(parse_status(Json::parse(R"({"job":7})"), "me"));
     const auto rejected = parse_status(
         Json::parse(R"({"job":{"jobId":"/me/x","state":"JOB_STATE_PENDING","peerStatus":"PEER_STATUS_REJECTED"}})"),
