@@ -36,8 +36,8 @@ cut_for_good() {
   ip link set v0 down
   kill -9 "$pid"
   wait "$pid" 2>/dev/null
-  free_within 8
-  nothing_runs 'sleep 64502' 8
+  free_within 16
+  nothing_runs 'sleep 64502' 24
   expect 4 "$GDNCTL" dev-tpu-execute "${HOLD[@]}" true
   expect 0 "$GDNCTL" dev-tpu-release "${HOLD[@]}"
 }

@@ -33,7 +33,7 @@ using oracle::KernelFault;
 using oracle::KernelFaultKind;
 using oracle::TensorFile;
 
-constexpr std::chrono::milliseconds k_python_grace{500}, k_start_limit{20000};
+constexpr std::chrono::milliseconds k_python_grace{500}, k_start_limit{60000};
 constexpr const char* k_exposed = "exposed";  // a file in the keeper's folder: our memory can be written from there
 constexpr int k_poll_ms = 20;
 constexpr std::size_t k_longest_answer = std::size_t{1} << 20U;

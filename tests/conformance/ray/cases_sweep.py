@@ -7,7 +7,7 @@ from harness import case
 
 BENCH = """echo "$1" >>ran
 [ "$1" != 130 ] || { echo 'failed JaxRuntimeError Used 20.19M of 16.00M'; exit 1; }
-[ ! -e hold ] || { touch held; sleep 301; }
+[ ! -e hold ] || { touch held; sleep 3013; }
 echo "config b1024_h512_v$1 BlockSizes(b_block_size=1024, h_block_size=512, v_block_size=$1)"
 echo loss 11.9; echo steady_time_s 0.25; echo tokens_per_s 4096
 """
@@ -34,7 +34,7 @@ def sweep_is_killed_and_resumed(t):
     os.remove(t.path("run/hold"))
     got = t.run(0, *words, place=False)
     t.check("was still running" in got.err, "the run of the killed sweep is not ended")
-    t.equal(t.left("sleep 301"), [], "processes of that run")
+    t.equal(t.left("sleep 3013"), [], "processes of that run")
     report = json.loads(got.out)
     t.equal((report["counts"], report["failures"]), ({"configs": 2, "ok": 1, "failed": 1}, {"vmem_oom": 1}), "counts")
     t.equal(report["best"][0]["label"], "b1024_h512_v128", "the best")
