@@ -215,6 +215,7 @@ std::vector<std::string_view> meanings(const Table& table, std::string_view type
         if (word.typed == typed) found.push_back(word.meant);
     }
     if (!found.empty()) return found;
+    if (is_group(table, typed)) return {};
     // `append` alone: the second word of only one command.
     for (const Command& command : table) {
         for (const std::string_view name : shown_names(command)) {

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "commands/common.h"
 #include "core/log.h"
 #include "jobs/job_trace.h"
 #include "platform/clock.h"
