@@ -93,6 +93,7 @@ test_a_job_beside_the_holder_ends_with_the_hold() {
   wait "$pid" 2>/dev/null
   for _ in $(seq 200); do pgrep -f '^sleep 71401$' >/dev/null || break; sleep 0.1; done
   ! pgrep -f '^sleep 71401$' >/dev/null || fail 'it outlived its client and the hold'
+  for _ in $(seq 100); do [ "$(holds)" = 0 ] && break; sleep 0.1; done
   [ "$(holds)" = 0 ] || fail 'still held'
   ! ls /tmp/gdnctl-hold | grep -q -- "-a-.*\.[0-9a-f]*$" || fail "records are left: $(ls /tmp/gdnctl-hold)"
 }
