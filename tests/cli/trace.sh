@@ -188,8 +188,12 @@ def user(path):
     process = subprocess.Popen([sys.argv[1], "trace", "report", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     return usage.ru_utime if status == 0 else sys.exit(f"exit {status}")
-one, two = (min(user(path) for _ in range(3)) for path in ("one.json", "two.json"))
-sys.exit(two > 3 * one + 0.02 and f"{one:.3f} s, {two:.3f} s for twice as much")
+one = two = 1e9
+for attempt in range(12):  # the least of so many, because other machines may share the processor
+    one, two = min(one, user("one.json")), min(two, user("two.json"))
+    if attempt >= 2 and two <= 3 * one + 0.02:
+        sys.exit(0)
+sys.exit(f"{one:.3f} s, {two:.3f} s for twice as much")
 PY
   done
 }
