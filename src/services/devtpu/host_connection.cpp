@@ -44,12 +44,13 @@ end_strays() {
 
 // Whether a run may continue: the holder has not removed the lease file, and the file that the run's client renews is
 // not older than the lease. That is the run's own record, because others may keep renewing the lease when this client
-// can no longer reach the host; on a full disk, or for the set-up, it is the lease file itself. Where another program
-// holds the TPU there is neither, and nothing limits the run.
+// can no longer reach the host; on a full disk, or for the set-up, it is the lease file itself. A run that begins after
+// the end of its hold finds no lease file, and ends. Where another program holds the TPU, there is no lease, and
+// nothing limits the run.
 constexpr std::string_view k_lasts = R"sh(known=0
-[ -z "$lease" ] || [ ! -e "$lease" ] || known=1
+[ -z "$lease" ] || known=1
 beat=$lease
-if [ "$known" = 1 ] && [ -n "$record" ] && (umask 0; set -C; : >"$record") 2>/dev/null; then beat=$record; fi
+if [ -e "$lease" ] && [ -n "$record" ] && (umask 0; set -C; : >"$record") 2>/dev/null; then beat=$record; fi
 up() { cut -d. -f1 /proc/uptime; }
 last= since=$(up)
 lasts() {

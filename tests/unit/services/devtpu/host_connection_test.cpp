@@ -121,9 +121,16 @@ TEST_CASE("so does one that has a terminal") {
 
 TEST_CASE("nothing limits a command where another program holds the TPU") {
     Host host;
-    fs::remove(host.connection().lease);
-    CHECK(host.run_renewed("sleep 3; exit 6", "c", 1).exit_code == 6);
+    HostConnection connection = host.connection();
+    connection.lease.clear();
+    CHECK(host.receive(command_script(connection, {"sleep 3; exit 6", {}, "hold-1.c", 1, {}})).exit_code == 6);
     CHECK(ssh_connection({}, "a", "").lease.empty());
+}
+
+TEST_CASE("a command that begins after its hold has ended is ended") {
+    Host host;
+    fs::remove(host.connection().lease);
+    CHECK(host.run_renewed("sleep 300", "g", 600).exit_code == 143);
 }
 
 TEST_CASE("a command without a tree says so") {
