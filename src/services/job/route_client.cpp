@@ -96,7 +96,7 @@ std::string gist(std::string_view body) {
     std::string_view last;
     for (const std::string_view line : text::split(body, '\n')) {
         const std::string_view trimmed = text::trim(line);
-        if (trimmed.size() > 1) last = trimmed;
+        if (trimmed.size() > 1 || last.empty()) last = trimmed;
     }
     return redact(text::repair_utf8(last.substr(0, k_most)));
 }
