@@ -91,6 +91,24 @@ Json failures_json(const Report& report) {
 
 using loop::shown;
 
+// "1.77x faster": the product of the gains of this run's promotions, because values that were measured at different
+// times do not compare. Empty: one of them is not known.
+std::string gain_of_promotions(const Report& report) {
+    runlog::Gain all;
+    double factor = 1;
+    for (std::size_t i = 0; i < report.of_iteration.size(); ++i) {
+        if (!report.run.view.iterations[i].promoted) continue;
+        const loop::MeasuredView* own = report.of_iteration[i];
+        if (own == nullptr || !own->gain || !own->gain->factor) return {};
+        factor *= *own->gain->factor;
+        all = *own->gain;
+    }
+    all.factor = factor;
+    all.low = all.high = std::nullopt;
+    const std::string text = gain_text(all);
+    return text.substr(0, text.find(" ("));
+}
+
 std::string result_sentence(const Report& report) {
     const RunView& view = report.run.view;
     if (view.ended == 0) return "No iteration has ended yet.";
@@ -106,17 +124,11 @@ std::string result_sentence(const Report& report) {
     const std::string name = shown(report.metric, 60), now = value_text(*report.champions.back());
     const std::string after =
         fmt::format("{} promotion{} out of {}", view.promotions, view.promotions == 1 ? "" : "s", of_all);
-    // The gains in pairs, if all have one: values that were measured at different times would say something else.
-    runlog::Gain all = report.champions.back()->gain.value_or(runlog::Gain{});
-    for (std::size_t i = 1; i + 1 < report.champions.size() && all.factor; ++i) {
-        const auto& one = report.champions[i]->gain;
-        all.factor = one && one->factor ? std::optional(*all.factor * *one->factor) : std::nullopt;
-    }
-    const std::string gain = gain_text(all);
+    const std::string gain = gain_of_promotions(report);
     if (gain.empty()) {
         return fmt::format("{} went from {} to {} in {}.", name, value_text(*report.champions.front()), now, after);
     }
-    return fmt::format("{} is {} after {}: {} now.", name, gain.substr(0, gain.find(" (")), after, now);
+    return fmt::format("{} is {} after {}: {} now.", name, gain, after, now);
 }
 
 Heading heading_of(const Report& report) {
