@@ -89,7 +89,8 @@ Result<std::filesystem::path> existing_file(std::string_view name, const Context
     if (std::filesystem::is_regular_file(path, problem)) return path;
     return fail(ErrorKind::usage,
                 fmt::format("the kernel {} {}", path.string(),
-                            std::filesystem::exists(path, problem) ? "is not a file" : "does not exist"));
+                            std::filesystem::exists(path, problem) ? "is not a file" : "does not exist"),
+                "name a C source as src:FILE.c or a shared library as lib:FILE.so");
 }
 
 Result<std::optional<oracle::KernelFault>> build(const std::filesystem::path& source,
