@@ -129,12 +129,16 @@ Status copy_one(const fs::path& from, const fs::path& to, bool executable, const
 Error package_too_large(const WorkingTree& tree, std::uint64_t limit) {
     std::vector<Sized> files;
     std::uint64_t all = 0;
-    for (const std::string& name : tree.files) {
+    const auto count_in = [&](const std::string& name, const fs::path& file) {
         std::error_code problem;
-        const std::uint64_t bytes = fs::file_size(tree.root / name, problem);
-        if (problem) continue;
+        const std::uint64_t bytes = fs::file_size(file, problem);
+        if (problem) return;
         files.push_back({bytes, name});
         all += bytes;
+    };
+    for (const auto& [name, file] : tree.added) count_in(name, file);
+    for (const std::string& name : tree.files) {
+        if (!tree.added.contains(name)) count_in(name, tree.root / name);
     }
     const std::size_t count = files.size();
     const auto largest_first = [](const Sized& a, const Sized& b) {

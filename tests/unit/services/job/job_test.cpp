@@ -292,6 +292,11 @@ TEST_CASE("tree copy: the limit is that of the package, whatever size the files 
     CHECK(fs::file_size(dir / "work/zeros") == 100'000);
     CHECK_FALSE(fs::exists(dir / "package.zip"));
     CHECK(copied({dir / "tree", {"zeros"}}, dir / "other", 50).find("more than 50 bytes") != std::string::npos);
+    // A file that was added counts, too, and is named.
+    write_text(dir / "program", std::string(900'000, '\0'));
+    const Error error = package_too_large({dir / "tree", {"zeros"}, {{"bin/program", dir / "program"}}}, 50);
+    CHECK(error.message.ends_with("it would hold 2 files of 1.0 MB"));
+    CHECK(error.hint.ends_with("the largest:\n        900000  bin/program\n        100000  zeros"));
 }
 
 }  // namespace gdnctl
