@@ -107,7 +107,7 @@ test_both_work_in_a_bare_debian() {
 
 # A project with our cmake/version.cmake, in a repository.
 says() {  # WORD: what a build that is configured now calls itself
-    cmake -S project -B project-build >cmake.log 2>&1 || fail "$(cat cmake.log)"
+    cmake -G Ninja -S project -B project-build >cmake.log 2>&1 || fail "$(cat cmake.log)"
     grep -qF "RELEASE=$1" cmake.log || fail "it is not: $(grep RELEASE cmake.log)"
 }
 test_a_release_is_a_clean_commit_with_the_tag_of_its_version() {

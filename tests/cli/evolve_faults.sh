@@ -30,6 +30,14 @@ esac'
   [ "$(git worktree list | wc -l)" = 1 ] && [ -z "$(git fsck --no-dangling 2>&1)" ] || fail 'the repository'
 }
 
+test_a_branch_that_an_agent_is_on_is_removed_also_at_the_base() {
+  world && agent "git checkout -q -b mine; git -C '$PWD' branch theirs; echo 9 >kernel.txt"
+  evolve 0 --max-attempts 1 --operator-mix explore=1
+  err_has 'undid changes by the agent: refs/heads/mine was made'
+  [ "$(git branch --format='%(refname:short)' | xargs)" = 'main theirs' ] || fail "branches: $(git branch)"
+  has '(.type=="verdict" and .attempt==1) and .verdict=="kept"' || fail "$(verdicts "$WORK/log")"
+}
+
 test_names_that_an_agent_changes_are_put_back_and_the_users_are_left() {
   world
   git branch keep && git branch gone && git tag v1 && echo mine >kernel.txt && git stash -q && echo 10 >kernel.txt

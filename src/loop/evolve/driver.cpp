@@ -574,9 +574,9 @@ Result<AgentOutcome> Driver::ask(const std::string& prompt, const fs::path& work
 fs::path Driver::names_file() const { return folder(state().open.number) / "names.json"; }
 
 Result<std::vector<std::string>> Driver::put_names_back(const RefGuard& names, bool after_a_kill) {
-    GDNCTL_TRY_ASSIGN(std::set<std::string> made, m_deps.store.leave_branch());
-    made.erase(state().base);  // the user's own commit: who moves a branch there is not known
-    GDNCTL_TRY_ASSIGN(auto undone, names.put_back(made, after_a_kill));
+    GDNCTL_TRY_ASSIGN(AgentHead agent, m_deps.store.leave_branch());
+    agent.commits.erase(state().base);  // the user's own commit: who moves a branch there is not known
+    GDNCTL_TRY_ASSIGN(auto undone, names.put_back(agent, after_a_kill));
     for (const auto& what : undone) log::warning("undid changes by the agent: {}", what);
     std::error_code ignored;
     fs::remove(names_file(), ignored);

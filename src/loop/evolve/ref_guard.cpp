@@ -69,7 +69,7 @@ Status RefGuard::write(const std::filesystem::path& file) const {
     return atomic_replace(file, list.dump(), 0600);
 }
 
-Result<std::vector<std::string>> RefGuard::put_back(const std::set<std::string>& made, bool after_a_kill) const {
+Result<std::vector<std::string>> RefGuard::put_back(const AgentHead& agent, bool after_a_kill) const {
     std::vector<std::string> undone;
     GDNCTL_TRY_ASSIGN(const auto now_names, m_repository->names());
     if (now_names == m_names) return undone;
@@ -87,18 +87,18 @@ Result<std::vector<std::string>> RefGuard::put_back(const std::set<std::string>&
         const auto at = now.find(ref);
         if (at == now.end()) {
             GDNCTL_TRY(set(ref, object, std::string(k_no_object), "was removed"));
-        } else if (at->second != object && made.contains(at->second)) {
+        } else if (at->second != object && agent.commits.contains(at->second)) {
             GDNCTL_TRY(set(ref, object, at->second, "was moved"));
         }
     }
     for (const auto& [ref, object] : now) {
-        if (after_a_kill || before.contains(ref) || !made.contains(object)) continue;
+        if (after_a_kill || before.contains(ref) || (!agent.commits.contains(object) && ref != agent.ref)) continue;
         GDNCTL_TRY(set(ref, std::string(k_no_object), object, "was made"));
     }
     for (const GitName& stash : stashes_in(now_names)) {
         const bool is_known = holds(stashes_in(m_names), stash);
         GDNCTL_TRY_ASSIGN(const auto parent, m_repository->resolve(stash.object + "^1"));
-        if (after_a_kill || is_known || !parent || !made.contains(*parent)) continue;
+        if (after_a_kill || is_known || !parent || !agent.commits.contains(*parent)) continue;
         GDNCTL_TRY(GitStashes(*m_repository).drop(stash.object));
         undone.push_back("a stash was made");
     }

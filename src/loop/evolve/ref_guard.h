@@ -12,6 +12,12 @@
 
 namespace gdnctl::loop::evolve {
 
+// HEAD of the agent's worktree.
+struct AgentHead {
+    std::set<std::string> commits;  // that it has been at
+    std::string ref;                // of the branch that it is on; empty: none
+};
+
 class RefGuard {
 public:
     // The names as they are now. `repository` must outlive it.
@@ -19,10 +25,10 @@ public:
     // Those of a run that was killed, from the file that it kept while its agent worked.
     static Result<RefGuard> read(const GitCheckout& repository, const std::filesystem::path& file);
     Status write(const std::filesystem::path& file) const;
-    // `made`: commits that the agent's HEAD has been at. Deleted names are restored. A name that points to such a
-    // commit is put back, or removed if it is new, but not `after_a_kill`: the user may have created it to look at what
+    // Deleted names are restored. A name that points to one of the agent's commits is put back, or removed if it is
+    // new, as is a new branch that its HEAD is on; but not `after_a_kill`: the user may have created it to look at what
     // was left. Returns what was undone, in words.
-    Result<std::vector<std::string>> put_back(const std::set<std::string>& made, bool after_a_kill) const;
+    Result<std::vector<std::string>> put_back(const AgentHead& agent, bool after_a_kill) const;
 
 private:
     RefGuard(const GitCheckout& repository, std::vector<GitName> names)

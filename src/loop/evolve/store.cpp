@@ -154,9 +154,9 @@ Result<Work> Store::collect(const std::string& parent) {
     return work;
 }
 
-Result<std::set<std::string>> Store::leave_branch() {
+Result<AgentHead> Store::leave_branch() {
     std::error_code problem;
-    if (!m_slot && !fs::exists(slot_folder(), problem)) return std::set<std::string>();
+    if (!m_slot && !fs::exists(slot_folder(), problem)) return AgentHead{};
     if (!m_slot) {
         GDNCTL_TRY_ASSIGN(m_slot, PrivateWorktree::open(m_repository, slot_folder(), true, m_process, m_clock));
     }
@@ -164,7 +164,7 @@ Result<std::set<std::string>> Store::leave_branch() {
     const auto head = checkout.head();
     // Detaches HEAD, because its branch may be about to be deleted.
     if (head && !head->branch.empty()) GDNCTL_TRY(atomic_replace(checkout.git_dir() / "HEAD", head->sha + "\n"));
-    return commits_of_head(checkout.git_dir());
+    return AgentHead{commits_of_head(checkout.git_dir()), head ? head->branch : std::string()};
 }
 
 Status Store::remember_setup() {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 
 #include "core/result.h"
 #include "core/time.h"
+#include "loop/evolve/ref_guard.h"
 #include "services/git/checkout.h"
 #include "services/git/settings.h"
 
@@ -73,8 +73,8 @@ public:
     // Opens the agent's worktree with only the files of `commit`. Its previous contents are lost: collect them first.
     Result<std::filesystem::path> prepare(const std::string& commit);
     Result<Work> collect(const std::string& parent);
-    // Detaches HEAD of the agent's worktree, if there is one, and returns the commits that it has been at.
-    Result<std::set<std::string>> leave_branch();
+    // Detaches HEAD of the agent's worktree, if there is one, and returns where it was.
+    Result<AgentHead> leave_branch();
     // How git behaves in the user's repository, from before an agent or its code runs until it has ended. Remembering
     // changes nothing if it is known already. Restoring returns what was put back: see GitSettings.
     Status remember_setup();
