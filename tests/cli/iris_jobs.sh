@@ -355,7 +355,7 @@ test_ctrl_c_leaves_the_job_alone_unless_told() {
 }
 
 test_a_kernel_is_judged_and_timed_as_a_job() {
-  ! grep -qa __asan_init "$GDNCTL" || skip 'with sanitizers the program is larger than a package'
+  ! sanitized || skip 'with sanitizers the program is larger than a package'
   serve
   kernels_in_python
   there() { "$GDNCTL" oracle verify gdn --python /usr/bin/python3 $IRIS --allow-cpu --case device_003 "$@"; }

@@ -124,7 +124,7 @@ test_errors_of_first_tries() {
   err_has "'NVIDIA H100 80GB HBM3'"
   expect 2 "$GDNCTL" oracle verify gdn --kernel src:absent.c
   err_has 'absent.c does not exist'
-  err_has 'hint: name a C source as src:FILE.c'
+  err_has 'hint: paths are relative to the working directory: src:FILE.c'
   expect 2 "$GDNCTL" codex-loop --iterations 'make it faster'
   err_has "invalid value 'make it faster' for --iterations: not a whole number"
   err_has 'hint: --iterations N: number of iterations'

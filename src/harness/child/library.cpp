@@ -87,10 +87,11 @@ Result<std::filesystem::path> existing_file(std::string_view name, const Context
     const std::filesystem::path path = context.cwd / name;
     std::error_code problem;
     if (std::filesystem::is_regular_file(path, problem)) return path;
-    return fail(ErrorKind::usage,
-                fmt::format("the kernel {} {}", path.string(),
-                            std::filesystem::exists(path, problem) ? "is not a file" : "does not exist"),
-                "name a C source as src:FILE.c or a shared library as lib:FILE.so");
+    return fail(
+        ErrorKind::usage,
+        fmt::format("the kernel {} {}", path.string(),
+                    std::filesystem::exists(path, problem) ? "is not a file" : "does not exist"),
+        "paths are relative to the working directory: src:FILE.c for a C source, lib:FILE.so for a shared library");
 }
 
 Result<std::optional<oracle::KernelFault>> build(const std::filesystem::path& source,
