@@ -2,6 +2,7 @@
 . "$REPO/tests/support/dev_tpu_host.sh"
 
 holds() { "$GDNCTL" dev-tpu-list --ray-address "http://127.0.0.1:$PORT" --json 2>/dev/null | grep -o '"submission_id"' | wc -l; }
+hold_id() { "$GDNCTL" dev-tpu-list "${@:1:2}" --json 2>/dev/null | grep -o 'gdnctl-hold-[^"]*'; } # HOLD-OPTIONS...
 
 test_failures_of_the_set_up_are_named() {
   host
@@ -42,8 +43,7 @@ test_two_holds_of_one_name_on_two_clusters() {
   trap 'kill $server $other_server 2>/dev/null; cleanup' EXIT
   A=(--ray-address "http://127.0.0.1:$first" --tpu-name a) HOLD=(--ray-address "http://127.0.0.1:$PORT" --tpu-name a)
   allocate --username bob
-  id_of() { "$GDNCTL" dev-tpu-list "${@:1:2}" --json 2>/dev/null | grep -o 'gdnctl-hold-[^"]*'; }
-  a=$(id_of "${A[@]}") b=$(id_of "${HOLD[@]}")
+  a=$(hold_id "${A[@]}") b=$(hold_id "${HOLD[@]}")
   [ -n "$a" ] && [ -n "$b" ] && [ "$a" != "$b" ] || fail "the holds: $a, $b"
   alias_is() { grep -A5 '^Host dev-tpu-a$' "$HOME/.ssh/config" | grep -q "HostKeyAlias $1" || fail "the alias is not $2's"; }
   alias_is "$b" b
@@ -87,6 +87,8 @@ test_a_job_beside_the_holder_ends_with_the_hold() {
   host
   echo 'ssh: connect to host 203.0.113.7 port 22: No route to host' >"$WORK/no-ssh"
   allocate --no-sync --lease 5
+  id=$(hold_id "${HOLD[@]}")
+  [ -n "$id" ] || fail 'no hold'
   launch "$GDNCTL" dev-tpu-execute "${HOLD[@]}" --no-sync -- sh -c 'setsid sleep 71401 & sleep 71401'
   for _ in $(seq 200); do pgrep -f '^sleep 71401$' >/dev/null && break; sleep 0.05; done
   kill -9 "$pid"
@@ -95,7 +97,7 @@ test_a_job_beside_the_holder_ends_with_the_hold() {
   ! pgrep -f '^sleep 71401$' >/dev/null || fail 'it outlived its client and the hold'
   for _ in $(seq 100); do [ "$(holds)" = 0 ] && break; sleep 0.1; done
   [ "$(holds)" = 0 ] || fail 'still held'
-  ! ls /tmp/gdnctl-hold | grep -q -- "-a-.*\.[0-9a-f]*$" || fail "records are left: $(ls /tmp/gdnctl-hold)"
+  ! ls /tmp/gdnctl-hold | grep -F "$id" >left || fail "records are left: $(cat left)"
 }
 
 test_list_tells_when_each_hold_ends() {
