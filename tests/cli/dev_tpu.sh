@@ -158,11 +158,11 @@ test_execute() {
   out_has first
   expect 0 "$GDNCTL" dev-tpu-execute --tpu-name a cat note
   out_has second
-  expect 0 env SECRET_TOKEN=s3cret-s3cret "$GDNCTL" dev-tpu-execute --tpu-name a -e SECRET_TOKEN -e B=2 -- \
+  expect 0 env SECRET_TOKEN=s3cret-of-a-hold "$GDNCTL" dev-tpu-execute --tpu-name a -e SECRET_TOKEN -e B=2 -- \
     sh -c 'echo "$SECRET_TOKEN$B"; cat /proc/*/cmdline 2>/dev/null | tr "\0" " " >cmdlines'
-  out_has s3cret-s3cret2
-  ! grep -q s3cret-s3cret "$(folder a)/marin/cmdlines" || fail 'on a command line'
-  ! grep -rq s3cret-s3cret "$XDG_STATE_HOME" || fail 'kept in a file'
+  out_has s3cret-of-a-hold2
+  ! grep -q s3cret-of-a-hold "$(folder a)/marin/cmdlines" || fail 'on a command line'
+  ! grep -rq s3cret-of-a-hold "$XDG_STATE_HOME" || fail 'kept in a file'
   expect 2 "$GDNCTL" dev-tpu-execute --tpu-name a -e NOWHERE true
   expect 124 "$GDNCTL" dev-tpu-execute --tpu-name a --timeout 1 sleep 97531
   expect 124 "$GDNCTL" dev-tpu-execute --tpu-name a --idle-timeout 1 sleep 97531

@@ -39,7 +39,7 @@ T
 }
 # What holds on both roads; $HOLD names the hold, $1 is where the tree is.
 shell_and_commands() {
-  export SHELL=/bin/sh PS1='ready> ' WANDB_API_KEY=s3cret-s3cret
+  export SHELL=/bin/sh PS1='ready> ' WANDB_API_KEY=s3cret-of-a-shell
   in_terminal 7 "$GDNCTL" dev-tpu-connect "${HOLD[@]}" <<'T'
 send pwd; test -t 0 && echo a-$((40 + 2))-terminal\n
 expect a-42-terminal
@@ -66,8 +66,8 @@ T
     sh -c 'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\0" " " >lines; echo "own=$OWN"' <<'T'
 expect own=it's
 T
-  ! grep -q s3cret-s3cret "$1/lines" || fail 'a secret on a command line'
-  ! grep -rq s3cret-s3cret "$(dirname "$1")" "$XDG_STATE_HOME" || fail 'a secret in a file'
+  ! grep -q s3cret-of-a-shell "$1/lines" || fail 'a secret on a command line'
+  ! grep -rq s3cret-of-a-shell "$(dirname "$1")" "$XDG_STATE_HOME" || fail 'a secret in a file'
 }
 
 test_on_this_machine() {

@@ -154,13 +154,13 @@ test_start_timeout_is_exit_4() {
 }
 
 test_supervisor_killed_is_exit_4() {
-  submit d '"echo up; setsid sleep 311 & sleep 312"'
-  local f=$XDG_STATE_HOME/gdnctl/local/jobs/d
+  submit left-alone '"echo up; setsid sleep 311 & sleep 312"'
+  local f=$XDG_STATE_HOME/gdnctl/local/jobs/left-alone
   for _ in $(seq 600); do grep -q up "$f/log" && break; sleep 0.05; done
   kill -9 "$(sed -n '/"supervisor"/,/}/s/.*"pid": \([0-9]*\).*/\1/p' "$f/supervisor.json" | head -1)"
-  expect 4 "$GDNCTL" ray-wait --cluster local d --poll 0.05
+  expect 4 "$GDNCTL" ray-wait --cluster local left-alone --poll 0.05
   err_has 'Job supervisor actor died: local supervisor'
-  ! grep -lsa 'GDNCTL_SUBMISSION_ID=d' /proc/[0-9]*/environ 2>/dev/null | grep -q . || fail "processes left"
+  ! grep -lsa 'GDNCTL_SUBMISSION_ID=left-alone' /proc/[0-9]*/environ 2>/dev/null | grep -q . || fail "processes left"
 }
 
 test_list_filters() {

@@ -332,19 +332,19 @@ test_a_server_that_goes_away_is_waited_for_by_those_who_wait() {
 
 test_no_secret_leaves_by_any_door() {
   RAY_SERVER_TOKEN=tok-0123456789abcdef serve  # no argv of ours holds it
-  export RAY_AUTH_TOKEN=tok-0123456789abcdef HF_TOKEN=hf-secret-0123456789 WANDB_API_KEY=wandb-secret-0123456789
+  export RAY_AUTH_TOKEN=tok-0123456789abcdef HF_TOKEN=hf-ray-secret-0123456789 WANDB_API_KEY=wandb-ray-secret-0123456789
   another_host
   export http_proxy=http://127.0.0.1:$OTHER https_proxy=http://127.0.0.1:$OTHER ALL_PROXY=http://127.0.0.1:$OTHER
   git init -q
   target '"sleep 3; exit 1"'
-  launch "$GDNCTL" -vv ray-test $RAY -e "MINE=own-secret-0123456789"
+  launch "$GDNCTL" -vv ray-test $RAY -e "MINE=own-ray-secret-0123456789"
   for _ in $(seq 100); do grep -q RUNNING "$WORK/err" && break; sleep 0.05; done
-  cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | grep -v 'MINE=own-secret' >"$WORK/argv"
+  cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | grep -v 'MINE=own-ray-secret' >"$WORK/argv"
   wait "$pid"
   expect 1 "$GDNCTL" -vv ray-wait $RAY --match . --show-logs --json
   cat "$WORK/out" "$WORK/err" >>"$WORK/argv"
   expect 0 "$GDNCTL" ray-list $RAY --json
-  ctl '{"fault": {"match": "POST /api/jobs/", "status": 400, "body": "Traceback\nTypeError: got hf-secret-0123456789 of type str"}}'
+  ctl '{"fault": {"match": "POST /api/jobs/", "status": 400, "body": "Traceback\nTypeError: got hf-ray-secret-0123456789 of type str"}}'
   expect 2 "$GDNCTL" -vv ray-test $RAY
   cat "$WORK/out" "$WORK/err" >>"$WORK/argv"
   # A dashboard that sends everyone elsewhere, and an address that is another machine's.
@@ -357,7 +357,7 @@ test_no_secret_leaves_by_any_door() {
   cat "$WORK/out" "$WORK/err" >>"$WORK/argv"
   "$GDNCTL" -vv ray-list --ray-address http://192.0.2.1:8265 >>"$WORK/argv" 2>&1  # through the proxy, which may be anyone's
   grep -q 192.0.2.1 "$WORK/other/seen" || fail "the other host was never asked: the test sees nothing"
-  for secret in tok-0123456789abcdef hf-secret-0123456789 wandb-secret-0123456789 own-secret-0123456789; do
+  for secret in tok-0123456789abcdef hf-ray-secret-0123456789 wandb-ray-secret-0123456789 own-ray-secret-0123456789; do
     ! grep -qF -- "$secret" "$WORK/argv" || fail "$secret was printed, or is in an argv"
     ! grep -rqF -- "$secret" "$XDG_STATE_HOME" "$TMPDIR" || fail "$secret is in a state file"
     ! grep -qF -- "$secret" "$WORK/other/seen" || fail "$secret went to another host"

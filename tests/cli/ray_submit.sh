@@ -258,14 +258,14 @@ test_through_a_tunnel_that_dies() {
 }
 
 test_secrets_are_in_no_argv_log_or_state() {
-  repository && serve --token right-token-0123 && through_a_tunnel
+  repository && serve --token scanned-token-0123 && through_a_tunnel
   target '"echo up; sleep 2"'
-  printf '#!/bin/sh\ncase $1 in compute) printf "10.128.0.5\\t203.0.113.7\\n" ;; *) echo right-token-0123 ;; esac\n' >"$WORK/bin/gcloud"
+  printf '#!/bin/sh\ncase $1 in compute) printf "10.128.0.5\\t203.0.113.7\\n" ;; *) echo scanned-token-0123 ;; esac\n' >"$WORK/bin/gcloud"
   sed -i 's/us-central1-a}/us-central1-a, project_id: p}/' infra/marin-us-central1.yaml
-  # The key is one that no other test uses, because all processes are looked at.
+  # No other test uses these words, because all processes are looked at.
   cat >"$WORK/scan.py" <<'P'
 import glob, os, sys, time
-words = [b"right-token-0123", b"hf_abcdefghijklmnopqrstuvwxyz", b"5ec2e70fa11b0d1e55ec2e70fa11b0d1e55ec2e7", b"sekret-of-mine"]
+words = [b"scanned-token-0123", b"hf_scannedScannedScannedScanned", b"5ec2e70fa11b0d1e55ec2e70fa11b0d1e55ec2e7", b"sekret-of-mine"]
 seen = 0
 while not os.path.exists(sys.argv[1]):
     for path in glob.glob("/proc/[0-9]*/cmdline"):
@@ -283,18 +283,18 @@ P
   python3 "$WORK/scan.py" "$WORK/stop" >"$WORK/scan" &
   local scanner=$!
   printf 'env: {MY_PASSWORD: sekret-of-mine}\n' >.marin.yaml
-  export HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz WANDB_API_KEY=5ec2e70fa11b0d1e55ec2e70fa11b0d1e55ec2e7
+  export HF_TOKEN=hf_scannedScannedScannedScanned WANDB_API_KEY=5ec2e70fa11b0d1e55ec2e70fa11b0d1e55ec2e7
   expect 0 "$GDNCTL" ray-test --cluster us-central1 -vv
   touch "$WORK/stop"
   wait $scanner
   grep -q LEAK "$WORK/scan" && fail "$(cat "$WORK/scan")"
   [ "$(sed -n 's/looked at //p' "$WORK/scan")" -gt 10 ] || fail "the scan saw nothing: $(cat "$WORK/scan")"
-  for word in right-token-0123 hf_abcdef 5ec2e70fa11b sekret; do
+  for word in scanned-token-0123 hf_scanned 5ec2e70fa11b sekret; do
     out_lacks $word
     err_lacks $word
     ! grep -r "$word" "$XDG_STATE_HOME" "$WORK/argv" || fail "$word is on disk"
   done
-  [ "$(cat "$HOME/.ray/auth_token")" = right-token-0123 ] || fail "the token could not be saved"
+  [ "$(cat "$HOME/.ray/auth_token")" = scanned-token-0123 ] || fail "the token could not be saved"
 }
 
 test_a_dead_cluster_never_becomes_local() {
