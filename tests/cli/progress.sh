@@ -26,7 +26,11 @@ test_a_case_at_work_is_counted_on_a_terminal() {
 }
 
 test_bench_counts_its_turns_on_a_terminal() {
-  in_terminal 0 "$GDNCTL" oracle bench gdn --shape 1,2,4,1024,64,64 --rounds 40 --runs 3 --threads 1
+  cat >slow.sh <<'S'
+sleep 1
+"$GDNCTL" oracle run gdn --inputs "$1" --out "$2" >/dev/null
+S
+  in_terminal 0 "$GDNCTL" oracle bench gdn --kernel 'cmd:sh slow.sh' --shape 1,2,4,64,16,16 --rounds 4 --runs 1
   out_has 'timing: ['
   out_has 'turns'
   expect 0 "$GDNCTL" oracle bench gdn --shape 1,2,4,64,16,16 --rounds 1 --runs 1
