@@ -281,9 +281,10 @@ Result<Chosen> files_at(const fs::path& path, ErrorKind missing, Skipped& skippe
         return fail(missing, fmt::format("{} does not exist", path.string()));
     }
     if (!fs::is_directory(status)) {
-        // Streams such as /dev/stdin are read; opening a named pipe would wait for somebody to write.
+        // Open streams, such as /dev/stdin, are read; opening a named pipe would wait for somebody to write.
         const std::string name = path.string();
-        if (!fs::is_regular_file(status) && !name.starts_with("/dev/") && !name.starts_with("/proc/") && !error) {
+        const bool stream = name == "/dev/stdin" || name.starts_with("/dev/fd/") || name.starts_with("/proc/");
+        if (!fs::is_regular_file(status) && !stream && !error) {
             return fail(ErrorKind::bad_input, name + " is neither a file nor a folder",
                         "pipe a trace into gdnctl and name it /dev/stdin");
         }
