@@ -63,6 +63,7 @@ void describe(cli::Args& args, Options& options) {
     args.positional(options.mode, k_modes, {"MODE", "a shared object, or a program over files"});
     args.positional(options.folder, "FOLDER", "where the two sides meet");
     args.positional(options.kernel, "KERNEL", "path of the shared object, or shell words");
+    args.option(options.tensors, "--tensors PATH", "another folder, removed with the first if the parent dies");
 }
 
 Result<ExitCode> run(const Options& options, Context& context) { return harness::host_kernel(options, context); }

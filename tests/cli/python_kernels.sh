@@ -248,16 +248,19 @@ ended_by() {
     launch "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --env FAULT=stubborn --case device_001
     for at in $(seq 200); do [ -e asleep ] && break; sleep 0.05; done
     [ -e asleep ] || fail 'it was never called'
+    tensors=$(pgrep -af "$TMPDIR/gdnctl-kernel" | sed -n 's/.* --tensors \([^ ]*\) .*/\1/p')
+    [ -d "$tensors" ] || fail "no folder of tensors: $tensors"
     kill -"$signal" $pid
     wait $pid
     local got=$?
     [ $got = "$code" ] || fail "exit code $got, expected $code"
     for at in $(seq 100); do pgrep -f "$TMPDIR/gdnctl-kernel" >/dev/null || break; sleep 0.05; done
     ! pgrep -f "$TMPDIR/gdnctl-kernel" >/dev/null || fail "left: $(pgrep -af "$TMPDIR/gdnctl-kernel")"
+    [ -z "$(ls "$TMPDIR")" ] && [ ! -e "$tensors" ] || fail "left: $(ls -d "$TMPDIR"/* "$tensors")"
 }
-test_ctrl_c_in_a_call_ends_a_kernel_that_ignores_signals() { ended_by INT 130; [ -z "$(ls "$TMPDIR")" ] || fail "$(ls "$TMPDIR")"; }
-test_sigterm_in_a_call_ends_it() { ended_by TERM 143; [ -z "$(ls "$TMPDIR")" ] || fail "$(ls "$TMPDIR")"; }
-test_kill_9_leaves_no_process() { ended_by KILL 137; }
+test_ctrl_c_in_a_call_ends_a_kernel_that_ignores_signals() { ended_by INT 130; }
+test_sigterm_in_a_call_ends_it() { ended_by TERM 143; }
+test_kill_9_leaves_neither_process_nor_file() { ended_by KILL 137; }
 
 test_secrets_do_not_reach_it() {
     adapter
@@ -312,8 +315,9 @@ PYTHON
 test_a_shared_memory_without_room_is_not_used() {
     adapter
     unshare -m true 2>/dev/null || skip 'mounting a small /dev/shm needs root'
-    expect 0 unshare -m sh -c 'mount -t tmpfs -o size=256k none /dev/shm && exec "$@"' sh "$GDNCTL" oracle verify gdn \
-        --kernel py:mine.py --python "$PY" --case device_006
+    # $WORK may be below it.
+    expect 0 unshare -m sh -c 'mount --bind "$WORK" /mnt && mount -t tmpfs -o size=256k none /dev/shm && mkdir -p "$WORK" &&
+        mount --bind /mnt "$WORK" && cd "$PWD" && exec "$@"' sh "$GDNCTL" oracle verify gdn --kernel py:mine.py --python "$PY" --case device_006
 }
 
 test_a_pipe_instead_of_results_ends_with_its_case() {

@@ -229,9 +229,7 @@ Result<ExitCode> become_program(const HostOptions& options) {
 
 Result<ExitCode> host_kernel(const HostOptions& options, Context& context) {
     dup2(STDERR_FILENO, STDOUT_FILENO);  // what a kernel prints is for people
-    if (options.mode.starts_with("python")) {
-        return keep_python(options.folder, options.kernel, options.mode == "python", context);
-    }
+    if (options.mode.starts_with("python")) return keep_python(options, context);
     return options.mode == "program" ? become_program(options) : serve_library(options);
 }
 

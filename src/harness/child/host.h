@@ -13,7 +13,8 @@ struct HostOptions {
     // lib, solution: ask, answer, memory; program: inputs.safetensors, outputs.safetensors, network; python:
     // kernel_host.py, ask, answer
     std::string folder;
-    std::string kernel;  // lib: path of the shared object; solution: FUNCTION:PATH; program, python: shell words
+    std::string kernel;   // lib: path of the shared object; solution: FUNCTION:PATH; program, python: shell words
+    std::string tensors;  // python: another folder that is removed with the first if our parent dies
 };
 
 // lib, solution: serves calls until the parent closes the connection. program: execs it, so it returns only on failure.

@@ -126,6 +126,7 @@ Status PythonHost::launch() {
     m_child = std::make_unique<Child>();
     Child& child = *m_child;
     GDNCTL_TRY_ASSIGN(child.folder, make_folder(m_context));
+    GDNCTL_TRY(make_tensor_folder());
     const auto& folder = child.folder.path();
     GDNCTL_TRY(atomic_replace(folder / "kernel_host.py", python_host_source(), 0600));
     for (const Adapter& adapter : python_adapters()) {
@@ -142,8 +143,13 @@ Status PythonHost::launch() {
         return tl::unexpected(file_error(ErrorKind::local_io, "open the pipes in", folder, errno));
     }
     ProcessSpec spec;
-    spec.argv = {m_context.program, "__kernel-host", m_options.no_network ? "python-offline" : "python",
-                 folder.string(), interpreter()};
+    spec.argv = {m_context.program,
+                 "__kernel-host",
+                 "--tensors",
+                 m_tensors.path().string(),
+                 m_options.no_network ? "python-offline" : "python",
+                 folder.string(),
+                 interpreter()};
     spec.cwd = m_context.cwd;
     spec.env = kernel_environment(m_context);
     for (const auto& [name, value] : m_options.env) spec.env[name] = value;
@@ -257,16 +263,20 @@ Result<Json> PythonHost::ask(Json question, std::optional<KernelFault>& fault) {
     }
 }
 
-Result<std::filesystem::path> PythonHost::tensor_file(std::string_view name) {
+Status PythonHost::make_tensor_folder() {
     std::error_code ignored;
-    if (m_tensors.path().empty() || !std::filesystem::exists(m_tensors.path(), ignored)) {
-        constexpr std::uintmax_t k_room = std::uintmax_t{1} << 30U;  // containers often have 64 MiB
-        const bool roomy = std::filesystem::space("/dev/shm", ignored).available >= k_room;
-        auto shared = roomy ? Folder::make("/dev/shm", "gdnctl-tensors") : make_folder(m_context);
-        if (!shared) shared = make_folder(m_context);
-        if (!shared) return tl::unexpected(std::move(shared).error());
-        m_tensors = std::move(*shared);
-    }
+    if (!m_tensors.path().empty() && std::filesystem::exists(m_tensors.path(), ignored)) return {};
+    constexpr std::uintmax_t k_room = std::uintmax_t{1} << 30U;  // containers often have 64 MiB
+    const bool roomy = std::filesystem::space("/dev/shm", ignored).available >= k_room;
+    auto shared = roomy ? Folder::make("/dev/shm", "gdnctl-tensors") : make_folder(m_context);
+    if (!shared) shared = make_folder(m_context);
+    if (!shared) return tl::unexpected(std::move(shared).error());
+    m_tensors = std::move(*shared);
+    return {};
+}
+
+Result<std::filesystem::path> PythonHost::tensor_file(std::string_view name) {
+    GDNCTL_TRY(make_tensor_folder());
     return m_tensors.path() / name;
 }
 
@@ -521,18 +531,24 @@ Result<std::unique_ptr<oracle::Kernel>> open_python(const std::string& spelling,
     return std::make_unique<PythonKernel>(std::move(read), mode, limits.python, context);
 }
 
-Result<ExitCode> keep_python(const std::string& folder, const std::string& command, bool network, Context& context) {
-    if (!network) block_network();
+Result<ExitCode> keep_python(const HostOptions& options, Context& context) {
+    const pid_t parent = getppid();
+    const std::string& folder = options.folder;
+    if (options.mode == "python-offline") block_network();
     give_up_privileges();
     if (can_write_to_parent()) GDNCTL_TRY(atomic_replace(std::filesystem::path(folder) / k_exposed, "", 0600));
     ProcessSpec spec;
-    spec.argv = {"/bin/sh", "-c", fmt::format("exec {} \"$@\"", command), "sh", folder + "/kernel_host.py"};
+    spec.argv = {"/bin/sh", "-c", fmt::format("exec {} \"$@\"", options.kernel), "sh", folder + "/kernel_host.py"};
     spec.stdin_file = folder + "/ask";
     spec.stdout_file = folder + "/answer";
     spec.on_stderr = [](std::string_view bytes) { write_fully(STDERR_FILENO, bytes); };
     spec.grace = k_python_grace;
     spec.stop = context.stop;
     GDNCTL_TRY_ASSIGN(const ProcessResult end, context.process.run(spec));
+    if (getppid() != parent) {
+        std::error_code ignored;
+        for (const std::string& left : {folder, options.tensors}) std::filesystem::remove_all(left, ignored);
+    }
     // Ends as the process did, so that one description fits both.
     if (end.end == ProcessResult::End::signalled) {
         signal(-end.exit_code, SIG_DFL);

@@ -15,6 +15,7 @@
 
 #include "core/json.h"
 #include "core/result.h"
+#include "harness/child/host.h"
 #include "harness/child/process.h"
 #include "oracle/judge/kernel.h"
 #include "platform/context.h"
@@ -73,6 +74,7 @@ private:
 
     std::string interpreter() const;
     Status launch();
+    Status make_tensor_folder();  // if there is none
     void close();
     Result<std::optional<Json>> await(std::chrono::milliseconds limit, std::size_t memory,
                                       std::optional<oracle::KernelFault>& fault);
@@ -91,7 +93,7 @@ Result<std::unique_ptr<oracle::Kernel>> open_python(const std::string& spelling,
                                                     const Limits& limits, const Context& context);
 
 // The keeper: runs the interpreter (shell words) on FOLDER/kernel_host.py, with pipes FOLDER/ask and FOLDER/answer,
-// until it ends or `context` is stopped.
-Result<ExitCode> keep_python(const std::string& folder, const std::string& command, bool network, Context& context);
+// until it ends or `context` is stopped. If our parent was killed, it removes what that could not.
+Result<ExitCode> keep_python(const HostOptions& options, Context& context);
 
 }  // namespace gdnctl::harness
