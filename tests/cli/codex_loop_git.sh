@@ -119,12 +119,12 @@ test_what_the_user_changes_between_sessions_stays() {
   local signal
   for signal in INT KILL; do
     rm -f "$WORK/once"
-    "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --retry-sleep-seconds 0 --iterations 1 \
-      --isolation worktree >"$WORK/out" 2>"$WORK/first" &
-    local loop=$!
+    launch "$GDNCTL" codex-loop --agent command --agent-command "$WORK/agent" --sleep-seconds 0 --retry-sleep-seconds 0 \
+      --iterations 1 --isolation worktree
     for _ in $(seq 200); do [ ! -e "$WORK/once" ] || break; sleep 0.1; done
-    kill -$signal $loop
-    wait $loop 2>/dev/null
+    kill -$signal $pid
+    wait $pid 2>/dev/null
+    same "exit code after $signal" $? $([ $signal = INT ] && echo 130 || echo 137)
     [ $signal = INT ] || find .agents/logs -type f -exec touch -d '-1 minute' {} +
     git config alias.mine status && echo mine >.git/hooks/pre-push
     loop 0 --iterations 1 --resume
