@@ -39,18 +39,23 @@ scripts() {
         done
     done
 }
-# They run beside the suites: both mostly wait.
+# Two suites at a time, and the scripts beside them: they mostly wait.
 : >"$tally.scripts"
 scripts >build/conformance/scripts.log 2>&1 &
 beside=$!
-for suite in tests/conformance/*/run.py; do
-    wanted "$suite" || continue
-    status=0
-    python3 "$suite" "$binary" "$tally" || status=$?
+suite() {  # PROGRAM: whole lines, because the suites print to one log
+    local status=0
+    env --default-signal=INT python3 -u "$1" "$binary" "$tally" 2>&1 | sed -u '' || status=$?
     # 1: failed cases, which it has counted itself.
-    [ $status -le 1 ] || { echo "0 1 0" >>"$tally"; echo "[conformance] $suite ended with status $status"; }
+    [ $status -le 1 ] || { echo "0 1 0" >>"$tally"; echo "[conformance] $1 ended with status $status"; }
+}
+for program in tests/conformance/*/run.py; do
+    wanted "$program" || continue
+    while [ "$(jobs -rp | grep -cvx $beside)" -ge 2 ]; do wait -n || true; done
+    suite "$program" &
 done
 wait $beside || echo "0 1 0" >>"$tally.scripts"
+wait
 cat build/conformance/scripts.log
 cat "$tally.scripts" >>"$tally"
 [ -s "$tally" ] || echo "0 0 0" >>"$tally"  # nothing was touched
