@@ -27,6 +27,7 @@ test_two_loops_at_once_on_a_repository_or_a_log_directory() {
   until [ -e "$WORK/running" ]; do sleep 0.05; done
   loop 7 --isolation inplace
   err_has 'another codex-loop is running with the log directory'
+  [ "$(grep -oF "$logs" "$WORK/err" | wc -l)" = 1 ] || fail 'the directory is named twice'
   loop 7 --log-dir "$WORK/logs2" --isolation inplace
   err_has 'another codex-loop is running on the repository of'
   err_has 'hint: '

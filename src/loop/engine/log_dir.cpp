@@ -50,21 +50,23 @@ void say_who(const fs::path& lock, const fs::path& log_dir, WallTime now) {
     [[maybe_unused]] const auto written = atomic_replace(lock.string() + ".json", gdnctl::to_text(who) + "\n", 0600);
 }
 
-std::string who_holds(const fs::path& lock) {
+std::string who_holds(const fs::path& lock, const fs::path& place) {
     const auto text = read_file_if_exists(lock.string() + ".json", std::size_t{64} << 10);
     if (!text || !*text) return {};
     const Json who = Json::parse(**text, nullptr, false);
     if (!who.is_object()) return {};
     const auto word = [&](const char* key) { return json::maybe_text(who, key).value_or("?"); };
-    return fmt::format(": process {}, since {}, log directory {}", json::integer(who, "pid").value_or(0),
-                       local_time_of(word("started_at")), word("log_dir"));
+    const std::string log_dir = word("log_dir");
+    return fmt::format(": process {}, since {}{}", json::integer(who, "pid").value_or(0),
+                       local_time_of(word("started_at")),
+                       log_dir == place ? std::string() : ", log directory " + log_dir);
 }
 
 Result<FileLock> take(const fs::path& lock, std::string_view what, const fs::path& place) {
     auto taken = FileLock::acquire(lock, {k_after_a_kill});
     if (taken || taken.error().kind != ErrorKind::conflict) return taken;
     return fail(ErrorKind::conflict,
-                fmt::format("another codex-loop is running {} {}{}", what, place.string(), who_holds(lock)),
+                fmt::format("another codex-loop is running {} {}{}", what, place.string(), who_holds(lock, place)),
                 "wait for it, or create a file STOP in its log directory to end it after the current iteration");
 }
 
