@@ -485,11 +485,13 @@ PYTHON
 jax_adapters() {
     adapter
     cat >jax.py <<'PYTHON'
+import time
 import types
 
 import numpy
 
-__version__, programs = "9.9", [0]
+__version__, programs, passed = "9.9", [0], [0]
+time.perf_counter = lambda: passed[0]  # for the time on the device; exact on a busy machine as well
 config = types.SimpleNamespace(jax_default_matmul_precision="highest")
 tpu = types.SimpleNamespace(platform="tpu", device_kind="TPU v9", memory_stats=lambda: None)
 
@@ -537,13 +539,13 @@ import jax
 
 framework, backward, programs = "jax", None, [0]
 if os.environ.get("PLATFORM"): jax.tpu.platform = os.environ["PLATFORM"]
-dispatch, takes = (0.001, 0.012) if "$name" == "mine" else (0.05, 0.001)
+dispatch, takes = (0, 0.012) if "$name" == "mine" else (0.1, 0.001)
 
 
 def forward(*given, of=forward, **named):
     if programs[0] != jax.programs[0]: time.sleep(dispatch)
     programs[0] = jax.programs[0]
-    time.sleep(takes)
+    jax.passed[0] += takes
     return tuple(x.view(jax.Array) for x in of(*given, **named))
 PYTHON
     done
